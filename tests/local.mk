@@ -178,7 +178,9 @@ if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
 if HAVE_DAEMON
-pure_suites += %D%/system/test_daemon %D%/system/test_reopen
+pure_suites += %D%/unit/test_daemon_settings \
+	%D%/system/test_daemon \
+	%D%/system/test_reopen
 endif
 # Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.
@@ -296,6 +298,9 @@ endif
 	%D%/system/node_life.c %D%/system/node_life.h \
 	%D%/system/node_loss.c %D%/system/node_process.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h
+
+%C%_unit_test_daemon_settings_LDADD = libtesting.la libceoverlap_daemon.la \
+	libceoverlap_core.la $(CHECK_LIBS)
 
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-void cei_accounts_init(struct cei_accounts *accounts, const struct cei_limits *limits)
+void cei_accounts_init(struct cei_accounts *accounts, const struct cei_limits_table *limits)
 {
 	pthread_mutex_init(&accounts->lock, NULL);
 	cei_list_init(&accounts->list);
@@ -20,19 +20,27 @@ void cei_accounts_fini(struct cei_accounts *accounts)
 	pthread_mutex_destroy(&accounts->lock);
 }
 
-void cei_accounts_limit(struct cei_accounts *accounts, const struct cei_limits *limits)
+void cei_accounts_limit(struct cei_accounts *accounts, const struct cei_limits_table *limits)
 {
+	struct cei_account *account;
+	struct cei_list *node;
+
 	pthread_mutex_lock(&accounts->lock);
 	accounts->limits = *limits;
+	for (node = accounts->list.next; node != &accounts->list; node = node->next) {
+		account = CEI_OWNER(node, struct cei_account, link);
+		account->limits = *cei_limits_of(limits, account->uid);
+	}
 	pthread_mutex_unlock(&accounts->lock);
 }
 
-struct cei_limits cei_accounts_limits(struct cei_accounts *accounts)
+struct cei_limits cei_account_limits(struct cei_accounts *accounts,
+				     const struct cei_account *account)
 {
 	struct cei_limits limits;
 
 	pthread_mutex_lock(&accounts->lock);
-	limits = accounts->limits;
+	limits = account->limits;
 	pthread_mutex_unlock(&accounts->lock);
 	return limits;
 }
@@ -52,6 +60,7 @@ static struct cei_account *account_of(struct cei_accounts *accounts, uint32_t ui
 	if (!account)
 		return NULL;
 	account->uid = uid;
+	account->limits = *cei_limits_of(&accounts->limits, uid);
 	cei_list_append(&accounts->list, &account->link);
 	return account;
 }
@@ -75,9 +84,9 @@ const char *cei_account_enter(struct cei_accounts *accounts, uint32_t uid,
 	account = account_of(accounts, uid);
 	if (!account)
 		limit = "memory of the daemon";
-	else if (accounts->n_clients >= accounts->limits.n_clients)
+	else if (accounts->n_clients >= accounts->limits.all.n_clients)
 		limit = "clients";
-	else if (account->n_clients >= accounts->limits.n_clients_uid)
+	else if (account->n_clients >= account->limits.n_clients_uid)
 		limit = "clients_per_user";
 	if (!limit) {
 		accounts->n_clients++;
@@ -105,10 +114,10 @@ const char *cei_account_take(struct cei_accounts *accounts, struct cei_account *
 	const char *limit = NULL;
 
 	pthread_mutex_lock(&accounts->lock);
-	if (n_more > accounts->limits.n_bytes || *n_bytes > accounts->limits.n_bytes - n_more)
+	if (n_more > account->limits.n_bytes || *n_bytes > account->limits.n_bytes - n_more)
 		limit = "bytes";
-	else if (n_more > accounts->limits.n_bytes_uid ||
-		 account->n_bytes > accounts->limits.n_bytes_uid - n_more)
+	else if (n_more > account->limits.n_bytes_uid ||
+		 account->n_bytes > account->limits.n_bytes_uid - n_more)
 		limit = "bytes_per_user";
 	if (!limit) {
 		*n_bytes += n_more;

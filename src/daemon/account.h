@@ -16,23 +16,27 @@ struct cei_account {
 	uint32_t        uid;
 	uint32_t        n_clients;
 	uint64_t        n_bytes;        /* mapped */
+	struct cei_limits limits;       /* of this user */
 };
 
 struct cei_accounts {
 	pthread_mutex_t   lock;         /* guards the list, what is in it, and limits */
 	struct cei_list   list;
-	struct cei_limits limits;
+	struct cei_limits_table limits;
 	uint32_t          n_clients;
 };
 
-void cei_accounts_init(struct cei_accounts *accounts, const struct cei_limits *limits);
+void cei_accounts_init(struct cei_accounts *accounts, const struct cei_limits_table *limits);
 
 /* Every client must have been taken out. */
 void cei_accounts_fini(struct cei_accounts *accounts);
 
 /* Sets limits for what comes; what clients have already they keep. */
-void cei_accounts_limit(struct cei_accounts *accounts, const struct cei_limits *limits);
-struct cei_limits cei_accounts_limits(struct cei_accounts *accounts);
+void cei_accounts_limit(struct cei_accounts *accounts, const struct cei_limits_table *limits);
+
+/* The limits of an account's user. */
+struct cei_limits cei_account_limits(struct cei_accounts *accounts,
+				     const struct cei_account *account);
 
 /* Counts a client in. NULL: it may connect. Else the limit that refuses it, in words that nobody
  * frees. */

@@ -12,9 +12,18 @@
 
 #include "daemon/server.h"
 
-#define DRAIN_DEFAULT_NS UINT64_C(10000000000)
+struct arguments {
+	const char *file;
+	const char *socket;
+	uint32_t    mode;               /* 0: as the file says */
+	uint32_t    n_host_engines;     /* likewise */
+	uint64_t    drain_ns;
+	int         has_drain;
+};
 
 static const struct argp_option options[] = {
+	{ "config", 'c', "FILE", 0, "read settings from this file, see ceoverlapd.conf(5); what "
+	  "the command line says goes before", 0 },
 	{ "socket", 's', "PATH", 0, "listen at this unix socket; without it, at the one that "
 	  "systemd passes", 0 },
 	{ "group-access", 'g', NULL, 0, "let the group of the socket's file connect, too (mode "
@@ -38,20 +47,24 @@ static uint32_t number(struct argp_state *state, const char *text, const char *w
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	struct cei_server_config *config = state->input;
+	struct arguments *arguments = state->input;
 
 	switch (key) {
+	case 'c':
+		arguments->file = arg;
+		return 0;
 	case 's':
-		config->path = arg;
+		arguments->socket = arg;
 		return 0;
 	case 'g':
-		config->mode = 0660;
+		arguments->mode = 0660;
 		return 0;
 	case 'e':
-		config->n_host_engines = number(state, arg, "host-engines", CEI_MEMBERS_MAX);
+		arguments->n_host_engines = number(state, arg, "host-engines", CEI_MEMBERS_MAX);
 		return 0;
 	case 'd':
-		config->drain_ns = number(state, arg, "drain", 3600) * UINT64_C(1000000000);
+		arguments->drain_ns = number(state, arg, "drain", 3600) * UINT64_C(1000000000);
+		arguments->has_drain = 1;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is not understood", arg);
@@ -73,22 +86,59 @@ static const struct argp parser = {
 	.doc = "Moves data for many processes of this machine: clients name its socket in "
 		"CEOVERLAP_DAEMON.\v"
 		"Runs in the foreground, and logs to stderr. SIGTERM and SIGINT end it when all "
-		"launches have ended.\n\n"
+		"launches have ended; SIGHUP has it read its configuration file again.\n\n"
 		"Exit status: 0 after SIGTERM or SIGINT, 1 after a failure, 64 for wrong usage.",
 };
 
+/* Lays what the command line says over what the file says. Returns 0 if it cannot be used. */
+static int lay_over(const struct arguments *arguments, struct cei_settings *settings)
+{
+	if (arguments->socket && strlen(arguments->socket) >= sizeof(settings->socket)) {
+		fprintf(stderr, "ceoverlapd: %s: the path of a socket has at most 107 bytes\n",
+			arguments->socket);
+		return 0;
+	}
+	if (arguments->socket)
+		strcpy(settings->socket, arguments->socket);
+	if (arguments->mode)
+		settings->mode = arguments->mode;
+	if (arguments->n_host_engines)
+		settings->n_host_engines = arguments->n_host_engines;
+	if (arguments->has_drain)
+		settings->drain_ns = arguments->drain_ns;
+	return 1;
+}
+
+/* Returns 0 if the settings cannot be used; stderr says why. */
+static int load(const struct arguments *arguments, struct cei_server_config *ret_config)
+{
+	struct cei_settings_fault fault;
+
+	ret_config->file = arguments->file;
+	ret_config->of_file = cei_settings_default();
+	if (arguments->file &&
+	    cei_settings_read(arguments->file, &ret_config->of_file, &fault)) {
+		fprintf(stderr, "ceoverlapd: %s\n", fault.text);
+		return 0;
+	}
+	ret_config->settings = ret_config->of_file;
+	return lay_over(arguments, &ret_config->settings);
+}
+
 int main(int argc, char **argv)
 {
-	struct cei_server_config config = {
-		.mode = 0600, .n_host_engines = 1, .drain_ns = DRAIN_DEFAULT_NS,
-		.limits = cei_limits_default(),
-	};
 	struct cei_server *server = calloc(1, sizeof(*server));
+	struct arguments arguments = { .file = NULL };
+	struct cei_server_config config;
 	int r;
 
 	argp_program_version_hook = print_version;
-	if (argp_parse(&parser, argc, argv, 0, NULL, &config) || !server)
+	if (argp_parse(&parser, argc, argv, 0, NULL, &arguments) || !server)
 		return EXIT_FAILURE;
+	if (!load(&arguments, &config)) {
+		free(server);
+		return EXIT_FAILURE;
+	}
 	r = cei_server_open(server, &config);
 	if (!r)
 		r = cei_server_run(server);

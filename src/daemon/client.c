@@ -30,6 +30,11 @@
 /* Messages that one client may have handled before others come. */
 #define MESSAGES_AT_ONCE 16u
 
+struct cei_limits cei_client_limits(const struct cei_client *client)
+{
+	return cei_account_limits(&client->server->accounts, client->account);
+}
+
 /* --- answers ---------------------------------------------------------------- */
 
 /* Sends without blocking. 0; CEOV_FULL: the client does not read. CEOV_ERR_PEER_LOST. */
@@ -167,7 +172,7 @@ static void get_ready(struct cei_client *client)
 /* Returns what is wrong with the message, or NULL. */
 static const char *get_plan(struct cei_client *client, const struct cei_service_plan *plan)
 {
-	struct cei_limits limits = cei_accounts_limits(&client->server->accounts);
+	struct cei_limits limits = cei_client_limits(client);
 	struct cei_assembly *assembly = &client->assembly;
 	uint64_t n_fds = (uint64_t)plan->n_buffers + plan->n_signals;
 

@@ -69,6 +69,8 @@ struct cei_client {
 	struct cei_account      *account;
 	uint64_t                 since_ns;      /* of its state NEW or GREETED */
 	struct cei_service_hello hello;
+	uint32_t                 slot;          /* of its share of the engines; 0: with others; the
+						 * server's shares_lock guards it */
 
 	/* what the porter has made */
 	ceov_context            *context;
@@ -117,6 +119,12 @@ void cei_client_look(struct cei_client *client, uint64_t now_ns);
 /* Ends the client; its launches end with the error. May be called again. It is freed when the last
  * of its memory is unmapped. */
 void cei_client_end(struct cei_client *client, int error);
+
+/* What the operator lets the client have. Any thread. */
+struct cei_limits cei_client_limits(const struct cei_client *client);
+
+/* The client's share of the engines is as its limits say from now on. */
+void cei_client_set_share(struct cei_client *client);
 
 /* --- client_tasks.c and client_plans.c: what the porter does ------------------- */
 

@@ -160,7 +160,7 @@ static int make_lists(struct cei_client *client, struct cei_client_plan *plan,
 /* Checks what only the daemon has to check. Returns 1 if it was refused. */
 static int is_refused(struct cei_client *client, const struct cei_program *program)
 {
-	struct cei_limits limits = cei_accounts_limits(&client->server->accounts);
+	struct cei_limits limits = cei_client_limits(client);
 	const struct cei_assembly *assembly = &client->assembly;
 	const char *limit = NULL;
 
@@ -198,6 +198,8 @@ static void enter_plan(struct cei_client *client, uint32_t at, struct ceov_plan 
 	struct cei_daemon_intake *intake =
 		&client->server->intakes[client->engines[plan->member]];
 
+	plan->program.urgency = cei_limits_cap(cei_client_limits(client).most_urgent,
+					       plan->program.urgency);
 	client->n_plans++;
 	client->answer.type = CEI_SERVICE_COMMITTED;
 	client->answer.handle.slot = at;

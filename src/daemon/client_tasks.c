@@ -104,7 +104,7 @@ static void note_fault(void *arg)
 static int open_guest(struct cei_client *client)
 {
 	const struct cei_service_hello *hello = &client->hello;
-	uint64_t most = cei_accounts_limits(&client->server->accounts).max_chunk_bytes;
+	uint64_t most = cei_client_limits(client).max_chunk_bytes;
 	struct ceov_member members[CEI_MEMBERS_MAX];
 	struct cei_guest guest = {
 		.works = &client->server->works,
@@ -194,7 +194,7 @@ static int make_mouths(struct cei_client *client)
 
 static void fill_welcome(struct cei_client *client)
 {
-	struct cei_limits limits = cei_accounts_limits(&client->server->accounts);
+	struct cei_limits limits = cei_client_limits(client);
 	struct cei_service_welcome *welcome = &client->answer.welcome;
 
 	client->answer.type = CEI_SERVICE_WELCOME;
@@ -206,24 +206,52 @@ static void fill_welcome(struct cei_client *client)
 	welcome->n_bytes_max = limits.n_bytes;
 }
 
+static struct cei_flows_limits share_of(const struct cei_client *client)
+{
+	const struct cei_limits limits = cei_client_limits(client);
+
+	return (struct cei_flows_limits){ limits.weight, limits.bytes_per_s };
+}
+
 /* Gives the client a share of the engines of its own. When all shares are given away, clients that
  * come then have one together. */
 static int take_share(struct cei_client *client)
 {
-	const struct cei_flows_limits all_alike = { .weight = 1 };
-	int r = cei_clients_open(&client->server->works, &all_alike, &client->context->slot);
+	struct cei_server *server = client->server;
+	struct cei_flows_limits share;
+	int r;
 
-	if (r != CEOV_FULL)
-		return r;
-	client->context->slot = 0;
-	return 0;
+	pthread_mutex_lock(&server->shares_lock);
+	share = share_of(client);
+	r = cei_clients_open(&server->works, &share, &client->slot);
+	if (r)
+		client->slot = 0;
+	client->context->slot = client->slot;
+	pthread_mutex_unlock(&server->shares_lock);
+	return r == CEOV_FULL ? 0 : r;
 }
 
 static void give_share_back(struct cei_client *client)
 {
-	if (client->context->slot)
-		(void)cei_flows_close(client->server->works.flows, client->context->slot);
-	client->context->slot = 0;
+	struct cei_server *server = client->server;
+
+	pthread_mutex_lock(&server->shares_lock);
+	if (client->slot)
+		(void)cei_flows_close(server->works.flows, client->slot);
+	client->slot = client->context->slot = 0;
+	pthread_mutex_unlock(&server->shares_lock);
+}
+
+void cei_client_set_share(struct cei_client *client)
+{
+	struct cei_server *server = client->server;
+	struct cei_flows_limits share;
+
+	pthread_mutex_lock(&server->shares_lock);
+	share = share_of(client);
+	if (client->slot)
+		(void)cei_flows_change(server->works.flows, client->slot, &share);
+	pthread_mutex_unlock(&server->shares_lock);
 }
 
 static int run_open(struct cei_task *task)

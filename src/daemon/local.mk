@@ -5,8 +5,8 @@
 if HAVE_DAEMON
 sbin_PROGRAMS = ceoverlapd
 noinst_LTLIBRARIES += libceoverlap_daemon.la
-libceoverlap_daemon_la_CFLAGS = $(AM_CFLAGS) $(SYSTEMD_CFLAGS)
-libceoverlap_daemon_la_LIBADD = libceoverlap_core.la $(SYSTEMD_LIBS)
+libceoverlap_daemon_la_CFLAGS = $(AM_CFLAGS) $(SYSTEMD_CFLAGS) $(INIH_CFLAGS) $(JSON_C_CFLAGS)
+libceoverlap_daemon_la_LIBADD = libceoverlap_core.la $(SYSTEMD_LIBS) $(INIH_LIBS) $(JSON_C_LIBS)
 libceoverlap_daemon_la_SOURCES = \
 	%D%/account.c %D%/account.h \
 	%D%/client.c %D%/client.h \
@@ -16,7 +16,9 @@ libceoverlap_daemon_la_SOURCES = \
 	%D%/intake.c %D%/intake.h \
 	%D%/limits.c %D%/limits.h \
 	%D%/porter.c %D%/porter.h \
-	%D%/server.c %D%/server.h
+	%D%/reload.c %D%/reload.h \
+	%D%/server.c %D%/server.h \
+	%D%/settings.c %D%/settings.h
 ceoverlapd_LDADD = libceoverlap_daemon.la
 ceoverlapd_SOURCES = %D%/ceoverlapd.c
 endif

@@ -25,6 +25,7 @@
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
 #include "daemon/client.h"
+#include "daemon/reload.h"
 
 #define BACKLOG 128
 
@@ -39,7 +40,7 @@
 static int open_works(struct cei_server *server)
 {
 	struct cei_site *site = &server->site;
-	uint32_t i, n = server->config.n_host_engines;
+	uint32_t i, n = server->config.settings.n_host_engines;
 	int r = 0;
 
 	if (!n || n > CEI_MEMBERS_MAX)
@@ -61,6 +62,8 @@ static int open_works(struct cei_server *server)
 		r = cei_works_open(&server->works, site);
 	if (!r)
 		r = cei_clients_share(&server->works);
+	if (!r)
+		r = cei_flows_tune(server->works.flows, &server->config.settings.classes);
 	return r ? r : cei_works_start(&server->works, 1);
 }
 
@@ -68,7 +71,7 @@ uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_m
 {
 	if (member->kind != CEOV_PLACE_HOST)
 		return CEOV_NOBODY;
-	return server->next_host_engine++ % server->config.n_host_engines;
+	return server->next_host_engine++ % server->config.settings.n_host_engines;
 }
 
 /* --- the socket --------------------------------------------------------------- */
@@ -76,7 +79,7 @@ uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_m
 static int raise_path(struct cei_server *server, const char *what)
 {
 	return cei_raise(&server->report, CEOV_ERR_SYSTEM, errno, "%s: %s: %s",
-			 server->config.path, what, strerror(errno));
+			 server->config.settings.socket, what, strerror(errno));
 }
 
 /* Removes a socket's file that nobody listens at. Raises CEOV_ERR_STATE: somebody does, or it is
@@ -86,7 +89,7 @@ static int remove_stale(struct cei_server *server, const struct sockaddr_un *add
 	int fd, is_used;
 	struct stat stat;
 
-	if (lstat(server->config.path, &stat))
+	if (lstat(server->config.settings.socket, &stat))
 		return errno == ENOENT ? 0 : raise_path(server, "cannot be looked at");
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -98,10 +101,10 @@ static int remove_stale(struct cei_server *server, const struct sockaddr_un *add
 	if (is_used)
 		return cei_raise(&server->report, CEOV_ERR_STATE, EEXIST,
 				 "%s: %s; end it, or choose another path",
-				 server->config.path, S_ISSOCK(stat.st_mode)
+				 server->config.settings.socket, S_ISSOCK(stat.st_mode)
 				 ? "another daemon listens there"
 				 : "something that is no socket is there");
-	return unlink(server->config.path) ? raise_path(server, "cannot be removed") : 0;
+	return unlink(server->config.settings.socket) ? raise_path(server, "cannot be removed") : 0;
 }
 
 /* The mask lets nobody connect in the moment before chmod(). */
@@ -111,24 +114,27 @@ static int bind_path(struct cei_server *server)
 	mode_t mask;
 	int r;
 
-	if (strlen(server->config.path) >= sizeof(address.sun_path)) {
+	if (strlen(server->config.settings.socket) >= sizeof(address.sun_path)) {
 		errno = ENAMETOOLONG;
 		return raise_path(server, "the path of a socket has at most 107 bytes");
 	}
-	strcpy(address.sun_path, server->config.path);
+	strcpy(address.sun_path, server->config.settings.socket);
 	r = remove_stale(server, &address);
 	if (r)
 		return r;
 	server->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (server->listener < 0)
 		return raise_path(server, "no socket");
-	mask = umask(0177);
+	mask = umask(0777);
 	r = bind(server->listener, (const struct sockaddr *)&address, sizeof(address));
 	umask(mask);
 	if (r)
 		return raise_path(server, "cannot listen there");
 	server->made_path = 1;
-	if (chmod(server->config.path, server->config.mode))
+	if (server->config.settings.group != CEI_SETTINGS_NO_GROUP &&
+	    chown(server->config.settings.socket, (uid_t)-1, server->config.settings.group))
+		return raise_path(server, "its group cannot be set");
+	if (chmod(server->config.settings.socket, server->config.settings.mode))
 		return raise_path(server, "its mode cannot be set");
 	return listen(server->listener, BACKLOG) ? raise_path(server, "cannot listen") : 0;
 }
@@ -277,7 +283,15 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *inf
 		"ends when all launches have", info->ssi_signo);
 	(void)sd_notify(0, "STOPPING=1\nSTATUS=ends when all launches have");
 	server->is_draining = 1;
-	server->drain_by_ns = cei_deadline(server->config.drain_ns);
+	server->drain_by_ns = cei_deadline(server->config.settings.drain_ns);
+	return 0;
+}
+
+static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
+{
+	(void)source;
+	(void)info;
+	(void)cei_server_reload(arg);
 	return 0;
 }
 
@@ -287,7 +301,9 @@ static int add_events(struct cei_server *server)
 	uint64_t now_us;
 	int r;
 
-	r = sd_event_add_io(event, NULL, server->listener, EPOLLIN, on_connection, server);
+	r = sd_event_add_signal(event, NULL, SIGHUP, on_reload, server);
+	if (r >= 0)
+		r = sd_event_add_io(event, NULL, server->listener, EPOLLIN, on_connection, server);
 	if (r >= 0)
 		r = sd_event_add_io(event, NULL, server->porter.bell, EPOLLIN, on_finished, server);
 	if (r >= 0)
@@ -329,6 +345,7 @@ static void block_signals(void)
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &mask, NULL);
 }
 
@@ -341,7 +358,8 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 	server->listener = server->news = -1;
 	cei_report_init(&server->report, NULL, NULL);
 	cei_list_init(&server->clients);
-	cei_accounts_init(&server->accounts, &config->limits);
+	cei_accounts_init(&server->accounts, &config->settings.limits);
+	pthread_mutex_init(&server->shares_lock, NULL);
 	r = open_works(server);
 	if (!r)
 		r = cei_porter_init(&server->porter, &server->report);
@@ -350,7 +368,7 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 	if (!r)
 		r = cei_alive_watch_open(&server->report, &server->watch);
 	if (!r)
-		r = config->path ? bind_path(server) : take_passed(server);
+		r = *config->settings.socket ? bind_path(server) : take_passed(server);
 	return r ? r : open_loop(server);
 }
 
@@ -383,9 +401,10 @@ void cei_server_close(struct cei_server *server)
 	if (server->listener >= 0)
 		close(server->listener);
 	if (server->made_path)
-		(void)unlink(server->config.path);
+		(void)unlink(server->config.settings.socket);
 	if (server->news >= 0)
 		close(server->news);
 	cei_accounts_fini(&server->accounts);
+	pthread_mutex_destroy(&server->shares_lock);
 	cei_report_fini(&server->report);
 }

@@ -21,6 +21,7 @@
 #include "daemon/account.h"
 #include "daemon/intake.h"
 #include "daemon/porter.h"
+#include "daemon/settings.h"
 #include "ipc/alive.h"
 #include "ipc/alive_watch.h"
 
@@ -30,11 +31,10 @@ struct sd_event;
 struct sd_event_source;
 
 struct cei_server_config {
-	const char       *path;         /* of the socket; NULL: it was passed by systemd */
-	uint32_t          mode;         /* of the socket's file: 0600 or 0660 */
-	uint32_t          n_host_engines;       /* for ranks on host memory, at least 1 */
-	uint64_t          drain_ns;     /* at the end: launches in flight have so long */
-	struct cei_limits limits;
+	const char          *file;      /* the configuration file, which is read again on demand;
+					 * NULL: none */
+	struct cei_settings  settings;  /* of the file, and of the command line over them */
+	struct cei_settings  of_file;   /* of the file alone */
 };
 
 struct cei_server {
@@ -54,6 +54,10 @@ struct cei_server {
 	int                      news;          /* eventfd: threads have noted something about
 						 * clients */
 	struct cei_list          clients;
+	pthread_mutex_t          shares_lock;   /* guards that shares of the engines are given,
+						 * changed and taken back */
+	struct cei_settings_fault fault;        /* why the file was not read again; "": it was */
+	uint64_t                 n_reloads;
 	uint32_t                 n_clients_ever;
 	uint32_t                 next_host_engine;
 	int                      is_draining;

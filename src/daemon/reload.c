@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Reads the configuration file again while clients are served. */
+
+#include "daemon/reload.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+#include "base/clock.h"
+#include "ce_engine/sched/flows.h"
+#include "daemon/client.h"
+#include "daemon/server.h"
+
+/* What the command line said over the file stays. */
+static void take_over(struct cei_server *server, const struct cei_settings *of_file)
+{
+	struct cei_settings *settings = &server->config.settings;
+
+	if (settings->drain_ns == server->config.of_file.drain_ns)
+		settings->drain_ns = of_file->drain_ns;
+	memcpy(settings->textfile, of_file->textfile, sizeof(settings->textfile));
+	settings->textfile_ns = of_file->textfile_ns;
+	memcpy(settings->slo_ns, of_file->slo_ns, sizeof(settings->slo_ns));
+	settings->classes = of_file->classes;
+	settings->limits = of_file->limits;
+	server->config.of_file = *of_file;
+}
+
+static void apply(struct cei_server *server)
+{
+	struct cei_list *node;
+
+	cei_accounts_limit(&server->accounts, &server->config.settings.limits);
+	(void)cei_flows_tune(server->works.flows, &server->config.settings.classes);
+	for (node = server->clients.next; node != &server->clients; node = node->next)
+		cei_client_set_share(CEI_OWNER(node, struct cei_client, link));
+}
+
+static int fail(struct cei_server *server, int error)
+{
+	return cei_raise(&server->report, error, 0, "%s; all settings stay as they were",
+			 server->fault.text);
+}
+
+/* systemd wants to know when a reload began (Type=notify-reload), and that it has ended. */
+static void tell_begin(void)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu",
+		 (unsigned long long)(cei_now_ns() / 1000));
+	(void)sd_notify(0, text);
+}
+
+int cei_server_reload(struct cei_server *server)
+{
+	struct cei_settings of_file;
+	const char *name;
+	int r;
+
+	if (!server->config.file) {
+		snprintf(server->fault.text, sizeof(server->fault.text),
+			 "the daemon was started without a configuration file (--config)");
+		return fail(server, CEOV_ERR_STATE);
+	}
+	tell_begin();
+	r = cei_settings_read(server->config.file, &of_file, &server->fault);
+	if (!server->is_draining)
+		(void)sd_notify(0, "READY=1");
+	if (r)
+		return fail(server, r);
+	name = cei_settings_at_start(&server->config.of_file, &of_file);
+	if (name)
+		cei_log(&server->report, CEI_LOG_WARN, "%s: '%s' has changed, which takes effect "
+			"when the daemon is started anew", server->config.file, name);
+	server->fault.text[0] = 0;
+	server->n_reloads++;
+	take_over(server, &of_file);
+	apply(server);
+	cei_log(&server->report, CEI_LOG_INFO, "%s was read again", server->config.file);
+	return 0;
+}
