@@ -17,6 +17,7 @@ threaded_suites = \
 	%D%/unit/test_ring \
 	%D%/unit/test_ports \
 	%D%/unit/test_flows \
+	%D%/unit/test_tally \
 	%D%/unit/test_scheduler \
 	%D%/unit/test_settings \
 	%D%/unit/test_topology \

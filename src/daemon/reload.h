@@ -6,8 +6,8 @@
 struct cei_server;                      /* daemon/server.h */
 
 /* Reads the configuration file again. New limits hold for what clients ask from now on, and shares
- * at once; what clients have they keep. If a line is wrong, nothing changes. 0, or an error, raised,
- * of which server->fault says more. Front thread. */
+ * at once; what clients have they keep. If a line is wrong, nothing changes. 0, or an error,
+ * raised, of which server->fault says more. Front thread. */
 int cei_server_reload(struct cei_server *server);
 
 #endif /* CEI_DAEMON_RELOAD_H */

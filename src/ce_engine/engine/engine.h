@@ -30,6 +30,7 @@
 #define CEI_LINGER_NS UINT64_C(10000000)
 
 struct cei_intake;                      /* ce_engine/engine/intake.h */
+struct cei_tally;                       /* ce_engine/sched/tally.h */
 struct cei_trace;                       /* ce_engine/sched/trace.h */
 
 struct cei_engine {
@@ -45,6 +46,7 @@ struct cei_engine {
 	struct cei_backend     *backend;        /* the first of `movers`, which also reads and
 						 * writes small things and works on streams */
 	struct cei_trace       *trace;          /* NULL: off */
+	struct cei_tally       *tally;          /* set before open; NULL: nothing is counted */
 	struct cei_intake      *intake;         /* set before open; NULL: launches come by the
 						 * inbox alone */
 	struct cei_admission    admission;      /* before the stages: lets launches in */

@@ -262,6 +262,7 @@ static int init_stages(struct cei_engine *engine)
 	engine->staging.place = engine->place;
 	engine->staging.scheduler = &engine->scheduler;
 	engine->staging.trace = engine->trace;
+	engine->scheduler.tally = engine->tally;
 	r = cei_scheduler_init(&engine->scheduler, engine->ports, engine->flows, engine->trace);
 	if (!r)
 		r = cei_admission_init(&engine->admission, engine->backend, &engine->expiry);

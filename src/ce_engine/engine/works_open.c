@@ -34,6 +34,7 @@ int cei_works_start(struct cei_works *works, int has_ports)
 		works->engines[i].ports = works->ports;
 		works->engines[i].intake = works->intakes[i];
 		works->engines[i].flows = works->flows;
+		works->engines[i].tally = works->tallies[i];
 		r = cei_engine_open(&works->engines[i], site, works->topology, i);
 	}
 	return r;

@@ -19,6 +19,7 @@
 struct cei_engine;                      /* ce_engine/engine/engine.h */
 struct cei_intake;                      /* ce_engine/engine/intake.h */
 struct cei_flows;                       /* ce_engine/sched/flows.h */
+struct cei_tally;                       /* ce_engine/sched/tally.h */
 struct cei_ports;                       /* ce_engine/sched/ports.h */
 
 /* Written at open and close only. Zeroed: nothing is open. */
@@ -32,6 +33,8 @@ struct cei_works {
 	struct cei_engine   *engines;   /* by member; NULL: not open yet */
 	struct cei_intake   *intakes[CEI_MEMBERS_MAX];  /* by member, set before the start; NULL:
 							 * the engine has none */
+	struct cei_tally    *tallies[CEI_MEMBERS_MAX];  /* likewise, and owned by who set them;
+							 * NULL: nothing is counted */
 };
 
 #endif /* CEI_WORKS_H */

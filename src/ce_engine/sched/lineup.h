@@ -43,6 +43,8 @@ struct cei_job {
 	uint8_t         class;          /* queues: its link's index in `links`, or
 					 * CEI_JOB_ORDERED */
 	uint16_t        client;         /* slot of who asks (flows.h); 0: the process itself */
+	uint16_t        tally;          /* tally: the place of its link */
+	uint64_t        chosen_ns;      /* tally: when it was chosen for its lane */
 	struct cei_list node;           /* queues: while not IDLE */
 	uint64_t        takes_ns;       /* while MOVING: its expected time, ... */
 	uint64_t        ends_ns;        /* ... and the end of its port reservation; 0: it has

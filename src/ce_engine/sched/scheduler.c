@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/sched/launch.h"
+#include "ce_engine/sched/tally.h"
 #include "ce_engine/sched/trace.h"
 
 int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
@@ -76,7 +77,9 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 	 * (admission.h). Its chunks have to keep that order, so urgency does not count. */
 	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
 	job->keeps_order = is_gated || plan->triggers.keeps_order;
-	cei_queues_add(&scheduler->queues, job);
+	cei_queues_add(&scheduler->queues, job);        /* it may change the job's client */
+	if (scheduler->tally)
+		cei_tally_wait(scheduler->tally, chunk);
 }
 
 uint32_t cei_scheduler_pick(struct cei_scheduler *scheduler)
@@ -99,6 +102,8 @@ uint32_t cei_scheduler_pick(struct cei_scheduler *scheduler)
 			chunk->state = CEI_CHUNK_PICKED;
 			cei_list_append(&scheduler->picked, &chunk->link);
 			cei_trace_stage(scheduler->trace, chunk, CEI_TRACE_PICKED);
+			if (scheduler->tally)
+				cei_tally_go(scheduler->tally, chunk, now);
 			n_picked++;
 		}
 	}
@@ -107,5 +112,9 @@ uint32_t cei_scheduler_pick(struct cei_scheduler *scheduler)
 
 void cei_scheduler_leave(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 {
-	cei_queues_leave(&scheduler->queues, &chunk->job, cei_now_ns());
+	uint64_t now_ns = cei_now_ns();
+
+	if (scheduler->tally)
+		cei_tally_leave(scheduler->tally, chunk, now_ns);
+	cei_queues_leave(&scheduler->queues, &chunk->job, now_ns);
 }

@@ -29,10 +29,12 @@
 #define CEI_LANE_CREDIT CEI_LANE_SUBMITS
 
 struct cei_chunk;
+struct cei_tally;
 struct cei_trace;
 
 struct cei_scheduler {
 	struct cei_trace *trace;        /* NULL: off */
+	struct cei_tally *tally;        /* set before init; NULL: off */
 	struct cei_queues queues;
 	struct cei_list   picked;       /* PICKED chunks for the lanes; emptied in each turn */
 };
