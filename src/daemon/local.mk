@@ -15,6 +15,7 @@ libceoverlap_daemon_la_SOURCES = \
 	%D%/client_tasks.c \
 	%D%/intake.c %D%/intake.h \
 	%D%/limits.c %D%/limits.h \
+	%D%/listener.c %D%/listener.h \
 	%D%/porter.c %D%/porter.h \
 	%D%/reload.c %D%/reload.h \
 	%D%/server.c %D%/server.h \

@@ -6,15 +6,12 @@
 #include "daemon/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
 #include <unistd.h>
@@ -25,9 +22,8 @@
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
 #include "daemon/client.h"
+#include "daemon/listener.h"
 #include "daemon/reload.h"
-
-#define BACKLOG 128
 
 /* All clients are looked at so often: at who says nothing in time, and who did not read. */
 #define LOOK_US UINT64_C(100000)
@@ -76,82 +72,18 @@ uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_m
 
 /* --- the socket --------------------------------------------------------------- */
 
-static int raise_path(struct cei_server *server, const char *what)
+static int open_socket(struct cei_server *server)
 {
-	return cei_raise(&server->report, CEOV_ERR_SYSTEM, errno, "%s: %s: %s",
-			 server->config.settings.socket, what, strerror(errno));
-}
-
-/* Removes a socket's file that nobody listens at. Raises CEOV_ERR_STATE: somebody does, or it is
- * something else. */
-static int remove_stale(struct cei_server *server, const struct sockaddr_un *address)
-{
-	int fd, is_used;
-	struct stat stat;
-
-	if (lstat(server->config.settings.socket, &stat))
-		return errno == ENOENT ? 0 : raise_path(server, "cannot be looked at");
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return raise_path(server, "no socket");
-	is_used = !S_ISSOCK(stat.st_mode) || stat.st_uid != geteuid() ||
-		!connect(fd, (const struct sockaddr *)address, sizeof(*address)) ||
-		errno != ECONNREFUSED;
-	close(fd);
-	if (is_used)
-		return cei_raise(&server->report, CEOV_ERR_STATE, EEXIST,
-				 "%s: %s; end it, or choose another path",
-				 server->config.settings.socket, S_ISSOCK(stat.st_mode)
-				 ? "another daemon listens there"
-				 : "something that is no socket is there");
-	return unlink(server->config.settings.socket) ? raise_path(server, "cannot be removed") : 0;
-}
-
-/* The mask lets nobody connect in the moment before chmod(). */
-static int bind_path(struct cei_server *server)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	mode_t mask;
+	const struct cei_settings *settings = &server->config.settings;
+	const struct cei_listener_path ask = { settings->socket, SOCK_SEQPACKET, settings->mode,
+					       settings->group };
 	int r;
 
-	if (strlen(server->config.settings.socket) >= sizeof(address.sun_path)) {
-		errno = ENAMETOOLONG;
-		return raise_path(server, "the path of a socket has at most 107 bytes");
-	}
-	strcpy(address.sun_path, server->config.settings.socket);
-	r = remove_stale(server, &address);
-	if (r)
-		return r;
-	server->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (server->listener < 0)
-		return raise_path(server, "no socket");
-	mask = umask(0777);
-	r = bind(server->listener, (const struct sockaddr *)&address, sizeof(address));
-	umask(mask);
-	if (r)
-		return raise_path(server, "cannot listen there");
-	server->made_path = 1;
-	if (server->config.settings.group != CEI_SETTINGS_NO_GROUP &&
-	    chown(server->config.settings.socket, (uid_t)-1, server->config.settings.group))
-		return raise_path(server, "its group cannot be set");
-	if (chmod(server->config.settings.socket, server->config.settings.mode))
-		return raise_path(server, "its mode cannot be set");
-	return listen(server->listener, BACKLOG) ? raise_path(server, "cannot listen") : 0;
-}
-
-/* Takes the socket that systemd has opened. */
-static int take_passed(struct cei_server *server)
-{
-	int n = sd_listen_fds(1);
-
-	if (n == 1 && sd_is_socket(SD_LISTEN_FDS_START, AF_UNIX, SOCK_SEQPACKET, 1) > 0) {
-		server->listener = SD_LISTEN_FDS_START;
-		(void)fcntl(server->listener, F_SETFL, O_NONBLOCK);
-		return 0;
-	}
-	return cei_raise(&server->report, CEOV_ERR_INVALID, 0,
-			 "name a path for the socket, or have systemd pass one socket "
-			 "(ListenSequentialPacket=)");
+	if (!*settings->socket)
+		return cei_listener_take_passed(&server->report, &server->listener);
+	r = cei_listener_bind(&server->report, &ask, &server->listener);
+	server->made_path = !r;
+	return r;
 }
 
 /* --- events ------------------------------------------------------------------- */
@@ -368,7 +300,7 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 	if (!r)
 		r = cei_alive_watch_open(&server->report, &server->watch);
 	if (!r)
-		r = *config->settings.socket ? bind_path(server) : take_passed(server);
+		r = open_socket(server);
 	return r ? r : open_loop(server);
 }
 

@@ -18,6 +18,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/site.h"
+#include "daemon/listener.h"
 
 #define KIB  (UINT64_C(1) << 10)
 #define US   UINT64_C(1000)
@@ -374,7 +375,7 @@ struct cei_settings cei_settings_default(void)
 {
 	struct cei_settings settings = {
 		.mode = 0600,
-		.group = CEI_SETTINGS_NO_GROUP,
+		.group = CEI_LISTENER_NO_GROUP,
 		.n_host_engines = 1,
 		.drain_ns = 10 * S,
 		.textfile_ns = 15 * S,

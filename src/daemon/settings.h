@@ -13,14 +13,12 @@
 #define CEI_SETTINGS_PATH_BYTES 108u    /* as in struct sockaddr_un */
 #define CEI_SETTINGS_TEXT_BYTES 256u
 
-#define CEI_SETTINGS_NO_GROUP UINT32_MAX
-
 struct cei_settings {
 	/* at the start alone */
 	char     socket[CEI_SETTINGS_PATH_BYTES];       /* "": it is passed by systemd */
 	char     control[CEI_SETTINGS_PATH_BYTES];      /* ""; beside the socket */
 	uint32_t mode;                  /* of the socket's file */
-	uint32_t group;                 /* likewise; CEI_SETTINGS_NO_GROUP: as it is made */
+	uint32_t group;                 /* likewise; CEI_LISTENER_NO_GROUP: as it is made */
 	uint32_t n_host_engines;        /* for ranks on host memory, at least 1 */
 	uint32_t http_port;             /* of 127.0.0.1, for metrics; 0: none */
 
