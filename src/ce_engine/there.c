@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,6 +39,7 @@ struct cei_there {
 	char                       *path;
 	int                         is_strict;  /* CEOVERLAP_DAEMON_STRICT: plans that the daemon
 						 * cannot reach are refused */
+	_Atomic uint64_t            n_stayed;   /* plans that are carried out here, ever */
 	uint32_t                    rings[CEI_MEMBERS_MAX];     /* by member; NO_RING: the daemon
 								 * does not serve it */
 	int                         is_quiet;   /* nothing is in flight at any rank: a loss aborts
@@ -84,7 +86,7 @@ static const char *why_here(const struct ceov_plan *plan)
 
 static int commit_here(struct ceov_plan *plan, const char *why)
 {
-	const struct cei_there *there = plan->object.context->there;
+	struct cei_there *there = plan->object.context->there;
 	int r;
 
 	if (there->is_strict)
@@ -96,6 +98,9 @@ static int commit_here(struct ceov_plan *plan, const char *why)
 		return r;
 	plan->object.door = &cei_door_here;
 	plan->why_here = why;
+	/* relaxed: a number for displays */
+	cei_service_tell_stayed(there->link, 1 + atomic_fetch_add_explicit(
+				&there->n_stayed, 1, memory_order_relaxed));
 	return 0;
 }
 
@@ -405,6 +410,7 @@ static void fill_hello(ceov_context *context, struct cei_service_hello *hello)
 	hello->n_ranks = site->n_ranks;
 	hello->deadline_ns = context->deadline_ns;
 	hello->max_chunk_bytes = context->max_chunk_bytes;
+	hello->urgency = context->urgency;
 	strncpy(hello->name, program_invocation_short_name, sizeof(hello->name) - 1);
 	for (i = 0; i < site->n_members; i++) {
 		there->rings[i] = NO_RING;

@@ -262,6 +262,9 @@ static void get_request(struct cei_client *client, const struct cei_service_mess
 		client->asked = message->handle;
 		cei_client_drop(client);
 		return;
+	case CEI_SERVICE_STAYED:
+		client->n_stayed = message->stayed.n_plans;
+		return;
 	case CEI_SERVICE_BYE:
 		cei_client_end(client, CEOV_ERR_ABORTED);
 		return;

@@ -83,6 +83,7 @@ struct cei_client {
 	int                      has_mouths;    /* they are in their intakes */
 	struct cei_intake_plan  *slots;         /* CEI_CLIENT_PLANS_MAX: engines read them */
 	struct cei_client_plan  *plans;         /* likewise, by slot */
+	uint64_t                 n_stayed;      /* plans that stayed in its process, as it says */
 	uint32_t                 n_plans;
 	uint32_t                 n_regions;
 	uint64_t                 n_bytes;       /* mapped, as the account counts */

@@ -133,12 +133,26 @@ int cei_service_explain(struct cei_service_link *link, struct cei_service_handle
 	return r;
 }
 
+/* Says what has no answer. */
+static void tell(struct cei_service_link *link, const struct cei_service_message *message)
+{
+	pthread_mutex_lock(&link->asking);
+	if (!atomic_load(&link->is_lost))
+		(void)cei_service_say(link, message, cei_deadline(link->config.timeout_ns));
+	pthread_mutex_unlock(&link->asking);
+}
+
 void cei_service_drop(struct cei_service_link *link, struct cei_service_handle handle)
 {
 	const struct cei_service_message message = { .type = CEI_SERVICE_DROP, .handle = handle };
 
-	pthread_mutex_lock(&link->asking);
-	if (!atomic_load(&link->is_lost))
-		(void)cei_service_say(link, &message, cei_deadline(link->config.timeout_ns));
-	pthread_mutex_unlock(&link->asking);
+	tell(link, &message);
+}
+
+void cei_service_tell_stayed(struct cei_service_link *link, uint64_t n_plans)
+{
+	const struct cei_service_message message = { .type = CEI_SERVICE_STAYED,
+						     .stayed = { n_plans } };
+
+	tell(link, &message);
 }

@@ -62,7 +62,7 @@ int  cei_service_link_await_daemon(struct cei_report *report, const char *path,
 /* What the daemon said of itself and of this client's limits. */
 const struct cei_service_welcome *cei_service_link_welcome(const struct cei_service_link *link);
 
-/* The next three may be called by any thread, and wait for each other. */
+/* The next four may be called by any thread, and wait for each other. */
 
 struct cei_service_program {            /* of a plan, and the files that its memory is in */
 	const void *bytes;
@@ -83,5 +83,8 @@ int  cei_service_explain(struct cei_service_link *link, struct cei_service_handl
 
 /* Tells the daemon that a plan, of which no launch is in flight, is not used any more. */
 void cei_service_drop(struct cei_service_link *link, struct cei_service_handle handle);
+
+/* Tells the daemon, for its operator, how many plans so far it cannot reach. */
+void cei_service_tell_stayed(struct cei_service_link *link, uint64_t n_plans);
 
 #endif /* CEI_SERVICE_LINK_H */

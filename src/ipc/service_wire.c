@@ -27,6 +27,7 @@ static void put_hello(struct cei_writer *writer, const struct cei_service_hello 
 	}
 	cei_wire_put_u64(writer, hello->deadline_ns);
 	cei_wire_put_u64(writer, hello->max_chunk_bytes);
+	cei_wire_put_u32(writer, hello->urgency);
 	cei_wire_put_bytes(writer, hello->name, sizeof(hello->name));
 }
 
@@ -63,8 +64,10 @@ static void get_hello(struct cei_reader *reader, struct cei_service_hello *ret_h
 		get_member(reader, ret_hello, &ret_hello->members[i]);
 	ret_hello->deadline_ns = cei_wire_get_u64(reader);
 	ret_hello->max_chunk_bytes = cei_wire_get_u64(reader);
+	ret_hello->urgency = cei_wire_get_u32(reader);
 	cei_wire_get_bytes(reader, ret_hello->name, sizeof(ret_hello->name));
 	refuse(reader, !ret_hello->deadline_ns || !ret_hello->max_chunk_bytes);
+	refuse(reader, ret_hello->urgency > CEOV_URGENCY_BACKGROUND);
 	refuse(reader, ret_hello->name[sizeof(ret_hello->name) - 1]);
 }
 
@@ -173,6 +176,7 @@ static void put_body(struct cei_writer *writer, const struct cei_service_message
 	case CEI_SERVICE_EXPLAIN:   put_handle(writer, &message->handle); break;
 	case CEI_SERVICE_REFUSED:
 	case CEI_SERVICE_FAILURE:   put_failure(writer, &message->failure); break;
+	case CEI_SERVICE_STAYED:    cei_wire_put_u64(writer, message->stayed.n_plans); break;
 	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
 	case CEI_SERVICE_BYE:       break;
@@ -202,6 +206,7 @@ static void get_body(struct cei_reader *reader, struct cei_service_message *mess
 	case CEI_SERVICE_EXPLAIN:   get_handle(reader, &message->handle); break;
 	case CEI_SERVICE_REFUSED:
 	case CEI_SERVICE_FAILURE:   get_failure(reader, &message->failure); break;
+	case CEI_SERVICE_STAYED:    message->stayed.n_plans = cei_wire_get_u64(reader); break;
 	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
 	case CEI_SERVICE_BYE:       break;

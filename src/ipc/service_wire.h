@@ -14,7 +14,7 @@
  *   READY                 ->   nothing; the client holds the word in DOWN that tells its life
  *   PLAN, PART, ... PART  ->   COMMITTED or REFUSED, after the last part
  *   EXPLAIN               ->   EXPLAINED with a file of text, or REFUSED
- *   DROP, BYE             ->   nothing
+ *   DROP, STAYED, BYE     ->   nothing
  *                         <-   FAILURE, at any time
  */
 
@@ -25,7 +25,7 @@
 #include "ipc/datagram.h"
 
 #define CEI_SERVICE_MAGIC     UINT32_C(0x44564f43)      /* "COVD" */
-#define CEI_SERVICE_VERSION   1u
+#define CEI_SERVICE_VERSION   2u
 #define CEI_SERVICE_BYTES_MAX 65536u
 
 /* What a PART carries of a plan: so many bytes of the program, or descriptors. */
@@ -45,6 +45,7 @@ enum cei_service_type {
 	CEI_SERVICE_EXPLAINED,
 	CEI_SERVICE_FAILURE,
 	CEI_SERVICE_BYE,
+	CEI_SERVICE_STAYED,
 };
 
 struct cei_service_member {
@@ -59,6 +60,8 @@ struct cei_service_hello {
 	struct cei_service_member members[CEI_MEMBERS_MAX];
 	uint64_t deadline_ns;           /* of launches that have none */
 	uint64_t max_chunk_bytes;
+	uint32_t urgency;               /* enum ceov_urgency: of plans that say normal, for
+					 * people; plans say their own */
 	char     name[32];              /* of the process, for people; any bytes, ends with NUL */
 };
 
@@ -86,6 +89,11 @@ struct cei_service_handle {             /* a plan that was committed */
 	uint32_t generation;
 };
 
+struct cei_service_stayed {
+	uint64_t n_plans;               /* so many plans, of all so far, are carried out in the
+					 * client's process, since the daemon cannot reach them */
+};
+
 struct cei_service_message {
 	uint32_t type;                          /* enum cei_service_type */
 	uint32_t magic;                         /* set by decoding, as received */
@@ -96,6 +104,7 @@ struct cei_service_message {
 		struct cei_service_plan    plan;
 		struct cei_service_part    part;
 		struct cei_service_handle  handle;      /* COMMITTED, DROP, EXPLAIN */
+		struct cei_service_stayed  stayed;
 		struct ceov_failure        failure;     /* REFUSED, FAILURE */
 	};
 };

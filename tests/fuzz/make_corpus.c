@@ -74,7 +74,7 @@ static void write_messages(const char *folder)
 	struct cei_service_message message;
 	uint32_t type;
 
-	for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_BYE; type++) {
+	for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_STAYED; type++) {
 		fill_message(&message, type);
 		write_file(folder, type, bytes, cei_service_encode(&message, bytes));
 	}

@@ -296,7 +296,7 @@ START_TEST(test_strangers_are_turned_away)
 		if (i % 2) {
 			((uint32_t *)(void *)bytes)[0] = CEI_SERVICE_MAGIC;
 			((uint32_t *)(void *)bytes)[1] = CEI_SERVICE_VERSION;
-			((uint32_t *)(void *)bytes)[2] = i % 13;
+			((uint32_t *)(void *)bytes)[2] = i % (CEI_SERVICE_STAYED + 1);
 		}
 		ck_assert_int_eq(send(fd, bytes, 12 + i, MSG_NOSIGNAL), 12 + (ssize_t)i);
 		while (recv(fd, bytes, sizeof(bytes), 0) > 0)

@@ -54,6 +54,7 @@ static void random_hello(struct cei_service_hello *hello)
 	}
 	hello->deadline_ns = 1 + testing_random(&state) / 2;
 	hello->max_chunk_bytes = 1 + testing_random(&state) / 2;
+	hello->urgency = (uint32_t)testing_below(&state, CEOV_URGENCY_BACKGROUND + 1);
 	random_bytes(hello->name, sizeof(hello->name) - 1);
 }
 
@@ -109,6 +110,7 @@ static struct cei_service_message random_message(uint32_t type, uint32_t n_part)
 		break;
 	case CEI_SERVICE_REFUSED:
 	case CEI_SERVICE_FAILURE:   random_failure(&message.failure); break;
+	case CEI_SERVICE_STAYED:    message.stayed.n_plans = testing_random(&state); break;
 	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
 	case CEI_SERVICE_BYE:       break;
@@ -164,7 +166,7 @@ START_TEST(test_what_is_sent_comes_back)
 	uint32_t round, type;
 
 	for (round = 0; round < N_ROUNDS; round++)
-		for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_BYE; type++)
+		for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_STAYED; type++)
 			check_comes_back(type, (uint32_t)testing_below(&state,
 						CEI_SERVICE_PART_BYTES + 1));
 	check_comes_back(CEI_SERVICE_PART, CEI_SERVICE_PART_BYTES);
@@ -179,7 +181,7 @@ START_TEST(test_other_lengths_are_refused)
 	uint32_t type;
 	size_t n, k;
 
-	for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_BYE; type++) {
+	for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_STAYED; type++) {
 		message = random_message(type, (uint32_t)testing_below(&state, 100));
 		n = cei_service_encode(&message, bytes);
 		for (k = 0; k < n; k++)
@@ -201,7 +203,7 @@ START_TEST(test_changed_bytes)
 	size_t n, k;
 	int r;
 
-	for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_BYE; type++) {
+	for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_STAYED; type++) {
 		message = random_message(type, 40);
 		n = cei_service_encode(&message, bytes);
 		for (k = 0; k < n; k++) {
@@ -231,7 +233,7 @@ START_TEST(test_random_bytes)
 	size_t n;
 
 	for (i = 0; i < N_RANDOM; i++) {
-		message = random_message(1 + (uint32_t)testing_below(&state, CEI_SERVICE_BYE), 30);
+		message = random_message(1 + (uint32_t)testing_below(&state, CEI_SERVICE_STAYED), 30);
 		n = cei_service_encode(&message, bytes);
 		if (i % 2) {
 			n = HEAD_BYTES + testing_below(&state, 400);
@@ -305,6 +307,7 @@ START_TEST(test_limits_of_a_hello)
 	REFUSES(message, hello.members[3].rank, CEI_RANKS_MAX);
 	REFUSES(message, hello.members[15].rank, hello->members[0].rank);
 	REFUSES(message, hello.members[0].kind, 2);
+	REFUSES(message, hello.urgency, CEOV_URGENCY_BACKGROUND + 1);
 	REFUSES(message, hello.deadline_ns, 0);
 	REFUSES(message, hello.max_chunk_bytes, 0);
 	REFUSES(message, hello.name[31], 'x');
@@ -341,7 +344,7 @@ START_TEST(test_limits_of_other_messages)
 	REFUSES(message, welcome.n_rings, 0);
 	REFUSES(message, welcome.n_rings, CEI_MEMBERS_MAX + 1);
 	REFUSES(message, type, 0);
-	REFUSES(message, type, CEI_SERVICE_BYE + 1);
+	REFUSES(message, type, CEI_SERVICE_STAYED + 1);
 	REFUSES(message, type, UINT32_MAX);
 	message = random_message(CEI_SERVICE_PLAN, 0);
 	REFUSES(message, plan.n_bytes, 0);
