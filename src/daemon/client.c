@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
+#include "daemon/flight.h"
 #include "daemon/server.h"
 
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
@@ -415,12 +416,15 @@ void cei_client_end(struct cei_client *client, int error)
 void cei_client_free(struct cei_client *client)
 {
 	struct cei_server *server = client->server;
+	struct cei_usage usage;
 
 	if (client->end_error == CEOV_ERR_PEER_LOST && client->hello.n_members)
 		cei_log(&server->report, CEI_LOG_WARN, "client %u (process %d, user %u) has gone "
 			"without a farewell", client->number, client->pid, client->uid);
 	sd_event_source_disable_unref(client->source);
 	close(client->fd);
+	usage = cei_client_usage(client);
+	cei_usage_add(&server->usage, client->uid, &usage);
 	if (client->account)
 		cei_account_leave(&server->accounts, client->account);
 	cei_server_forget(server, client);
@@ -432,6 +436,10 @@ void cei_client_task_done(struct cei_task *task)
 	struct cei_client *client = CEI_OWNER(task, struct cei_client, task);
 
 	client->has_task = 0;
+	client->shown_slot = client->slot;
+	client->shown_plans = client->n_plans;
+	client->shown_regions = client->n_regions;
+	client->shown_bytes = client->n_bytes;
 	if (client->state == CEI_CLIENT_ENDING) {
 		cei_client_free(client);
 		return;
@@ -463,6 +471,8 @@ static void tell_failures(struct cei_client *client)
 		cei_log(&client->server->report, CEI_LOG_WARN, "client %u (process %d, user %u): "
 			"%s", client->number, client->pid, client->uid, message.failure.text);
 		(void)say(client, &message, NULL, 0);   /* the result of the launch tells, too */
+		if (message.failure.error == CEOV_ERR_TIMEOUT)
+			cei_flight_note_timeout(client->server, client->number);
 	}
 }
 

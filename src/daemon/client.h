@@ -23,6 +23,7 @@
 #include "daemon/account.h"
 #include "daemon/intake.h"
 #include "daemon/porter.h"
+#include "daemon/usage.h"
 #include "ipc/alive.h"
 #include "ipc/alive_watch.h"
 #include "ipc/service_wire.h"
@@ -69,6 +70,17 @@ struct cei_client {
 	struct cei_account      *account;
 	uint64_t                 since_ns;      /* of its state NEW or GREETED */
 	struct cei_service_hello hello;
+
+	/* for displays, front thread */
+	uint64_t                 seen_bytes;    /* when its rate was computed last */
+	uint64_t                 bytes_per_s;   /* its rate of late */
+	uint32_t                 shown_slot;    /* these as they were when no task was under way */
+	uint32_t                 shown_plans;
+	uint32_t                 shown_regions;
+	uint64_t                 shown_bytes;
+
+	uint64_t                 used[CEI_FLOWS_URGENCIES];     /* what was moved for it, until it
+						 * gave its share back; shares_lock guards it */
 	uint32_t                 slot;          /* of its share of the engines; 0: with others; the
 						 * server's shares_lock guards it */
 
@@ -123,6 +135,10 @@ void cei_client_end(struct cei_client *client, int error);
 
 /* What the operator lets the client have. Any thread. */
 struct cei_limits cei_client_limits(const struct cei_client *client);
+
+/* What was moved for the client so far. What clients have that came when all shares were given away
+ * is not known: see slot. Front thread. */
+struct cei_usage cei_client_usage(struct cei_client *client);
 
 /* The client's share of the engines is as its limits say from now on. */
 void cei_client_set_share(struct cei_client *client);

@@ -91,8 +91,10 @@ static void launch_ended(void *arg, uint64_t number, int result)
 
 	/* relaxed: statistics */
 	atomic_fetch_add_explicit(&client->n_ended, 1, memory_order_relaxed);
-	if (result)
+	if (result) {
 		atomic_fetch_add_explicit(&client->n_failed, 1, memory_order_relaxed);
+		cei_server_count_error(client->server, result);
+	}
 	cei_service_end(client->up.memory, client->down.memory, number, result);
 }
 
@@ -231,11 +233,40 @@ static int take_share(struct cei_client *client)
 	return r == CEOV_FULL ? 0 : r;
 }
 
+/* With the server's shares_lock held. */
+static void read_used(const struct cei_client *client, uint64_t used[CEI_FLOWS_URGENCIES])
+{
+	uint32_t i;
+
+	for (i = 0; i < CEI_FLOWS_URGENCIES; i++) {
+		used[i] = client->used[i];
+		if (client->slot)
+			used[i] += cei_flows_read(client->server->works.flows, CEI_FLOWS_ALL_PORTS,
+						  client->slot, i).bytes;
+	}
+}
+
+struct cei_usage cei_client_usage(struct cei_client *client)
+{
+	struct cei_usage usage;
+
+	memset(&usage, 0, sizeof(usage));
+	pthread_mutex_lock(&client->server->shares_lock);
+	read_used(client, usage.bytes);
+	pthread_mutex_unlock(&client->server->shares_lock);
+	/* relaxed: statistics */
+	usage.n_launches = atomic_load_explicit(&client->n_ended, memory_order_relaxed);
+	usage.n_failed = atomic_load_explicit(&client->n_failed, memory_order_relaxed);
+	usage.n_stayed = client->n_stayed;
+	return usage;
+}
+
 static void give_share_back(struct cei_client *client)
 {
 	struct cei_server *server = client->server;
 
 	pthread_mutex_lock(&server->shares_lock);
+	read_used(client, client->used);
 	if (client->slot)
 		(void)cei_flows_close(server->works.flows, client->slot);
 	client->slot = client->context->slot = 0;

@@ -83,12 +83,20 @@ static struct cei_daemon_intake *of(struct cei_intake *intake)
 	return CEI_OWNER(intake, struct cei_daemon_intake, intake);
 }
 
+uint64_t cei_intake_turns(const struct cei_daemon_intake *intake)
+{
+	return atomic_load_explicit(&intake->n_turns, memory_order_relaxed);
+}
+
 /* Begins with another ring in each turn. */
 static uint32_t take(struct cei_intake *intake)
 {
 	struct cei_list *mouths = &of(intake)->mouths, *node, *first;
 	uint32_t n = 0;
 
+	/* relaxed, and by the engine's thread alone: somebody looks whether it rises */
+	atomic_store_explicit(&of(intake)->n_turns, cei_intake_turns(of(intake)) + 1,
+			      memory_order_relaxed);
 	pthread_mutex_lock(&of(intake)->lock);
 	for (node = mouths->next; node != mouths && n < TAKE_OF_ALL; node = node->next)
 		n += take_from(CEI_OWNER(node, struct cei_mouth, link));
@@ -124,6 +132,11 @@ static void sleep_on(struct cei_intake *intake)
 static void wake(struct cei_intake *intake)
 {
 	cei_ring_eventfd(of(intake)->bell);
+}
+
+void cei_intake_nudge(struct cei_daemon_intake *intake)
+{
+	wake(&intake->intake);
 }
 
 static int listen_to(struct cei_daemon_intake *intake, int bell)

@@ -11,6 +11,7 @@
  */
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/list.h"
@@ -44,6 +45,7 @@ struct cei_daemon_intake {
 	struct cei_list   mouths;       /* the next one to be looked at first */
 	int               epoll;        /* what the engine's thread sleeps on */
 	int               bell;         /* eventfd: wake() */
+	_Atomic uint64_t  n_turns;      /* of the engine, which has looked so often */
 };
 
 /* Zeroed before. Raises CEOV_ERR_SYSTEM; fini accepts what init has left. */
@@ -54,6 +56,12 @@ void cei_intake_fini(struct cei_daemon_intake *intake);
  * set, not raised. */
 int  cei_intake_add(struct cei_daemon_intake *intake, struct cei_mouth *mouth);
 void cei_intake_remove(struct cei_daemon_intake *intake, struct cei_mouth *mouth);
+
+/* How many turns the engine has made. Any thread. */
+uint64_t cei_intake_turns(const struct cei_daemon_intake *intake);
+
+/* Has the engine make a turn, even if nothing is to be done. Any thread. */
+void cei_intake_nudge(struct cei_daemon_intake *intake);
 
 /* Put a plan into a free slot, and take it out: no launch of it begins any more. */
 void cei_intake_put_plan(struct cei_daemon_intake *intake, struct cei_intake_plan *slot,

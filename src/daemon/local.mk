@@ -13,13 +13,22 @@ libceoverlap_daemon_la_SOURCES = \
 	%D%/client_plans.c \
 	%D%/client_private.h \
 	%D%/client_tasks.c \
+	%D%/control.c %D%/control.h \
+	%D%/flight.c %D%/flight.h \
 	%D%/intake.c %D%/intake.h \
+	%D%/journal.c %D%/journal.h \
 	%D%/limits.c %D%/limits.h \
+	%D%/links.c %D%/links.h \
 	%D%/listener.c %D%/listener.h \
+	%D%/metrics.c %D%/metrics.h \
+	%D%/operation.c %D%/operation.h \
+	%D%/outlet.c %D%/outlet.h \
+	%D%/picture.c %D%/picture.h \
 	%D%/porter.c %D%/porter.h \
 	%D%/reload.c %D%/reload.h \
 	%D%/server.c %D%/server.h \
-	%D%/settings.c %D%/settings.h
+	%D%/settings.c %D%/settings.h \
+	%D%/usage.c %D%/usage.h
 ceoverlapd_LDADD = libceoverlap_daemon.la
 ceoverlapd_SOURCES = %D%/ceoverlapd.c
 endif

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/sched/flows.h"
+#include "ce_engine/sched/tally.h"
 #include "daemon/client.h"
 #include "daemon/server.h"
 
@@ -29,12 +30,23 @@ static void take_over(struct cei_server *server, const struct cei_settings *of_f
 	server->config.of_file = *of_file;
 }
 
+void cei_server_set_aims(struct cei_server *server)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < server->site.n_members; i++)
+		for (k = 0; k < CEI_FLOWS_URGENCIES; k++)
+			cei_tally_aim(server->works.tallies[i], k,
+				      server->config.settings.slo_ns[k]);
+}
+
 static void apply(struct cei_server *server)
 {
 	struct cei_list *node;
 
 	cei_accounts_limit(&server->accounts, &server->config.settings.limits);
 	(void)cei_flows_tune(server->works.flows, &server->config.settings.classes);
+	cei_server_set_aims(server);
 	for (node = server->clients.next; node != &server->clients; node = node->next)
 		cei_client_set_share(CEI_OWNER(node, struct cei_client, link));
 }

@@ -10,4 +10,7 @@ struct cei_server;                      /* daemon/server.h */
  * raised, of which server->fault says more. Front thread. */
 int cei_server_reload(struct cei_server *server);
 
+/* Tells engines in what time copies should be done, as the settings say. */
+void cei_server_set_aims(struct cei_server *server);
+
 #endif /* CEI_DAEMON_RELOAD_H */

@@ -21,7 +21,10 @@
 #include "base/write.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
+#include "ce_engine/sched/tally.h"
 #include "daemon/client.h"
+#include "daemon/flight.h"
+#include "daemon/journal.h"
 #include "daemon/listener.h"
 #include "daemon/reload.h"
 
@@ -30,6 +33,9 @@
 
 /* Engines that are to end have so long. */
 #define STOP_NS UINT64_C(10000000000)
+
+/* The loop takes these. */
+static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
 
 /* --- engines ------------------------------------------------------------------ */
 
@@ -53,6 +59,10 @@ static int open_works(struct cei_server *server)
 		site->members[i].place.kind = CEOV_PLACE_HOST;
 		r = cei_intake_init(&server->intakes[i], &server->report);
 		server->works.intakes[i] = &server->intakes[i].intake;
+		server->works.tallies[i] = cei_tally_create();
+		if (!r && !server->works.tallies[i])
+			r = cei_raise(&server->report, CEOV_ERR_NO_MEMORY, 0,
+				      "no memory to count what engines move");
 	}
 	if (!r)
 		r = cei_works_open(&server->works, site);
@@ -195,6 +205,7 @@ static int on_time(sd_event_source *source, uint64_t now_us, void *arg)
 	struct cei_server *server = arg;
 
 	look_at_all(server);
+	cei_operation_look(server, cei_now_ns());
 	if (server->is_draining)
 		go_on_draining(server);
 	(void)sd_event_source_set_time(source, now_us +
@@ -202,29 +213,45 @@ static int on_time(sd_event_source *source, uint64_t now_us, void *arg)
 	return sd_event_source_set_enabled(source, SD_EVENT_ON);
 }
 
-static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
+void cei_server_count_error(struct cei_server *server, int error)
 {
-	struct cei_server *server = arg;
+	if (error < 0 && error >= CEI_ERROR_LOWEST)     /* relaxed: statistics */
+		atomic_fetch_add_explicit(&server->n_errors[-error], 1, memory_order_relaxed);
+}
 
-	(void)source;
+void cei_server_drain(struct cei_server *server)
+{
 	if (server->is_draining) {
 		server->drain_by_ns = 0;        /* asked twice: now */
-		return 0;
+		return;
 	}
-	cei_log(&server->report, CEI_LOG_INFO, "signal %u: takes no new clients and plans, and "
-		"ends when all launches have", info->ssi_signo);
+	cei_log(&server->report, CEI_LOG_INFO, "takes no new clients and plans, and ends when all "
+		"launches have");
 	(void)sd_notify(0, "STOPPING=1\nSTATUS=ends when all launches have");
 	server->is_draining = 1;
 	server->drain_by_ns = cei_deadline(server->config.settings.drain_ns);
+}
+
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
+{
+	(void)source;
+	if (info->ssi_signo == SIGUSR1)
+		cei_flight_log(arg, "of a signal");
+	else if (info->ssi_signo == SIGHUP)
+		(void)cei_server_reload(arg);
+	else
+		cei_server_drain(arg);
 	return 0;
 }
 
-static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
+static int add_signals(struct cei_server *server)
 {
-	(void)source;
-	(void)info;
-	(void)cei_server_reload(arg);
-	return 0;
+	size_t i;
+	int r = 0;
+
+	for (i = 0; r >= 0 && i < sizeof(signals) / sizeof(signals[0]); i++)
+		r = sd_event_add_signal(server->event, NULL, signals[i], on_signal, server);
+	return r;
 }
 
 static int add_events(struct cei_server *server)
@@ -233,17 +260,13 @@ static int add_events(struct cei_server *server)
 	uint64_t now_us;
 	int r;
 
-	r = sd_event_add_signal(event, NULL, SIGHUP, on_reload, server);
+	r = add_signals(server);
 	if (r >= 0)
 		r = sd_event_add_io(event, NULL, server->listener, EPOLLIN, on_connection, server);
 	if (r >= 0)
 		r = sd_event_add_io(event, NULL, server->porter.bell, EPOLLIN, on_finished, server);
 	if (r >= 0)
 		r = sd_event_add_io(event, NULL, server->news, EPOLLIN, on_news, server);
-	if (r >= 0)
-		r = sd_event_add_signal(event, NULL, SIGTERM, on_signal, server);
-	if (r >= 0)
-		r = sd_event_add_signal(event, NULL, SIGINT, on_signal, server);
 	if (r >= 0)
 		r = sd_event_now(event, CLOCK_MONOTONIC, &now_us);
 	if (r >= 0)
@@ -273,11 +296,11 @@ static int open_loop(struct cei_server *server)
 static void block_signals(void)
 {
 	sigset_t mask;
+	size_t i;
 
 	sigemptyset(&mask);
-	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGINT);
-	sigaddset(&mask, SIGHUP);
+	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaddset(&mask, signals[i]);
 	pthread_sigmask(SIG_BLOCK, &mask, NULL);
 }
 
@@ -288,7 +311,7 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 	block_signals();
 	server->config = *config;
 	server->listener = server->news = -1;
-	cei_report_init(&server->report, NULL, NULL);
+	cei_report_init(&server->report, cei_journal_line, NULL);
 	cei_list_init(&server->clients);
 	cei_accounts_init(&server->accounts, &config->settings.limits);
 	pthread_mutex_init(&server->shares_lock, NULL);
@@ -301,7 +324,13 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 		r = cei_alive_watch_open(&server->report, &server->watch);
 	if (!r)
 		r = open_socket(server);
-	return r ? r : open_loop(server);
+	if (!r)
+		r = open_loop(server);
+	if (!r)
+		r = cei_operation_open(server);
+	if (!r)
+		cei_server_set_aims(server);
+	return r;
 }
 
 int cei_server_run(struct cei_server *server)
@@ -319,14 +348,17 @@ void cei_server_close(struct cei_server *server)
 {
 	uint32_t i;
 
+	cei_operation_close(server);
 	cei_porter_fini(&server->porter);
 	if (cei_works_stop(&server->works, STOP_NS))
 		cei_log(&server->report, CEI_LOG_WARN, "copies are still under way that cannot be "
 			"stopped");
 	cei_works_close_engines(&server->works);
 	cei_works_close(&server->works);
-	for (i = 0; i < CEI_MEMBERS_MAX; i++)
+	for (i = 0; i < CEI_MEMBERS_MAX; i++) {
 		cei_intake_fini(&server->intakes[i]);
+		cei_tally_destroy(server->works.tallies[i]);
+	}
 	cei_alive_watch_close(server->watch);
 	cei_alive_close(server->alive);
 	sd_event_unref(server->event);

@@ -13,6 +13,7 @@
  *   watch          looks at the words that tell which clients live
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/list.h"
@@ -20,8 +21,10 @@
 #include "ce_engine/objects/works.h"
 #include "daemon/account.h"
 #include "daemon/intake.h"
+#include "daemon/operation.h"
 #include "daemon/porter.h"
 #include "daemon/settings.h"
+#include "daemon/usage.h"
 #include "ipc/alive.h"
 #include "ipc/alive_watch.h"
 
@@ -56,6 +59,10 @@ struct cei_server {
 	struct cei_list          clients;
 	pthread_mutex_t          shares_lock;   /* guards that shares of the engines are given,
 						 * changed and taken back */
+	struct cei_usage_table   usage;         /* of clients that have gone */
+	_Atomic uint64_t         n_errors[1 - CEI_ERROR_LOWEST];        /* launches that failed, by
+						 * -error */
+	struct cei_operation     operation;
 	struct cei_settings_fault fault;        /* why the file was not read again; "": it was */
 	uint64_t                 n_reloads;
 	uint32_t                 n_clients_ever;
@@ -79,6 +86,12 @@ uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_m
 
 /* Has the front thread look at all clients soon. Any thread. */
 void cei_server_notify(struct cei_server *server);
+
+/* A launch has failed. Any thread. */
+void cei_server_count_error(struct cei_server *server, int error);
+
+/* Takes no new clients and plans, and ends when all launches have; asked again, at once. */
+void cei_server_drain(struct cei_server *server);
 
 /* Takes a client that has ended off the list. */
 void cei_server_forget(struct cei_server *server, struct cei_client *client);

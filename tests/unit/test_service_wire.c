@@ -233,7 +233,8 @@ START_TEST(test_random_bytes)
 	size_t n;
 
 	for (i = 0; i < N_RANDOM; i++) {
-		message = random_message(1 + (uint32_t)testing_below(&state, CEI_SERVICE_STAYED), 30);
+		message = random_message(1 + (uint32_t)testing_below(&state, CEI_SERVICE_STAYED),
+					 30);
 		n = cei_service_encode(&message, bytes);
 		if (i % 2) {
 			n = HEAD_BYTES + testing_below(&state, 400);

@@ -181,6 +181,16 @@ static void read_times(const struct cei_tally_times *times, struct cei_tally_tim
 	}
 }
 
+uint32_t cei_tally_n_links(struct cei_tally *tally)
+{
+	uint32_t n_links;
+
+	pthread_mutex_lock(&tally->lock);
+	n_links = tally->n_links;
+	pthread_mutex_unlock(&tally->lock);
+	return n_links;
+}
+
 const struct cei_machine_link *cei_tally_link(struct cei_tally *tally, uint32_t at)
 {
 	const struct cei_machine_link *link = NULL;
@@ -196,15 +206,11 @@ int cei_tally_read_link(struct cei_tally *tally, uint32_t at, struct cei_tally_l
 {
 	const struct cei_tally_class *class;
 	struct cei_tally_link *link;
-	uint32_t i, n_links;
+	uint32_t i;
 
-	pthread_mutex_lock(&tally->lock);
-	n_links = tally->n_links;
-	pthread_mutex_unlock(&tally->lock);
-	if (at >= n_links)
+	if (at >= cei_tally_n_links(tally))
 		return 0;
 	link = &tally->links[at];
-	view->link = cei_tally_link(tally, at);
 	view->n_waiting += load_count(&link->n_waiting);
 	view->n_moving += load_count(&link->n_moving);
 	for (i = 0; i < CEI_FLOWS_URGENCIES; i++) {

@@ -81,8 +81,8 @@ struct cei_tally *cei_tally_create(void);
 /* NULL is allowed. */
 void cei_tally_destroy(struct cei_tally *tally);
 
-/* From now on, chunks of the class should be done so long after they became ready; 0: no matter. Any
- * thread. */
+/* From now on, chunks of the class should be done so long after they became ready; 0: no matter.
+ * Any thread. */
 void cei_tally_aim(struct cei_tally *tally, uint32_t urgency, uint64_t aim_ns);
 
 /* --- the engine's thread -------------------------------------------------------- */
@@ -115,10 +115,14 @@ struct cei_tally_link_view {
 	struct cei_tally_class_view classes[CEI_FLOWS_URGENCIES];
 };
 
-/* Adds what the table has at a place. Returns 0 if there is nothing, nor behind it. */
+/* How many places have links; it only grows. */
+uint32_t cei_tally_n_links(struct cei_tally *tally);
+
+/* Adds what the table has at a place to the view's numbers, and leaves its link. Returns 0 if there
+ * is nothing. */
 int cei_tally_read_link(struct cei_tally *tally, uint32_t at, struct cei_tally_link_view *view);
 
-/* The link at a place, or NULL. */
+/* The link at a place. NULL: it is not known, or stands for several. */
 const struct cei_machine_link *cei_tally_link(struct cei_tally *tally, uint32_t at);
 
 /* How many chunks of a client wait. */

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Answers those who ask the daemon about itself. */
+
+#include "daemon/control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <json-c/json.h>
+
+#include "daemon/flight.h"
+#include "daemon/metrics.h"
+#include "daemon/picture.h"
+#include "daemon/reload.h"
+#include "daemon/server.h"
+
+/* --- ceoverlapctl ------------------------------------------------------------ */
+
+static struct json_object *fail(const char *text)
+{
+	struct json_object *object = json_object_new_object();
+
+	json_object_object_add(object, "ok", json_object_new_boolean(0));
+	json_object_object_add(object, "error", json_object_new_string(text));
+	return object;
+}
+
+/* Makes the object an answer. */
+static struct json_object *ok(struct json_object *object)
+{
+	json_object_object_add(object, "ok", json_object_new_boolean(1));
+	return object;
+}
+
+static struct json_object *show(struct cei_server *server)
+{
+	return ok(cei_picture_all(server));
+}
+
+static struct json_object *show_limits(struct cei_server *server)
+{
+	return ok(cei_picture_limits(server));
+}
+
+static struct json_object *reload(struct cei_server *server)
+{
+	if (cei_server_reload(server))
+		return fail(server->fault.text);
+	return ok(json_object_new_object());
+}
+
+static struct json_object *drain(struct cei_server *server)
+{
+	if (server->is_draining)
+		return fail("the daemon is about to end already");
+	cei_server_drain(server);
+	return ok(json_object_new_object());
+}
+
+static struct json_object *dump(struct cei_server *server)
+{
+	struct json_object *object = json_object_new_object();
+
+	json_object_object_add(object, "transfers", cei_flight_json(server));
+	return ok(object);
+}
+
+/* The caller frees it. NULL: no memory. */
+static char *metrics_text(struct cei_server *server, size_t *ret_n)
+{
+	char *text = NULL;
+	FILE *out = open_memstream(&text, ret_n);
+
+	if (!out)
+		return NULL;
+	cei_metrics_write(server, out);
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
+}
+
+static struct json_object *show_metrics(struct cei_server *server)
+{
+	struct json_object *object;
+	size_t n;
+	char *text = metrics_text(server, &n);
+
+	if (!text)
+		return fail("no memory");
+	object = json_object_new_object();
+	json_object_object_add(object, "text", json_object_new_string(text));
+	free(text);
+	return ok(object);
+}
+
+static const struct {
+	const char *name;
+	struct json_object *(*answer)(struct cei_server *server);
+} commands[] = {
+	{ "show", show },
+	{ "limits", show_limits },
+	{ "reload", reload },
+	{ "drain", drain },
+	{ "dump", dump },
+	{ "metrics", show_metrics },
+};
+
+void cei_control_answer(void *server, const char *request, FILE *out)
+{
+	struct json_object *object = NULL;
+	size_t i;
+
+	for (i = 0; !object && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(commands[i].name, request))
+			object = commands[i].answer(server);
+	if (!object)
+		object = fail("the daemon does not know this command: ceoverlapctl is of another "
+			      "version");
+	fprintf(out, "%s\n", json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
+	json_object_put(object);
+}
+
+/* --- HTTP ---------------------------------------------------------------------- */
+
+static void answer_http(FILE *out, const char *status, const char *type, const char *body)
+{
+	fprintf(out, "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+		"Connection: close\r\n\r\n%s", status, type, strlen(body), body);
+}
+
+void cei_control_answer_http(void *server, const char *request, FILE *out)
+{
+	static const char path[] = "GET /metrics";
+	size_t n;
+	char *text;
+
+	if (strncmp(request, "GET ", 4)) {
+		answer_http(out, "405 Method Not Allowed", "text/plain", "GET alone is known\n");
+		return;
+	}
+	if (strncmp(request, path, sizeof(path) - 1) ||
+	    (request[sizeof(path) - 1] != ' ' && request[sizeof(path) - 1] != '?')) {
+		answer_http(out, "404 Not Found", "text/plain", "there is /metrics alone\n");
+		return;
+	}
+	text = metrics_text(server, &n);
+	if (text)
+		answer_http(out, "200 OK", "text/plain; version=0.0.4; charset=utf-8", text);
+	else
+		answer_http(out, "503 Service Unavailable", "text/plain", "no memory\n");
+	free(text);
+}

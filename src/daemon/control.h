@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_DAEMON_CONTROL_H
+#define CEI_DAEMON_CONTROL_H
+
+/* What ceoverlapctl and scrapers ask, and the answers. Front thread. */
+
+#include <stdio.h>
+
+/* Answers a line of ceoverlapctl: the name of a command. The answer is JSON, with "ok", and
+ * "error" where that is false. server: a struct cei_server. */
+void cei_control_answer(void *server, const char *request, FILE *out);
+
+/* Answers the head of a request of HTTP: metrics, or an error. */
+void cei_control_answer_http(void *server, const char *request, FILE *out);
+
+#endif /* CEI_DAEMON_CONTROL_H */

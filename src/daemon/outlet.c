@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Short conversations: a request, an answer, the end. */
+
+#include "daemon/outlet.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <systemd/sd-event.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* From the connection to the last byte of the answer. */
+#define PATIENCE_NS UINT64_C(5000000000)
+
+struct connection {
+	struct cei_list    link;
+	struct cei_outlet *outlet;
+	sd_event_source   *source;
+	int                fd;
+	uint64_t           deadline_ns;
+	uint32_t           n_request;
+	char               request[CEI_OUTLET_REQUEST_BYTES + 1];
+	char              *answer;      /* NULL: the request is not complete */
+	size_t             n_answer;
+	size_t             n_sent;
+};
+
+static void end(struct connection *connection)
+{
+	cei_list_remove(&connection->link);
+	connection->outlet->n_connections--;
+	sd_event_source_disable_unref(connection->source);
+	close(connection->fd);
+	free(connection->answer);
+	free(connection);
+}
+
+/* Returns whether the connection goes on. */
+static int go_on_sending(struct connection *connection)
+{
+	ssize_t n;
+
+	while (connection->n_sent < connection->n_answer) {
+		n = send(connection->fd, connection->answer + connection->n_sent,
+			 connection->n_answer - connection->n_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN;
+		connection->n_sent += (size_t)n;
+	}
+	return 0;
+}
+
+static int make_answer(struct connection *connection)
+{
+	struct cei_outlet *outlet = connection->outlet;
+	FILE *out = open_memstream(&connection->answer, &connection->n_answer);
+
+	if (!out)
+		return 0;
+	outlet->answer(outlet->arg, connection->request, out);
+	if (fclose(out))
+		return 0;
+	return sd_event_source_set_io_events(connection->source, EPOLLOUT) >= 0;
+}
+
+/* Returns whether the connection goes on. */
+static int go_on_receiving(struct connection *connection)
+{
+	size_t room = CEI_OUTLET_REQUEST_BYTES - connection->n_request;
+	char *to = connection->request + connection->n_request, *at;
+	ssize_t n;
+
+	do
+		n = recv(connection->fd, to, room, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return errno == EAGAIN;
+	connection->n_request += (uint32_t)n;
+	connection->request[connection->n_request] = 0;
+	at = strstr(connection->request, connection->outlet->end);
+	if (!at)                        /* the end came before, or there is no room for it */
+		return n && connection->n_request < CEI_OUTLET_REQUEST_BYTES;
+	*at = 0;
+	return make_answer(connection) && go_on_sending(connection);
+}
+
+static int on_connection(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+	struct connection *connection = arg;
+
+	(void)source;
+	(void)fd;
+	(void)events;
+	if (!(connection->answer ? go_on_sending(connection) : go_on_receiving(connection)))
+		end(connection);
+	return 0;
+}
+
+static int may_ask(const struct cei_outlet *outlet, int fd)
+{
+	struct ucred credentials;
+	socklen_t n_bytes = sizeof(credentials);
+
+	if (!outlet->is_private)
+		return 1;
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &n_bytes) &&
+		(!credentials.uid || credentials.uid == geteuid());
+}
+
+static void add(struct cei_outlet *outlet, int fd)
+{
+	struct connection *connection = calloc(1, sizeof(*connection));
+
+	if (!connection) {
+		close(fd);
+		return;
+	}
+	connection->outlet = outlet;
+	connection->fd = fd;
+	connection->deadline_ns = cei_deadline(PATIENCE_NS);
+	cei_list_append(&outlet->connections, &connection->link);
+	outlet->n_connections++;
+	if (sd_event_add_io(outlet->event, &connection->source, fd, EPOLLIN, on_connection,
+			    connection) < 0)
+		end(connection);
+}
+
+static int on_listener(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct cei_outlet *outlet = arg;
+
+	(void)source;
+	(void)events;
+	if (connection < 0)
+		return 0;
+	if (may_ask(outlet, connection) && outlet->n_connections < CEI_OUTLET_CONNECTIONS) {
+		add(outlet, connection);
+		return 0;
+	}
+	cei_log(outlet->report, CEI_LOG_WARN, "%s: a connection was refused: %s", outlet->what,
+		outlet->n_connections < CEI_OUTLET_CONNECTIONS
+		? "its user is neither root nor the daemon's" : "there are 16 already");
+	close(connection);
+	return 0;
+}
+
+int cei_outlet_open(struct cei_outlet *outlet, int fd)
+{
+	int r;
+
+	outlet->fd = fd;
+	cei_list_init(&outlet->connections);
+	r = sd_event_add_io(outlet->event, &outlet->source, fd, EPOLLIN, on_listener, outlet);
+	return r < 0 ? cei_raise(outlet->report, CEOV_ERR_SYSTEM, -r, "%s: %s", outlet->what,
+				 strerror(-r)) : 0;
+}
+
+static void end_until(struct cei_outlet *outlet, uint64_t deadline_ns)
+{
+	struct connection *connection;
+	struct cei_list *node, *next;
+
+	for (node = outlet->connections.next; node != &outlet->connections; node = next) {
+		next = node->next;
+		connection = CEI_OWNER(node, struct connection, link);
+		if (connection->deadline_ns <= deadline_ns)
+			end(connection);
+	}
+}
+
+void cei_outlet_look(struct cei_outlet *outlet, uint64_t now_ns)
+{
+	if (outlet->event)
+		end_until(outlet, now_ns);
+}
+
+void cei_outlet_close(struct cei_outlet *outlet)
+{
+	if (!outlet->event)
+		return;
+	end_until(outlet, CEI_FOREVER);
+	sd_event_source_disable_unref(outlet->source);
+	close(outlet->fd);
+	outlet->event = NULL;
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Turns the daemon's state into JSON. */
+
+#include "daemon/picture.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <json-c/json.h>
+
+#include "base/clock.h"
+#include "daemon/client.h"
+#include "daemon/links.h"
+#include "daemon/server.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+static void add(struct json_object *object, const char *name, struct json_object *value)
+{
+	json_object_object_add(object, name, value);
+}
+
+static void add_number(struct json_object *object, const char *name, uint64_t number)
+{
+	add(object, name, json_object_new_uint64(number));
+}
+
+static void add_text(struct json_object *object, const char *name, const char *text)
+{
+	add(object, name, text ? json_object_new_string(text) : NULL);
+}
+
+static void add_classes(struct json_object *object, const char *name,
+			const uint64_t numbers[CEI_FLOWS_URGENCIES])
+{
+	struct json_object *classes = json_object_new_object();
+	uint32_t i;
+
+	for (i = 0; i < CEI_FLOWS_URGENCIES; i++)
+		add_number(classes, cei_class_name(i), numbers[i]);
+	add(object, name, classes);
+}
+
+/* --- users ------------------------------------------------------------------ */
+
+void cei_picture_usage(struct cei_server *server, struct cei_usage_table *ret_table)
+{
+	struct cei_client *client;
+	struct cei_usage usage;
+	struct cei_list *node;
+
+	*ret_table = server->usage;
+	for (node = server->clients.next; node != &server->clients; node = node->next) {
+		client = CEI_OWNER(node, struct cei_client, link);
+		usage = cei_client_usage(client);
+		usage.n_clients = 1;
+		usage.n_mapped = client->shown_bytes;
+		cei_usage_add(ret_table, client->uid, &usage);
+	}
+}
+
+/* --- clients ---------------------------------------------------------------- */
+
+static const char *state_of(const struct cei_client *client)
+{
+	switch (client->state) {
+	case CEI_CLIENT_NEW:     return "new";
+	case CEI_CLIENT_OPENING: return "opening";
+	case CEI_CLIENT_GREETED: return "greeted";
+	case CEI_CLIENT_OPEN:    return "open";
+	case CEI_CLIENT_ENDING:  return "ending";
+	}
+	return "?";
+}
+
+/* A client says any bytes. */
+static void add_name(struct json_object *object, const struct cei_client *client)
+{
+	char name[sizeof(client->hello.name)];
+	uint32_t i;
+
+	memcpy(name, client->hello.name, sizeof(name));
+	for (i = 0; i < sizeof(name) && name[i]; i++)
+		if (name[i] < ' ' || name[i] > '~')
+			name[i] = '?';
+	name[sizeof(name) - 1] = 0;
+	add_text(object, "name", name);
+}
+
+static uint32_t waiting_of(const struct cei_server *server, uint32_t slot)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; slot && i < server->site.n_members; i++)
+		n += cei_tally_waiting(server->works.tallies[i], slot);
+	return n;
+}
+
+static struct json_object *client_json(struct cei_client *client)
+{
+	const struct cei_limits limits = cei_client_limits(client);
+	const struct cei_usage usage = cei_client_usage(client);
+	struct json_object *object = json_object_new_object();
+
+	add_number(object, "number", client->number);
+	add_number(object, "pid", (uint64_t)client->pid);
+	add_number(object, "uid", client->uid);
+	add_name(object, client);
+	add_text(object, "state", state_of(client));
+	add_text(object, "class", cei_class_name(cei_limits_cap(limits.most_urgent,
+								client->hello.urgency)));
+	add_number(object, "weight", limits.weight);
+	add_number(object, "bytes_per_second_limit", limits.bytes_per_s);
+	add(object, "has_share", json_object_new_boolean(client->shown_slot != 0));
+	add_number(object, "ranks", client->hello.n_members);
+	add_number(object, "plans", client->shown_plans);
+	add_number(object, "unarbitrated_plans", client->n_stayed);
+	add_number(object, "regions", client->shown_regions);
+	add_number(object, "mapped_bytes", client->shown_bytes);
+	add_number(object, "launches", usage.n_launches);
+	add_number(object, "failed_launches", usage.n_failed);
+	add_number(object, "waiting_chunks", waiting_of(client->server, client->shown_slot));
+	add_number(object, "bytes_per_second", client->bytes_per_s);
+	add_classes(object, "bytes", usage.bytes);
+	return object;
+}
+
+static struct json_object *clients_json(struct cei_server *server)
+{
+	struct json_object *list = json_object_new_array();
+	struct cei_client *client;
+	struct cei_list *node;
+
+	for (node = server->clients.next; node != &server->clients; node = node->next) {
+		client = CEI_OWNER(node, struct cei_client, link);
+		if (client->account)    /* it may connect */
+			json_object_array_add(list, client_json(client));
+	}
+	return list;
+}
+
+/* --- links ------------------------------------------------------------------ */
+
+static struct json_object *class_json(const struct cei_tally_class_view *class)
+{
+	struct json_object *object = json_object_new_object();
+
+	add_number(object, "bytes", class->bytes);
+	add_number(object, "chunks", class->moved.n_all);
+	add_number(object, "wait_p50_us", cei_links_quantile_us(&class->waited, 50));
+	add_number(object, "wait_p99_us", cei_links_quantile_us(&class->waited, 99));
+	add_number(object, "copy_p50_us", cei_links_quantile_us(&class->moved, 50));
+	add_number(object, "copy_p99_us", cei_links_quantile_us(&class->moved, 99));
+	return object;
+}
+
+static struct json_object *link_json(const char *name, const struct cei_tally_link_view *view)
+{
+	struct json_object *object = json_object_new_object();
+	struct json_object *classes = json_object_new_object();
+	uint32_t i;
+
+	add_text(object, "link", name);
+	add_text(object, "kind", view->link
+		 ? cei_machine_link_kind_name((enum cei_machine_link_kind)view->link->kind) : NULL);
+	add_number(object, "rated_bytes_per_second", view->link ? view->link->bytes_per_s : 0);
+	add_number(object, "waiting_chunks", view->n_waiting);
+	add_number(object, "moving_chunks", view->n_moving);
+	for (i = 0; i < CEI_FLOWS_URGENCIES; i++)
+		add(classes, cei_class_name(i), class_json(&view->classes[i]));
+	add(object, "classes", classes);
+	return object;
+}
+
+static struct json_object *links_json(const struct cei_server *server)
+{
+	struct cei_links *links = cei_links_read(&server->works);
+	struct json_object *list = json_object_new_array();
+	uint32_t i;
+
+	for (i = 0; links && i < links->n; i++)
+		json_object_array_add(list, link_json(links->links[i].name,
+						      &links->links[i].view));
+	free(links);
+	return list;
+}
+
+/* --- the daemon --------------------------------------------------------------- */
+
+static void add_sums(struct json_object *object, struct cei_server *server)
+{
+	struct cei_usage_table table;
+	struct cei_usage sum;
+	uint32_t n_plans = 0;
+	struct cei_list *node;
+
+	cei_picture_usage(server, &table);
+	sum = cei_usage_sum(&table);
+	for (node = server->clients.next; node != &server->clients; node = node->next)
+		n_plans += CEI_OWNER(node, struct cei_client, link)->shown_plans;
+	add_number(object, "clients", sum.n_clients);
+	add_number(object, "clients_ever", server->n_clients_ever);
+	add_number(object, "plans", n_plans);
+	add_number(object, "unarbitrated_plans", sum.n_stayed);
+	add_number(object, "mapped_bytes", sum.n_mapped);
+	add_number(object, "launches", sum.n_launches);
+	add_number(object, "failed_launches", sum.n_failed);
+	add_classes(object, "bytes", sum.bytes);
+}
+
+static struct json_object *daemon_json(struct cei_server *server)
+{
+	struct json_object *object = json_object_new_object();
+	struct json_object *turns = json_object_new_array();
+	char instance[40];
+	uint32_t i;
+
+	snprintf(instance, sizeof(instance), "%016" PRIx64 "%016" PRIx64, server->instance[0],
+		 server->instance[1]);
+	add_text(object, "version", ceov_version());
+	add_number(object, "pid", (uint64_t)getpid());
+	add_text(object, "instance", instance);
+	add_text(object, "state", server->is_draining ? "drains" : "serves");
+	add_number(object, "uptime_seconds", (cei_now_ns() - server->operation.began_ns) /
+		   NS_PER_S);
+	add_text(object, "socket", *server->config.settings.socket
+		 ? server->config.settings.socket : NULL);
+	add_text(object, "config", server->config.file);
+	add_text(object, "config_fault", *server->fault.text ? server->fault.text : NULL);
+	add_number(object, "reloads", server->n_reloads);
+	for (i = 0; i < server->site.n_members; i++)
+		json_object_array_add(turns, json_object_new_uint64(
+				      cei_intake_turns(&server->intakes[i])));
+	add(object, "engine_turns", turns);
+	add(object, "fairness", json_object_new_double(server->operation.jain));
+	add_sums(object, server);
+	return object;
+}
+
+struct json_object *cei_picture_all(struct cei_server *server)
+{
+	struct json_object *object = json_object_new_object();
+
+	add_number(object, "at_ns", cei_now_ns());
+	add(object, "daemon", daemon_json(server));
+	add(object, "clients", clients_json(server));
+	add(object, "links", links_json(server));
+	return object;
+}
+
+/* --- limits ------------------------------------------------------------------- */
+
+static struct json_object *limits_json(const struct cei_limits *limits)
+{
+	struct json_object *object = json_object_new_object();
+
+	add_number(object, "clients_per_user", limits->n_clients_uid);
+	add_number(object, "plans", limits->n_plans);
+	add_number(object, "transfers_per_plan", limits->n_transfers);
+	add_number(object, "regions", limits->n_regions);
+	add_number(object, "bytes", limits->n_bytes);
+	add_number(object, "bytes_per_user", limits->n_bytes_uid);
+	add_number(object, "chunk_bytes", limits->max_chunk_bytes);
+	add_number(object, "weight", limits->weight);
+	add_number(object, "bytes_per_second", limits->bytes_per_s);
+	add_text(object, "class", cei_class_name(limits->most_urgent));
+	return object;
+}
+
+struct json_object *cei_picture_limits(const struct cei_server *server)
+{
+	const struct cei_settings *settings = &server->config.settings;
+	struct json_object *object = json_object_new_object();
+	struct json_object *all = limits_json(&settings->limits.all);
+	struct json_object *users = json_object_new_object();
+	struct json_object *classes = json_object_new_object();
+	char uid[16];
+	uint32_t i;
+
+	add_number(all, "clients", settings->limits.all.n_clients);
+	for (i = 0; i < settings->limits.n_users; i++) {
+		snprintf(uid, sizeof(uid), "%u", settings->limits.users[i].uid);
+		add(users, uid, limits_json(&settings->limits.users[i].limits));
+	}
+	add_number(classes, "normal", settings->classes.normal);
+	add_number(classes, "background", settings->classes.background);
+	add_number(classes, "urgent_percent", settings->classes.urgent_percent);
+	add_number(classes, "urgent_us", settings->classes.urgent_ns / 1000);
+	add(object, "limits", all);
+	add(object, "users", users);
+	add(object, "classes", classes);
+	return object;
+}
