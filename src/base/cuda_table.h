@@ -44,6 +44,7 @@ struct cei_cuda_calls {
 	PFN_cuCtxGetCurrent_v4000                 ctx_get;
 	PFN_cuCtxGetDevice_v2000                  ctx_device;
 	PFN_cuCtxGetStreamPriorityRange_v5050     ctx_priorities;
+	PFN_cuCtxSynchronize_v2000                ctx_synchronize;
 	PFN_cuCtxEnablePeerAccess_v4000           ctx_enable_peer;
 	PFN_cuThreadExchangeStreamCaptureMode_v10010 capture_mode;
 
@@ -85,6 +86,16 @@ struct cei_cuda_calls {
 	PFN_cuPointerGetAttribute_v4000           pointer_attribute;
 	PFN_cuPointerGetAttributes_v7000          pointer_attributes;
 	PFN_cuFlushGPUDirectRDMAWrites_v11030     flush_writes;
+	PFN_cuMemCreate_v10020                    vmm_create;    /* virtual memory */
+	PFN_cuMemRelease_v10020                   vmm_release;
+	PFN_cuMemAddressReserve_v10020            vmm_reserve;
+	PFN_cuMemAddressFree_v10020               vmm_unreserve;
+	PFN_cuMemMap_v10020                       vmm_map;
+	PFN_cuMemUnmap_v10020                     vmm_unmap;
+	PFN_cuMemSetAccess_v10020                 vmm_set_access;
+	PFN_cuMemExportToShareableHandle_v10020   vmm_export;
+	PFN_cuMemImportFromShareableHandle_v10020 vmm_import;
+	PFN_cuMemGetAllocationPropertiesFromHandle_v10020 vmm_properties;
 	PFN_cuIpcGetMemHandle_v4010               ipc_get;
 	PFN_cuIpcOpenMemHandle_v11000             ipc_open;
 	PFN_cuIpcCloseMemHandle_v4010             ipc_close;

@@ -28,5 +28,6 @@ libceoverlap_core_la_SOURCES += \
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
 	%D%/share_cuda.c %D%/share_cuda.h \
+	%D%/share_vmm.c %D%/share_vmm.h \
 	%D%/reach_cuda.c
 endif

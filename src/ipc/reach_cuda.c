@@ -3,8 +3,8 @@
 
 /*
  * Maps regions for members on a GPU: memory of the same GPU by its address, memory of another GPU
- * of this process by peer access, GPU memory of another process by CUDA IPC, and host memory by
- * registering it with the driver. No bytes are moved. The member's CUDA context is current
+ * of this process by peer access, GPU memory of another process by CUDA IPC or as a descriptor, and
+ * host memory by registering it with the driver. No bytes are moved. The member's CUDA context is current
  * throughout.
  *
  * A process cannot open an IPC handle to its own memory (driver error 201). So an import of memory
@@ -18,6 +18,7 @@
 
 #include "base/cuda_table.h"
 #include "ipc/pinned.h"
+#include "ipc/share_vmm.h"
 
 static int host_address(struct cei_region *region, uint32_t member,
 			CUdeviceptr *ret_address)
@@ -192,6 +193,20 @@ static int has_peer_access(struct cei_region *region, uint32_t member)
 	return can != 0;
 }
 
+/* Maps GPU memory that has a descriptor, which is at one address for all members. */
+static int map_vmm(struct cei_region *region, uint32_t member)
+{
+	uint32_t own = cei_share_cuda_gpu(region, member);
+	int r = own == region->gpu ? 1 : has_peer_access(region, member);
+
+	if (r <= 0 || !region->device)
+		return r < 0 ? r : 0;
+	r = cei_vmm_give_access(region, own, cei_share_cuda_rank(region, member));
+	if (!r)
+		region->address[member] = region->device;
+	return r;
+}
+
 /* Maps GPU memory of this process. */
 static int map_own(struct cei_region *region, uint32_t member)
 {
@@ -321,6 +336,8 @@ int cei_share_cuda_map(struct cei_region *region, uint32_t member)
 		return r;
 	if (region->kind == CEOV_PLACE_HOST)
 		r = map_host(region, member);
+	else if (region->vmm_bytes)
+		r = map_vmm(region, member);
 	else if (region->device)
 		r = map_own(region, member);
 	else

@@ -11,7 +11,8 @@
  *
  *   memory on   for a member on the host   for a member on a GPU
  *   host        its host address           its device address, after registration with the driver
- *   GPU         0 (not reachable)          its address, by peer access or a CUDA IPC mapping
+ *   GPU         0 (not reachable)          its address, by peer access, a CUDA IPC mapping, or a
+ *                                          mapping of a descriptor
  *
  * There are two tables of functions, for host and GPU. create, adopt, export, import and release
  * are called in the table of the memory's kind of place, map and unmap in the table of the member's
@@ -43,13 +44,18 @@ struct cei_region {
 						 * CEOV_NOBODY if the GPU is not visible here */
 	uint64_t               size_bytes;      /* of the part that is exported */
 	void                  *host;            /* host memory: where this process mapped it */
-	int                    fd;              /* host memory: its memfd, or -1 */
+	int                    fd;              /* its memfd or, of GPU memory that is shared as
+						 * a descriptor, that; -1: none */
 	uint32_t               n_host_users;    /* host memory: how many members on GPUs use the
 						 * driver's registration */
 	int                    is_pinned;       /* host memory: it is in reach_cuda.c's list of
 						 * pinned ranges */
 	uint64_t               device;          /* GPU memory that belongs to this process, even
-						 * if it was imported: its address; else 0 */
+						 * if it was imported, or came as a descriptor:
+						 * its address; else 0 */
+	uint64_t               vmm_bytes;       /* GPU memory that is shared as a descriptor: so
+						 * many bytes are mapped at `device`, or are to be;
+						 * else 0 */
 	int                    is_open;         /* GPU memory of this process: other GPUs of the
 						 * process need only peer access */
 	uint32_t               far_id;          /* the number by which other nodes know the
@@ -73,7 +79,7 @@ struct cei_region {
  * beside it. */
 struct cei_region_wire {
 	uint32_t kind;                  /* enum ceov_place_kind */
-	uint32_t has_fd;                /* 0 or 1 */
+	uint32_t has_fd;                /* 0 or 1; host memory has one, GPU memory may */
 	uint64_t size_bytes;
 	uint64_t offset_bytes;
 	uint64_t device;                /* the address in the owner's process, for an import in

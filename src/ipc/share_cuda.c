@@ -14,6 +14,7 @@
 
 #include "base/cuda_table.h"
 #include "ipc/share_cuda.h"
+#include "ipc/share_vmm.h"
 
 /* The driver puts several allocations smaller than this into one block, and an IPC handle opens the
  * whole block. So sizes are rounded up to this, and each allocation has a block of its own. */
@@ -90,12 +91,24 @@ static void fill(struct cei_region *region, uint32_t member, uint64_t size_bytes
 	memcpy(region->uuid, &site->cuda->gpus[region->gpu].uuid, sizeof(region->uuid));
 }
 
+static int look_up_id(struct cei_region *region, uint32_t rank)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct pointer_facts facts;
+	CUresult result = look_up(cuda, region->device, &facts);
+
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, rank, "GPU %u: looking up an allocation",
+				      region->gpu);
+	region->buffer_id = facts.buffer_id;
+	return 0;
+}
+
 static int allocate(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;
 	uint64_t n_bytes = (region->size_bytes + ALLOCATION_BYTES - 1) /
 			   ALLOCATION_BYTES * ALLOCATION_BYTES;
-	struct pointer_facts facts;
 	CUdeviceptr device;
 	CUresult result;
 
@@ -105,11 +118,6 @@ static int allocate(struct cei_region *region, uint32_t member)
 				      "GPU %u: allocating %llu bytes", region->gpu,
 				      (unsigned long long)n_bytes);
 	region->device = device;
-	result = look_up(cuda, device, &facts);
-	if (result != CUDA_SUCCESS)
-		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
-				      "GPU %u: looking up an allocation", region->gpu);
-	region->buffer_id = facts.buffer_id;
 	region->is_open = 1;
 	return 0;
 }
@@ -129,7 +137,12 @@ static int create(struct cei_region *region, uint32_t member, uint64_t size_byte
 	if (r)
 		return r;
 	fill(region, member, size_bytes, CEI_REGION_CREATED);
-	r = allocate(region, member);
+	if (region->site->keeps_files && cei_vmm_is_supported(region->site, region->gpu))
+		r = cei_vmm_create(region, cei_share_cuda_rank(region, member));
+	else
+		r = allocate(region, member);
+	if (!r)
+		r = look_up_id(region, cei_share_cuda_rank(region, member));
 	cei_cuda_pop(cuda, &hold);
 	return r;
 }
@@ -259,16 +272,18 @@ static int export(struct cei_region *region, struct cei_region_wire *ret_wire,
 	r = check(region);
 	if (r)
 		return r;
-	r = cei_cuda_push(cuda, region->gpu, &hold);
-	if (r)
-		return r;
-	r = get_handle(region);
-	cei_cuda_pop(cuda, &hold);
-	if (r)
-		return r;
-
+	if (!region->vmm_bytes) {
+		r = cei_cuda_push(cuda, region->gpu, &hold);
+		if (r)
+			return r;
+		r = get_handle(region);
+		cei_cuda_pop(cuda, &hold);
+		if (r)
+			return r;
+	}
 	memset(&wire, 0, sizeof(wire));
 	wire.kind = CEOV_PLACE_GPU;
+	wire.has_fd = region->vmm_bytes != 0;
 	wire.size_bytes = region->size_bytes;
 	wire.offset_bytes = region->offset_bytes;
 	wire.device = region->device;
@@ -278,7 +293,7 @@ static int export(struct cei_region *region, struct cei_region_wire *ret_wire,
 	memcpy(wire.handle, region->handle, sizeof(wire.handle));
 	memcpy(wire.uuid, region->uuid, sizeof(wire.uuid));
 	*ret_wire = wire;
-	*ret_fd = -1;
+	*ret_fd = region->fd;
 	return 0;
 }
 
@@ -350,12 +365,27 @@ static int import_own(struct cei_region *region, const struct cei_region_wire *w
 	return r;
 }
 
-static int import(struct cei_region *region, const struct cei_region_wire *wire, int fd)
+/* Memory that came as a descriptor is mapped at once, for all members; a process that does not see
+ * its GPU cannot reach it. */
+static int import_fd(struct cei_region *region, int fd)
 {
-	if (fd >= 0)
-		close(fd);
-	region->fd = -1;
-	if (wire->kind != CEOV_PLACE_GPU || !wire->size_bytes)
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (region->gpu == CEOV_NOBODY)
+		return 0;
+	r = cei_cuda_push(region->site->cuda, region->gpu, &hold);
+	if (r)
+		return r;
+	r = cei_vmm_import(region, fd);
+	cei_cuda_pop(region->site->cuda, &hold);
+	return r;
+}
+
+static int fill_imported(struct cei_region *region, const struct cei_region_wire *wire, int has_fd)
+{
+	if (wire->kind != CEOV_PLACE_GPU || !wire->size_bytes || has_fd != (int)wire->has_fd ||
+	    (has_fd && wire->offset_bytes))
 		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
 				 "a peer's export of GPU memory makes no sense (kind %u, "
 				 "%llu bytes)", wire->kind,
@@ -369,18 +399,55 @@ static int import(struct cei_region *region, const struct cei_region_wire *wire,
 	memcpy(region->instance, wire->instance, sizeof(region->instance));
 	memcpy(region->handle, wire->handle, sizeof(region->handle));
 	memcpy(region->uuid, wire->uuid, sizeof(region->uuid));
-	/* if this process uses no GPU, no member can reach the memory, whoever owns it */
-	if (region->site->cuda && wire->pid == process_identity())
-		return import_own(region, wire);
+	if (has_fd)
+		region->vmm_bytes = region->size_bytes; /* until it is mapped */
 	return 0;
 }
 
-/* Returns 1: the description contains the IPC handle, which identifies the memory. */
+static int import(struct cei_region *region, const struct cei_region_wire *wire, int fd)
+{
+	int r;
+
+	region->fd = -1;
+	r = fill_imported(region, wire, fd >= 0);
+	/* if this process uses no GPU, no member can reach the memory, whoever owns it */
+	if (!r && region->site->cuda && fd >= 0)
+		r = import_fd(region, fd);
+	else if (!r && region->site->cuda && wire->pid == process_identity())
+		r = import_own(region, wire);
+	if (!r && region->site->keeps_files)
+		region->fd = fd;
+	else if (fd >= 0)
+		close(fd);
+	return r;
+}
+
+/* Returns 1: the description contains the IPC handle, or the random number of memory that comes as
+ * a descriptor, and either identifies the memory. */
 static int is_same(const struct cei_region *region, int fd)
 {
 	(void)region;
 	(void)fd;
 	return 1;
+}
+
+/* Memory that the caller's streams may still use is waited for, as cuMemFree() waits. The lanes that
+ * moved a peer's memory have ended. */
+static void release_vmm(struct cei_region *region)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct cei_cuda_hold hold;
+
+	if (!region->device) {
+		cei_vmm_release(region);
+		return;
+	}
+	if (cei_cuda_push(cuda, region->gpu, &hold))
+		return;
+	if (region->origin == CEI_REGION_CREATED)
+		(void)cuda->calls.ctx_synchronize();    /* an error was told to who caused it */
+	cei_vmm_release(region);
+	cei_cuda_pop(cuda, &hold);
 }
 
 static void release(struct cei_region *region)
@@ -389,6 +456,10 @@ static void release(struct cei_region *region)
 	struct cei_cuda_hold hold;
 	CUresult result;
 
+	if (region->site && region->vmm_bytes) {
+		release_vmm(region);
+		return;
+	}
 	if (!region->site || region->origin != CEI_REGION_CREATED || !region->device)
 		return;
 	cuda = region->site->cuda;

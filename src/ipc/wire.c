@@ -80,13 +80,13 @@ static uint32_t regions_of(const struct cei_wire_described *described)
 }
 
 /* Returns whether a region is in the right kind of memory, and comes with a descriptor if it is
- * host memory but not if it is GPU memory. A signal's control region is host memory; its second
- * region is GPU memory. */
+ * host memory; GPU memory may. A signal's control region is host memory; its second region is GPU
+ * memory. */
 static int fits(const struct cei_wire_described *described, uint32_t index)
 {
 	const struct cei_region_wire *region = &described->regions[index];
 
-	if (region->has_fd != (region->kind == CEOV_PLACE_HOST))
+	if (region->kind == CEOV_PLACE_HOST && !region->has_fd)
 		return 0;
 	return described->kind == CEI_EXPORT_BUFFER ||
 	       region->kind == (index ? CEOV_PLACE_GPU : CEOV_PLACE_HOST);
