@@ -123,6 +123,7 @@ pure_suites = \
 	%D%/unit/test_exchange \
 	%D%/unit/test_store_wire \
 	%D%/unit/test_service_wire \
+	%D%/unit/test_service_offer \
 	%D%/unit/test_route \
 	%D%/unit/test_route_fixtures \
 	%D%/unit/test_rails \
@@ -215,6 +216,9 @@ gpu_suites += \
 	%D%/gpu/test_gpu_replays \
 	%D%/gpu/test_gpu_processes \
 	%D%/gpu/test_gpu_litmus
+if HAVE_DAEMON
+gpu_suites += %D%/gpu/test_gpu_daemon
+endif
 endif
 
 # What the product as a whole must keep: headers, names, layers, limits, files.

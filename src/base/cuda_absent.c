@@ -5,6 +5,8 @@
 
 #include "base/cuda_driver.h"
 
+#include <string.h>
+
 int cei_cuda_open(struct cei_report *report, struct cei_cuda **ret_cuda,
 		  const char **ret_why)
 {
@@ -23,4 +25,18 @@ uint32_t cei_cuda_n_gpus(const struct cei_cuda *cuda)
 {
 	(void)cuda;
 	return 0;
+}
+
+void cei_cuda_uuid_of(const struct cei_cuda *cuda, uint32_t gpu, uint8_t *ret_uuid)
+{
+	(void)cuda;
+	(void)gpu;
+	memset(ret_uuid, 0, CEI_CUDA_UUID_BYTES);
+}
+
+uint32_t cei_cuda_gpu_of(const struct cei_cuda *cuda, const uint8_t *uuid)
+{
+	(void)cuda;
+	(void)uuid;
+	return CEOV_NOBODY;
 }

@@ -348,6 +348,21 @@ uint32_t cei_cuda_n_gpus(const struct cei_cuda *cuda)
 	return cuda ? cuda->n_gpus : 0;
 }
 
+void cei_cuda_uuid_of(const struct cei_cuda *cuda, uint32_t gpu, uint8_t *ret_uuid)
+{
+	memcpy(ret_uuid, &cuda->gpus[gpu].uuid, CEI_CUDA_UUID_BYTES);
+}
+
+uint32_t cei_cuda_gpu_of(const struct cei_cuda *cuda, const uint8_t *uuid)
+{
+	uint32_t i;
+
+	for (i = 0; i < cei_cuda_n_gpus(cuda); i++)
+		if (!memcmp(&cuda->gpus[i].uuid, uuid, CEI_CUDA_UUID_BYTES))
+			return i;
+	return CEOV_NOBODY;
+}
+
 int cei_cuda_context(struct cei_cuda *cuda, uint32_t gpu, CUcontext *ret_context)
 {
 	CUresult result = CUDA_SUCCESS;

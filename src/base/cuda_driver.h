@@ -24,4 +24,11 @@ void cei_cuda_close(struct cei_cuda *cuda);
 
 uint32_t cei_cuda_n_gpus(const struct cei_cuda *cuda);
 
+/* GPUs have the same UUID in all processes, while CUDA_VISIBLE_DEVICES may number them differently
+ * in each, or hide them. cei_cuda_gpu_of() finds the GPU of a UUID; CEOV_NOBODY: this process does
+ * not see it. cuda may be NULL. */
+#define CEI_CUDA_UUID_BYTES 16u
+void     cei_cuda_uuid_of(const struct cei_cuda *cuda, uint32_t gpu, uint8_t *ret_uuid);
+uint32_t cei_cuda_gpu_of(const struct cei_cuda *cuda, const uint8_t *uuid);
+
 #endif /* CEI_CUDA_DRIVER_H */

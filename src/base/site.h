@@ -32,8 +32,8 @@ struct cei_site {
 	const uint64_t    *nodes;       /* [rank]: the number of its node, never 0; NULL: all
 					 * ranks are on this node. Valid as long as the site */
 	int                keeps_files; /* 1: memory keeps the descriptor that it came with, and
-					 * GPU memory is made so that it has one, since the daemon is
-					 * to map it, too; set before anything is made or found */
+					 * GPU memory is made so that it has one, since the daemon
+					 * is to map it, too; set before any is made or found */
 	int                progress_by_caller;  /* 1: the caller's threads drive the engines */
 	/* The movers that engines open; NULL ends the table. */
 	const struct cei_backend_ops *const *movers;

@@ -20,4 +20,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/reopen.c \
 	%D%/signal_renew.c %D%/signal_renew.h \
 	%D%/there.c %D%/there.h \
+	%D%/there_offer.c %D%/there_offer.h \
 	%D%/warm.c %D%/warm.h

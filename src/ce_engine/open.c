@@ -140,15 +140,10 @@ static int connect_to_daemon(ceov_context *context, const struct ceov_config *co
 {
 	const char *path = config && config->daemon ? config->daemon
 		: secure_getenv("CEOVERLAP_DAEMON");
-	int r;
 
 	if (!path || !*path)
 		return 0;
-	r = cei_there_open(context, path, cei_deadline(context->deadline_ns));
-	if (r == CEOV_NONE)
-		cei_log(&context->report, CEI_LOG_INFO,
-			"ceov_open: no rank is on the host: the daemon at %s is not used", path);
-	return r == CEOV_NONE ? 0 : r;
+	return cei_there_open(context, path, cei_deadline(context->deadline_ns));
 }
 
 static int build(ceov_context *context, const struct ceov_config *config,

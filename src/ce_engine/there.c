@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cuda_driver.h"
 #include "base/write.h"
 #include "ce_engine/here.h"
-#include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
@@ -23,8 +23,8 @@
 #include "ce_engine/plan/plan_commit.h"
 #include "ce_engine/plan/plan_launch.h"
 #include "ce_engine/plan/plan_release.h"
-#include "ce_engine/program/program_wire.h"
 #include "ce_engine/signal_renew.h"
+#include "ce_engine/there_offer.h"
 #include "ipc/service_link.h"
 
 /* Tickets of launches by the daemon have this bit; those of this process never come so far. */
@@ -48,40 +48,26 @@ struct cei_there {
 
 struct cei_there_plan {
 	struct cei_service_handle handle;
+	uint64_t                  n_launches;   /* by the daemon */
 	uint64_t                  recent[CEI_PLAN_LAUNCHES_MAX];        /* numbers of the last
 									 * launches */
 };
 
 /* --- what the daemon can reach ---------------------------------------------- */
 
-/* The file that the region's memory is in, or -1. */
-static int file_of(const struct cei_region *region)
+static int is_on_gpu(const struct ceov_plan *plan)
 {
-	int has_file = region->origin == CEI_REGION_CREATED ||
-		region->origin == CEI_REGION_IMPORTED;
+	const struct cei_site *site = &plan->object.context->site;
 
-	return has_file && region->kind == CEOV_PLACE_HOST ? region->fd : -1;
+	return site->members[plan->member].place.kind == CEOV_PLACE_GPU;
 }
 
 /* Returns why the daemon cannot carry out the plan, or NULL. */
 static const char *why_here(const struct ceov_plan *plan)
 {
-	const struct cei_there *there = plan->object.context->there;
-	uint32_t i;
-
-	if (there->rings[plan->member] == NO_RING)
-		return "its rank is on a GPU, which the daemon does not serve";
-	for (i = 0; i < plan->program.n_buffers; i++) {
-		if (plan->buffers[i]->is_floating)
-			return "each launch names memory that the daemon does not know";
-		if (file_of(plan->buffers[i]->region) < 0)
-			return "it names memory that was not made by ceov_buffer_create(), or that "
-				"is not on this node's host";
-	}
-	for (i = 0; i < plan->program.n_signals; i++)
-		if (plan->signals[i]->gpu || file_of(plan->signals[i]->control) < 0)
-			return "it names a signal that is not on this node's host";
-	return NULL;
+	if (plan->object.context->there->rings[plan->member] == NO_RING)
+		return "its rank is on a GPU that the daemon does not serve";
+	return cei_there_cannot(plan);
 }
 
 static int commit_here(struct ceov_plan *plan, const char *why)
@@ -106,45 +92,6 @@ static int commit_here(struct ceov_plan *plan, const char *why)
 
 /* --- committing -------------------------------------------------------------- */
 
-static void gather_files(const struct ceov_plan *plan, int *fds)
-{
-	uint32_t i;
-
-	for (i = 0; i < plan->program.n_buffers; i++)
-		*fds++ = file_of(plan->buffers[i]->region);
-	for (i = 0; i < plan->program.n_signals; i++)
-		*fds++ = file_of(plan->signals[i]->control);
-}
-
-/* Sends a plan that was prepared. */
-static int send_plan(const struct ceov_plan *plan, struct cei_service_handle *ret_handle)
-{
-	const struct cei_program *program = &plan->program;
-	ceov_context *context = plan->object.context;
-	struct cei_service_program wire = {
-		.n_bytes = cei_program_bytes(program),
-		.n_buffers = program->n_buffers,
-		.n_signals = program->n_signals,
-	};
-	void *bytes = malloc(wire.n_bytes);
-	int *fds = calloc((size_t)program->n_buffers + program->n_signals + 1, sizeof(*fds));
-	int r;
-
-	if (bytes && fds) {
-		cei_program_write(program, bytes);
-		gather_files(plan, fds);
-		wire.bytes = bytes;
-		wire.fds = fds;
-		r = cei_service_commit(context->there->link, &wire, ret_handle);
-	} else {
-		r = cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
-			      "ceov_plan_commit: no memory for %zu bytes", wire.n_bytes);
-	}
-	free(bytes);
-	free(fds);
-	return r;
-}
-
 /* Whether there is a link to ask on. Raises CEOV_ERR_DAEMON_LOST. */
 static int check_link(ceov_context *context, const char *call)
 {
@@ -153,6 +100,19 @@ static int check_link(ceov_context *context, const char *call)
 	return cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0, "%s: the daemon has gone, and "
 			 "no other one has taken its place; all processes of the group call "
 			 "ceov_reopen() to go on", call);
+}
+
+/* What follows streams of the caller is queued by this process: launches with after_stream,
+ * ceov_plan_queue(), captured graphs. So a plan of a rank on a GPU is committed here, too. */
+static int commit_also_here(struct ceov_plan *plan, struct cei_service_handle handle)
+{
+	int r;
+
+	cei_plan_unprepare(plan);
+	r = cei_plan_commit(plan);
+	if (r)
+		cei_service_drop(plan->object.context->there->link, handle);
+	return r;
 }
 
 static int commit(struct ceov_plan *plan)
@@ -172,10 +132,12 @@ static int commit(struct ceov_plan *plan)
 				 "ceov_plan_commit: no memory");
 	r = cei_plan_prepare(plan);
 	if (!r) {
-		r = send_plan(plan, &there->handle);
+		r = cei_there_send(plan, plan->object.context->there->link, &there->handle);
 		if (r)
 			cei_plan_unprepare(plan);
 	}
+	if (!r && is_on_gpu(plan))
+		r = commit_also_here(plan, there->handle);
 	if (r) {
 		free(there);
 		return r;
@@ -223,7 +185,7 @@ static int is_pending(ceov_context *context, uint64_t number)
 static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_t *ret_number)
 {
 	ceov_context *context = plan->object.context;
-	uint64_t *place = &plan->there->recent[plan->run.n_launches % CEI_PLAN_LAUNCHES_MAX];
+	uint64_t *place = &plan->there->recent[plan->there->n_launches % CEI_PLAN_LAUNCHES_MAX];
 	struct cei_service_launch ask = {
 		.slot = plan->there->handle.slot,
 		.generation = plan->there->handle.generation,
@@ -238,7 +200,7 @@ static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_
 	if (r)
 		return r;
 	*place = *ret_number = ask.number;
-	plan->run.n_launches++;
+	plan->there->n_launches++;
 	plan->run.last_base = launch->base;
 	return 0;
 }
@@ -251,6 +213,8 @@ static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch
 	uint64_t number;
 	int r;
 
+	if (launch->after_stream && is_on_gpu(plan))
+		return cei_launch_enqueue(plan, launch, ret_ticket);
 	hold.is_open = 0;
 	pthread_mutex_lock(&plan->lock);
 	r = cei_plan_check_base(plan, launch->base, "ceov_launch", &hold);
@@ -276,6 +240,7 @@ static int is_busy(const struct ceov_plan *plan)
 	pthread_mutex_lock(lock);
 	for (i = 0; plan->there && !n && i < CEI_PLAN_LAUNCHES_MAX; i++)
 		n = is_pending(plan->object.context, plan->there->recent[i]);
+	n += plan->run.n_in_flight != 0;        /* launches by this process */
 	pthread_mutex_unlock(lock);
 	return n;
 }
@@ -347,7 +312,7 @@ static void release(struct ceov_plan *plan)
 	if (plan->there && context->there->link)
 		cei_service_drop(context->there->link, plan->there->handle);
 	free_there(plan);
-	cei_plan_take_apart(plan);
+	cei_plan_part_with(plan);
 }
 
 static void destroy(struct ceov_plan *plan)
@@ -402,7 +367,6 @@ static void daemon_lost(void *arg)
 
 static void fill_hello(ceov_context *context, struct cei_service_hello *hello)
 {
-	struct cei_there *there = context->there;
 	const struct cei_site *site = &context->site;
 	uint32_t i;
 
@@ -413,13 +377,22 @@ static void fill_hello(ceov_context *context, struct cei_service_hello *hello)
 	hello->urgency = context->urgency;
 	strncpy(hello->name, program_invocation_short_name, sizeof(hello->name) - 1);
 	for (i = 0; i < site->n_members; i++) {
-		there->rings[i] = NO_RING;
-		if (site->members[i].place.kind != CEOV_PLACE_HOST)
-			continue;
-		there->rings[i] = hello->n_members;
-		hello->members[hello->n_members].kind = CEOV_PLACE_HOST;
-		hello->members[hello->n_members++].rank = site->members[i].rank;
+		hello->members[i].rank = site->members[i].rank;
+		hello->members[i].kind = site->members[i].place.kind;
+		if (site->members[i].place.kind == CEOV_PLACE_GPU)
+			cei_cuda_uuid_of(site->cuda, site->members[i].place.index,
+					 hello->members[i].uuid);
 	}
+	hello->n_members = site->n_members;
+}
+
+/* Members that the daemon serves have rings, in their order. */
+static void number_rings(ceov_context *context)
+{
+	uint32_t serves = cei_service_link_welcome(context->there->link)->serves, i, n = 0;
+
+	for (i = 0; i < context->site.n_members; i++)
+		context->there->rings[i] = serves >> i & 1 ? n++ : NO_RING;
 }
 
 static int connect_to(ceov_context *context, uint64_t deadline_ns)
@@ -436,10 +409,13 @@ static int connect_to(ceov_context *context, uint64_t deadline_ns)
 		.arg = context,
 	};
 
+	int r;
+
 	fill_hello(context, &config.hello);
-	if (!config.hello.n_members)
-		return CEOV_NONE;
-	return cei_service_link_open(&config, &there->link);
+	r = cei_service_link_open(&config, &there->link);
+	if (!r)
+		number_rings(context);
+	return r;
 }
 
 int cei_there_open(ceov_context *context, const char *path, uint64_t deadline_ns)
@@ -513,7 +489,7 @@ static int commit_again(ceov_context *context)
 	for (node = context->plans.next; !r && node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		if (plan->there)
-			r = send_plan(plan, &plan->there->handle);
+			r = cei_there_send(plan, context->there->link, &plan->there->handle);
 	}
 	return r;
 }

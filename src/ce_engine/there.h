@@ -14,7 +14,7 @@
 extern const struct cei_door cei_door_there;
 
 /* Connects the context to the daemon at the path. Its members, mappings and engines are there.
- * Raises. CEOV_NONE: the context has no rank that a daemon serves. */
+ * Raises. */
 int  cei_there_open(ceov_context *context, const char *path, uint64_t deadline_ns);
 
 /*

@@ -10,6 +10,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
+#include "daemon/gpus.h"
 #include "daemon/server.h"
 
 struct arguments {
@@ -17,6 +18,8 @@ struct arguments {
 	const char *socket;
 	uint32_t    mode;               /* 0: as the file says */
 	uint32_t    n_host_engines;     /* likewise */
+	uint64_t    gpus;
+	int         has_gpus;
 	uint64_t    drain_ns;
 	int         has_drain;
 };
@@ -29,6 +32,8 @@ static const struct argp_option options[] = {
 	{ "group-access", 'g', NULL, 0, "let the group of the socket's file connect, too (mode "
 	  "0660 instead of 0600)", 0 },
 	{ "host-engines", 'e', "N", 0, "engines for ranks on host memory, 1 to 16; default 1", 0 },
+	{ "gpus", 'G', "LIST", 0, "GPUs to serve, as numbers with commas between, all or none; "
+	  "default all", 0 },
 	{ "drain", 'd', "SECONDS", 0, "at the end, wait so long for launches in flight; default "
 	  "10", 0 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
@@ -61,6 +66,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'e':
 		arguments->n_host_engines = number(state, arg, "host-engines", CEI_MEMBERS_MAX);
+		return 0;
+	case 'G':
+		if (!cei_gpus_read(arg, &arguments->gpus))
+			argp_error(state, "gpus is '%s', must be all, none, or numbers with commas "
+				   "between", arg);
+		arguments->has_gpus = 1;
 		return 0;
 	case 'd':
 		arguments->drain_ns = number(state, arg, "drain", 3600) * UINT64_C(1000000000);
@@ -104,6 +115,8 @@ static int lay_over(const struct arguments *arguments, struct cei_settings *sett
 		settings->mode = arguments->mode;
 	if (arguments->n_host_engines)
 		settings->n_host_engines = arguments->n_host_engines;
+	if (arguments->has_gpus)
+		settings->gpus = arguments->gpus;
 	if (arguments->has_drain)
 		settings->drain_ns = arguments->drain_ns;
 	return 1;

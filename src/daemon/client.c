@@ -113,17 +113,31 @@ static void turn_away(struct cei_client *client, int error, const char *text)
 
 /* --- messages ---------------------------------------------------------------- */
 
-static void get_hello(struct cei_client *client, const struct cei_service_hello *hello)
+/* Keeps the members that there are engines for. */
+static void take_members(struct cei_client *client, const struct cei_service_hello *hello)
 {
-	uint32_t i;
+	uint32_t i, engine, n = 0;
 
 	client->hello = *hello;
+	client->serves = 0;
 	for (i = 0; i < hello->n_members; i++) {
-		client->engines[i] = cei_server_engine(client->server, &hello->members[i]);
-		if (client->engines[i] != CEOV_NOBODY)
+		engine = cei_server_engine(client->server, &hello->members[i]);
+		if (engine == CEOV_NOBODY)
 			continue;
-		turn_away(client, CEOV_ERR_NO_ROUTE, "ceoverlapd: this daemon has no engine for "
-			  "GPUs; open the context without a daemon");
+		client->serves |= UINT32_C(1) << i;
+		client->engines[n] = engine;
+		client->hello.members[n++] = hello->members[i];
+	}
+	client->hello.n_members = n;
+}
+
+static void get_hello(struct cei_client *client, const struct cei_service_hello *hello)
+{
+	take_members(client, hello);
+	if (!client->hello.n_members) {
+		turn_away(client, CEOV_ERR_NO_ROUTE, "ceoverlapd: this daemon serves none of the "
+			  "GPUs of this process; its option --gpus says which ones it serves, or "
+			  "open the context without a daemon");
 		return;
 	}
 	if (client->server->is_draining) {
@@ -175,20 +189,19 @@ static const char *get_plan(struct cei_client *client, const struct cei_service_
 {
 	struct cei_limits limits = cei_client_limits(client);
 	struct cei_assembly *assembly = &client->assembly;
-	uint64_t n_fds = (uint64_t)plan->n_buffers + plan->n_signals;
 
 	if (client->server->is_draining)
 		return "ceoverlapd: the daemon is about to end and takes no new plans";
-	if (n_fds > limits.n_regions)
+	if (plan->n_memories > limits.n_regions)
 		return "ceoverlapd: the limit 'regions' of the daemon is reached; its operator "
 			"sets it";
 	if (plan->n_bytes > PROGRAM_HEAD_BYTES +
-	    PROGRAM_PART_BYTES * (limits.n_transfers + n_fds))
+	    PROGRAM_PART_BYTES * (limits.n_transfers + (uint64_t)plan->n_memories))
 		return "ceoverlapd: the limit 'transfers_per_plan' of the daemon is reached; its "
 			"operator sets it";
 	cei_assembly_clear(assembly);
 	assembly->bytes = malloc(plan->n_bytes);
-	assembly->fds = malloc((size_t)(n_fds + 1) * sizeof(*assembly->fds));
+	assembly->fds = malloc(((size_t)plan->n_fds + 1) * sizeof(*assembly->fds));
 	if (!assembly->bytes || !assembly->fds)
 		return "ceoverlapd: no memory for a plan";
 	assembly->head = *plan;
@@ -200,7 +213,7 @@ static const char *get_plan(struct cei_client *client, const struct cei_service_
 static int take_part(struct cei_assembly *assembly, const struct cei_service_part *part,
 		     struct cei_datagram *datagram)
 {
-	uint32_t n_wanted = assembly->head.n_buffers + assembly->head.n_signals;
+	uint32_t n_wanted = assembly->head.n_fds;
 
 	if (!assembly->is_open)
 		return 0;

@@ -55,6 +55,7 @@ struct cei_client_plan {
 	struct ceov_signal    **signals;
 	uint32_t                n_buffers;
 	uint32_t                n_signals;
+	uint32_t                n_memories;     /* of both together */
 	uint64_t                n_bytes;        /* of memory that it maps, as counted */
 };
 
@@ -69,7 +70,8 @@ struct cei_client {
 	struct sd_event_source  *source;
 	struct cei_account      *account;
 	uint64_t                 since_ns;      /* of its state NEW or GREETED */
-	struct cei_service_hello hello;
+	struct cei_service_hello hello;         /* without the members that no engine serves */
+	uint32_t                 serves;        /* which those are, as WELCOME says it */
 
 	/* for displays, front thread */
 	uint64_t                 seen_bytes;    /* when its rate was computed last */

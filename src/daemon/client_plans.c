@@ -15,92 +15,141 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/cuda_driver.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_import.h"
 #include "ce_engine/program/program_wire.h"
 #include "daemon/server.h"
+#include "ipc/service_offer.h"
+#include "ipc/wire.h"
 
 /* --- committing ------------------------------------------------------------- */
 
-/* Returns what is wrong with memory that a client offers, or NULL and its description. Its seals
- * and its size are checked when it is imported. Pages of hugetlbfs may be missing when they are
- * touched, so only files of tmpfs are taken. */
-static const char *describe(const struct cei_client *client, int fd,
-			    struct cei_region_wire *ret_wire)
+/* Returns what is wrong with a file that a client offers as host memory, or NULL. Its description
+ * is made anew of what the file is. Seals and size are checked when it is imported. Pages of
+ * hugetlbfs may be missing when they are touched, so only files of tmpfs are taken. */
+static const char *describe_file(int fd, struct cei_region_wire *wire)
 {
 	struct statfs filesystem;
 	struct stat stat;
 
-	if (fstat(fd, &stat) || fstatfs(fd, &filesystem))
+	if (fd < 0 || fstat(fd, &stat) || fstatfs(fd, &filesystem))
 		return "cannot be looked at";
 	if (filesystem.f_type != TMPFS_MAGIC || !S_ISREG(stat.st_mode) || stat.st_size <= 0)
 		return "is no memory file (memfd)";
-	memset(ret_wire, 0, sizeof(*ret_wire));
-	ret_wire->kind = CEOV_PLACE_HOST;
-	ret_wire->has_fd = 1;
-	ret_wire->size_bytes = (uint64_t)stat.st_size;
-	ret_wire->buffer_id = (uint64_t)stat.st_ino;
-	ret_wire->instance[0] = client->number;
-	ret_wire->pid = (uint64_t)client->pid;
+	memset(wire, 0, sizeof(*wire));
+	wire->kind = CEOV_PLACE_HOST;
+	wire->has_fd = 1;
+	wire->size_bytes = (uint64_t)stat.st_size;
+	wire->buffer_id = (uint64_t)stat.st_ino;
 	return NULL;
 }
 
-/* Takes the next descriptor of the assembly, and counts its memory. -1: refused. */
-static int take_memory(struct cei_client *client, struct cei_client_plan *plan,
-		       uint32_t i, struct cei_region_wire *ret_wire)
+/* Returns what is wrong with GPU memory, or NULL. That it is as large as it says is checked when it
+ * is mapped. It is never taken for this process's own memory. */
+static const char *describe_gpu(const struct cei_client *client, struct cei_region_wire *wire)
 {
-	struct cei_assembly *assembly = &client->assembly;
-	const char *fault = describe(client, assembly->fds[i], ret_wire), *limit;
-	char text[CEOV_FAILURE_TEXT_BYTES];
-	int fd;
-
-	if (fault) {
-		snprintf(text, sizeof(text), "ceoverlapd: memory %u of the plan %s", i, fault);
-		cei_client_refuse(client, CEOV_ERR_INVALID, text);
-		return -1;
-	}
-	limit = cei_account_take(&client->server->accounts, client->account, &client->n_bytes,
-				 ret_wire->size_bytes);
-	if (limit) {
-		cei_client_refuse_limit(client, limit);
-		return -1;
-	}
-	plan->n_bytes += ret_wire->size_bytes;
-	fd = assembly->fds[i];
-	assembly->fds[i] = -1;
-	return fd;
+	wire->device = 0;
+	return cei_cuda_gpu_of(client->server->site.cuda, wire->uuid) == CEOV_NOBODY
+		? "is of a GPU that the daemon does not see" : NULL;
 }
 
-static int import_buffer(struct cei_client *client, struct cei_client_plan *plan,
-			 const struct cei_program *program, uint32_t i)
+static const char *describe(const struct cei_client *client, int fd, struct cei_region_wire *wire)
 {
-	struct cei_region_wire wire;
-	int r, fd = take_memory(client, plan, i, &wire);
+	const char *fault = wire->kind == CEOV_PLACE_HOST ? describe_file(fd, wire)
+		: describe_gpu(client, wire);
 
-	if (fd < 0)
+	wire->instance[0] = client->number;
+	wire->instance[1] = 0;
+	wire->pid = wire->kind == CEOV_PLACE_HOST ? (uint64_t)client->pid : 0;
+	return fault;
+}
+
+/* The plan that is being committed. */
+struct commit {
+	struct cei_client         *client;
+	struct cei_client_plan    *plan;
+	struct cei_program         program;
+	struct cei_service_taken   memories;
+};
+
+/* Takes the next memory of the plan, and counts it. CEOV_ERR_INVALID: refused. */
+static int take_memory(struct commit *commit, struct cei_region_wire *ret_wire, int *ret_fd)
+{
+	struct cei_client *client = commit->client;
+	char text[CEOV_FAILURE_TEXT_BYTES];
+	const char *fault = "is not described", *limit = NULL;
+
+	*ret_fd = -1;
+	if (!cei_offer_take(&commit->memories, ret_wire, ret_fd))
+		fault = describe(client, *ret_fd, ret_wire);
+	if (!fault)
+		limit = cei_account_take(&client->server->accounts, client->account,
+					 &client->n_bytes, ret_wire->size_bytes);
+	if (!fault && !limit) {
+		commit->plan->n_bytes += ret_wire->size_bytes;
+		return 0;
+	}
+	if (*ret_fd >= 0)
+		close(*ret_fd);
+	if (limit) {
+		cei_client_refuse_limit(client, limit);
 		return CEOV_ERR_INVALID;
-	r = cei_buffer_import(client->context, program->buffers[i].rank, &wire, fd,
-			      &plan->buffers[i]);
+	}
+	snprintf(text, sizeof(text), "ceoverlapd: memory %u of the plan %s",
+		 commit->memories.next_memory ? commit->memories.next_memory - 1 : 0, fault);
+	cei_client_refuse(client, CEOV_ERR_INVALID, text);
+	return CEOV_ERR_INVALID;
+}
+
+static int import_buffer(struct commit *commit, uint32_t i)
+{
+	struct cei_client *client = commit->client;
+	struct cei_region_wire wire;
+	int fd, r = take_memory(commit, &wire, &fd);
+
+	if (r)
+		return r;
+	r = cei_buffer_import(client->context, commit->program.buffers[i].rank, &wire, fd,
+			      &commit->plan->buffers[i]);
 	if (r)
 		cei_client_refuse_as_raised(client, r);
 	return r;
 }
 
-static int import_signal(struct cei_client *client, struct cei_client_plan *plan,
-			 const struct cei_program *program, uint32_t i)
+static int import_signal(struct commit *commit, uint32_t i)
 {
+	const struct cei_program_signal *from = &commit->program.signals[i];
+	struct cei_client *client = commit->client;
 	struct cei_signal_parts parts = {
-		.rank = program->signals[i].rank,
-		.n_counters = program->signals[i].n_counters,
+		.rank = from->rank,
+		.n_counters = from->n_counters,
+		.is_in_gpu = (from->flags & CEI_PROGRAM_IN_GPU) != 0,
+		.gpu_fd = -1,
 	};
-	int r;
+	int r = take_memory(commit, &parts.control, &parts.fd);
 
-	parts.fd = take_memory(client, plan, program->n_buffers + i, &parts.control);
-	if (parts.fd < 0)
+	if (!r && parts.is_in_gpu && from->flags & CEI_PROGRAM_SEEN)
+		parts.flags = CEOV_SIGNAL_HOST_VISIBLE;
+	if (!r && parts.is_in_gpu) {
+		r = take_memory(commit, &parts.gpu, &parts.gpu_fd);
+		if (r && parts.fd >= 0)
+			close(parts.fd);
+	}
+	if (r)
+		return r;
+	if (parts.control.kind != CEOV_PLACE_HOST ||
+	    (parts.is_in_gpu && parts.gpu.kind != CEOV_PLACE_GPU)) {
+		close(parts.fd);
+		if (parts.gpu_fd >= 0)
+			close(parts.gpu_fd);
+		cei_client_refuse(client, CEOV_ERR_INVALID, "ceoverlapd: a signal is in the wrong "
+				  "kind of memory");
 		return CEOV_ERR_INVALID;
-	r = cei_signal_import(client->context, &parts, &plan->signals[i]);
+	}
+	r = cei_signal_import(client->context, &parts, &commit->plan->signals[i]);
 	if (r)
 		cei_client_refuse_as_raised(client, r);
 	return r;
@@ -118,42 +167,52 @@ void cei_client_empty_plan(struct cei_client *client, struct cei_client_plan *pl
 	free(plan->buffers);
 	cei_account_give_back(&client->server->accounts, client->account, &client->n_bytes,
 			      plan->n_bytes);
-	client->n_regions -= plan->n_buffers + plan->n_signals;
+	client->n_regions -= plan->n_memories;
 	memset(plan, 0, sizeof(*plan));
 }
 
-static int import_all(struct cei_client *client, struct cei_client_plan *plan,
-		      const struct cei_program *program, struct ceov_plan **ret_plan)
+static int import_all(struct commit *commit, struct ceov_plan **ret_plan)
 {
-	const struct cei_plan_handles handles = { plan->buffers, program->n_buffers,
-						  plan->signals, program->n_signals };
+	const struct cei_program *program = &commit->program;
+	const struct cei_assembly *assembly = &commit->client->assembly;
+	const struct cei_plan_handles handles = { commit->plan->buffers, program->n_buffers,
+						  commit->plan->signals, program->n_signals };
+	size_t at = (size_t)assembly->head.n_memories * CEI_WIRE_REGION_BYTES;
 	uint32_t i;
 	int r = 0;
 
 	for (i = 0; !r && i < program->n_buffers; i++)
-		r = import_buffer(client, plan, program, i);
+		r = import_buffer(commit, i);
 	for (i = 0; !r && i < program->n_signals; i++)
-		r = import_signal(client, plan, program, i);
+		r = import_signal(commit, i);
 	if (r)
 		return r;
-	r = cei_plan_import(client->context, client->assembly.bytes, client->assembly.n_bytes,
+	if (!cei_offer_is_taken(&commit->memories)) {
+		cei_client_refuse(commit->client, CEOV_ERR_INVALID,
+				  "ceoverlapd: the plan came with memory that it does not name");
+		return CEOV_ERR_INVALID;
+	}
+	r = cei_plan_import(commit->client->context, assembly->bytes + at, assembly->n_bytes - at,
 			    &handles, ret_plan);
 	if (r)
-		cei_client_refuse_as_raised(client, r);
+		cei_client_refuse_as_raised(commit->client, r);
 	return r;
 }
 
-static int make_lists(struct cei_client *client, struct cei_client_plan *plan,
-		      const struct cei_program *program)
+static int make_lists(struct commit *commit)
 {
+	const struct cei_program *program = &commit->program;
+	struct cei_client_plan *plan = commit->plan;
+
 	plan->buffers = calloc((size_t)program->n_buffers + 1, sizeof(*plan->buffers));
 	plan->signals = calloc((size_t)program->n_signals + 1, sizeof(*plan->signals));
 	plan->n_buffers = program->n_buffers;
 	plan->n_signals = program->n_signals;
-	client->n_regions += plan->n_buffers + plan->n_signals;
+	plan->n_memories = commit->memories.n_memories;
+	commit->client->n_regions += plan->n_memories;
 	if (plan->buffers && plan->signals)
 		return 0;
-	cei_client_refuse(client, CEOV_ERR_NO_MEMORY, "ceoverlapd: no memory for a plan");
+	cei_client_refuse(commit->client, CEOV_ERR_NO_MEMORY, "ceoverlapd: no memory for a plan");
 	return CEOV_ERR_NO_MEMORY;
 }
 
@@ -168,17 +227,13 @@ static int is_refused(struct cei_client *client, const struct cei_program *progr
 		limit = "transfers_per_plan";
 	else if (client->n_plans >= limits.n_plans)
 		limit = "plans";
-	else if (client->n_regions + assembly->n_fds > limits.n_regions)
+	else if (client->n_regions + assembly->head.n_memories > limits.n_regions)
 		limit = "regions";
 	if (limit)
 		cei_client_refuse_limit(client, limit);
 	else if (program->floating != CEI_PROGRAM_NONE)
 		cei_client_refuse(client, CEOV_ERR_INVALID, "ceoverlapd: a daemon cannot reach "
 				  "memory that launches name");
-	else if (program->n_buffers != assembly->head.n_buffers ||
-		 program->n_signals != assembly->head.n_signals)
-		cei_client_refuse(client, CEOV_ERR_INVALID, "ceoverlapd: the plan has other "
-				  "numbers of buffers and signals than its message");
 	return client->answer.type == CEI_SERVICE_REFUSED;
 }
 
@@ -210,28 +265,34 @@ static void enter_plan(struct cei_client *client, uint32_t at, struct ceov_plan 
 static int run_commit(struct cei_task *task)
 {
 	struct cei_client *client = cei_client_of_task(task);
-	struct cei_client_plan *plan;
+	const struct cei_assembly *assembly = &client->assembly;
+	size_t behind = (size_t)assembly->head.n_memories * CEI_WIRE_REGION_BYTES;
+	struct commit commit = {
+		.client = client,
+		.memories = { .bytes = assembly->bytes, .n_memories = assembly->head.n_memories,
+			      .fds = assembly->fds, .n_fds = assembly->n_fds },
+	};
 	struct ceov_plan *made = NULL;
-	struct cei_program program;
 	uint32_t at = free_slot(client);
-	int r = cei_program_read(client->assembly.bytes, client->assembly.n_bytes, &program);
+	int r = cei_program_read(assembly->bytes + behind, assembly->n_bytes - behind,
+				 &commit.program);
 
 	if (r) {
 		cei_client_refuse(client, r, r == CEOV_ERR_VERSION
 		       ? "ceoverlapd: the plan is of another version of ceoverlap"
 		       : "ceoverlapd: the plan's bytes are no plan");
 	} else {
-		plan = &client->plans[at];
-		if (!is_refused(client, &program)) {
-			r = make_lists(client, plan, &program);
+		commit.plan = &client->plans[at];
+		if (!is_refused(client, &commit.program)) {
+			r = make_lists(&commit);
 			if (!r)
-				r = import_all(client, plan, &program, &made);
+				r = import_all(&commit, &made);
 			if (r)
-				cei_client_empty_plan(client, plan);
+				cei_client_empty_plan(client, commit.plan);
 			else
 				enter_plan(client, at, made);
 		}
-		cei_program_fini(&program);
+		cei_program_fini(&commit.program);
 	}
 	cei_assembly_clear(&client->assembly);
 	return 0;

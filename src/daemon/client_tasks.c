@@ -202,6 +202,7 @@ static void fill_welcome(struct cei_client *client)
 	client->answer.type = CEI_SERVICE_WELCOME;
 	welcome->instance[0] = client->server->instance[0];
 	welcome->instance[1] = client->server->instance[1];
+	welcome->serves = client->serves;
 	welcome->n_rings = client->hello.n_members;
 	welcome->n_plans_max = limits.n_plans;
 	welcome->n_transfers_max = limits.n_transfers;

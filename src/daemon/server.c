@@ -18,11 +18,13 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "base/cuda_driver.h"
 #include "base/write.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/sched/tally.h"
 #include "daemon/client.h"
+#include "daemon/gpus.h"
 #include "daemon/flight.h"
 #include "daemon/journal.h"
 #include "daemon/listener.h"
@@ -43,7 +45,7 @@ static int open_works(struct cei_server *server)
 {
 	struct cei_site *site = &server->site;
 	uint32_t i, n = server->config.settings.n_host_engines;
-	int r = 0;
+	int r;
 
 	if (!n || n > CEI_MEMBERS_MAX)
 		return cei_raise(&server->report, CEOV_ERR_INVALID, 0,
@@ -54,9 +56,12 @@ static int open_works(struct cei_server *server)
 	if (getrandom(site->instance, sizeof(site->instance), 0) != sizeof(site->instance))
 		return cei_raise(&server->report, CEOV_ERR_SYSTEM, errno, "getrandom");
 	memcpy(server->instance, site->instance, sizeof(server->instance));
-	for (i = 0; !r && i < n; i++) {
+	for (i = 0; i < n; i++) {
 		site->members[i].rank = i;
 		site->members[i].place.kind = CEOV_PLACE_HOST;
+	}
+	r = cei_gpus_add(site, server->config.settings.gpus);
+	for (i = 0; !r && i < site->n_members; i++) {
 		r = cei_intake_init(&server->intakes[i], &server->report);
 		server->works.intakes[i] = &server->intakes[i].intake;
 		server->works.tallies[i] = cei_tally_create();
@@ -76,7 +81,7 @@ static int open_works(struct cei_server *server)
 uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_member *member)
 {
 	if (member->kind != CEOV_PLACE_HOST)
-		return CEOV_NOBODY;
+		return cei_gpus_member(&server->site, member->uuid);
 	return server->next_host_engine++ % server->config.settings.n_host_engines;
 }
 
@@ -359,6 +364,8 @@ void cei_server_close(struct cei_server *server)
 		cei_intake_fini(&server->intakes[i]);
 		cei_tally_destroy(server->works.tallies[i]);
 	}
+	if (server->site.cuda)
+		cei_cuda_close(server->site.cuda);
 	cei_alive_watch_close(server->watch);
 	cei_alive_close(server->alive);
 	sd_event_unref(server->event);

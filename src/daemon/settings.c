@@ -18,6 +18,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/site.h"
+#include "daemon/gpus.h"
 #include "daemon/listener.h"
 
 #define KIB  (UINT64_C(1) << 10)
@@ -32,6 +33,7 @@ enum kind {
 	TIME_US,                        /* into 64 bits of ns */
 	TIME_S,                         /* likewise */
 	CLASS,                          /* into 32 bits: enum ceov_urgency */
+	GPUS,                           /* into 64 bits: a set */
 	GROUP,                          /* into 32 bits */
 	PATH,                           /* into bytes, as many as `most` */
 };
@@ -53,6 +55,7 @@ static const struct field fields[] = {
 	{ "daemon", "mode", AT(mode), OCTAL, 0600, 0666 },
 	{ "daemon", "group", AT(group), GROUP, 0, 0 },
 	{ "daemon", "host_engines", AT(n_host_engines), COUNT, 1, CEI_MEMBERS_MAX },
+	{ "daemon", "gpus", AT(gpus), GPUS, 0, 0 },
 	{ "daemon", "drain_seconds", AT(drain_ns), TIME_S, 0, 3600 },
 	{ "classes", "normal", AT(classes.normal), COUNT, 1, CEI_FLOWS_WEIGHT_MAX },
 	{ "classes", "background", AT(classes.background), COUNT, 1, CEI_FLOWS_WEIGHT_MAX },
@@ -233,6 +236,11 @@ static int set(struct reading *reading, const struct field *field, void *target,
 		if (!to_class(value, &number))
 			return wrong(reading, "must be urgent, normal or background", field->name);
 		break;
+	case GPUS:
+		if (!cei_gpus_read(value, &number))
+			return wrong(reading, "must be all, none, or numbers with commas between",
+				     field->name);
+		break;
 	case GROUP:
 		if (!to_group(value, &number))
 			return wrong(reading, "names a group that there is not", field->name);
@@ -245,7 +253,8 @@ static int set(struct reading *reading, const struct field *field, void *target,
 		number *= US;
 	else if (field->kind == TIME_S)
 		number *= S;
-	if (field->kind == BYTES || field->kind == TIME_US || field->kind == TIME_S)
+	if (field->kind == BYTES || field->kind == TIME_US || field->kind == TIME_S ||
+	    field->kind == GPUS)
 		*(uint64_t *)target = number;
 	else
 		*(uint32_t *)target = (uint32_t)number;
@@ -377,6 +386,7 @@ struct cei_settings cei_settings_default(void)
 		.mode = 0600,
 		.group = CEI_LISTENER_NO_GROUP,
 		.n_host_engines = 1,
+		.gpus = CEI_GPUS_ALL,
 		.drain_ns = 10 * S,
 		.textfile_ns = 15 * S,
 		.classes = cei_flows_classes_default(),
@@ -446,5 +456,7 @@ const char *cei_settings_at_start(const struct cei_settings *old, const struct c
 		return "group";
 	if (old->n_host_engines != new->n_host_engines)
 		return "host_engines";
+	if (old->gpus != new->gpus)
+		return "gpus";
 	return old->http_port != new->http_port ? "http_port" : NULL;
 }

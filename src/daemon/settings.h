@@ -20,6 +20,7 @@ struct cei_settings {
 	uint32_t mode;                  /* of the socket's file */
 	uint32_t group;                 /* likewise; CEI_LISTENER_NO_GROUP: as it is made */
 	uint32_t n_host_engines;        /* for ranks on host memory, at least 1 */
+	uint64_t gpus;                  /* that are served: a bit for each, or CEI_GPUS_ALL */
 	uint32_t http_port;             /* of 127.0.0.1, for metrics; 0: none */
 
 	/* whenever the file is read */

@@ -9,6 +9,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/service_ask.c \
 	%D%/service_link.c %D%/service_link.h \
 	%D%/service_link_private.h \
+	%D%/service_offer.c %D%/service_offer.h \
 	%D%/service_ring.c %D%/service_ring.h \
 	%D%/service_wire.c %D%/service_wire.h \
 	%D%/bootstrap.c %D%/bootstrap.h \
@@ -28,6 +29,6 @@ libceoverlap_core_la_SOURCES += \
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
 	%D%/share_cuda.c %D%/share_cuda.h \
-	%D%/share_vmm.c %D%/share_vmm.h \
+	%D%/vmm_cuda.c %D%/vmm_cuda.h \
 	%D%/reach_cuda.c
 endif

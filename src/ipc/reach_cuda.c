@@ -3,9 +3,9 @@
 
 /*
  * Maps regions for members on a GPU: memory of the same GPU by its address, memory of another GPU
- * of this process by peer access, GPU memory of another process by CUDA IPC or as a descriptor, and
- * host memory by registering it with the driver. No bytes are moved. The member's CUDA context is current
- * throughout.
+ * of this process by peer access, GPU memory of another process by CUDA IPC or as a descriptor,
+ * and host memory by registering it with the driver. No bytes are moved. The member's CUDA context
+ * is current throughout.
  *
  * A process cannot open an IPC handle to its own memory (driver error 201). So an import of memory
  * that belongs to this process is used by its address.
@@ -18,7 +18,7 @@
 
 #include "base/cuda_table.h"
 #include "ipc/pinned.h"
-#include "ipc/share_vmm.h"
+#include "ipc/vmm_cuda.h"
 
 static int host_address(struct cei_region *region, uint32_t member,
 			CUdeviceptr *ret_address)

@@ -57,14 +57,14 @@ static int send_fds(struct cei_service_link *link, const struct cei_service_prog
 		    uint64_t deadline_ns)
 {
 	const struct cei_service_message part = { .type = CEI_SERVICE_PART };
-	uint32_t n_fds = program->n_buffers + program->n_signals, at;
+	uint32_t n_fds = program->offer->n_fds, at;
 	uint8_t bytes[64];
 	struct cei_datagram datagram = { .bytes = bytes };
 	int r = 0;
 
 	datagram.n_bytes = cei_service_encode(&part, bytes);
 	for (at = 0; !r && at < n_fds; at += datagram.n_fds) {
-		datagram.fds = (int *)(uintptr_t)program->fds + at;
+		datagram.fds = program->offer->fds + at;
 		datagram.n_fds = n_fds - at < CEI_SERVICE_PART_FDS ? n_fds - at
 			: CEI_SERVICE_PART_FDS;
 		r = cei_service_send_by(link, &datagram, deadline_ns);
@@ -81,8 +81,8 @@ static int send_program(struct cei_service_link *link, const struct cei_service_
 	int r;
 
 	message.plan.n_bytes = (uint32_t)program->n_bytes;
-	message.plan.n_buffers = program->n_buffers;
-	message.plan.n_signals = program->n_signals;
+	message.plan.n_memories = program->offer->n_memories;
+	message.plan.n_fds = program->offer->n_fds;
 	r = cei_service_say(link, &message, deadline_ns);
 	if (!r)
 		r = send_fds(link, program, deadline_ns);

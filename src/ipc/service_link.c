@@ -263,11 +263,11 @@ static int map_areas(struct cei_service_link *link, const struct cei_datagram *d
 	int r;
 
 	if (datagram->n_fds != 2 + link->welcome.n_rings ||
-	    link->welcome.n_rings != link->config.hello.n_members)
+	    link->welcome.serves >> link->config.hello.n_members)
 		return cei_raise(report, CEOV_ERR_VERSION, 0,
 				 "ceoverlapd: the daemon's welcome has %u files for %u ranks; if "
 				 "no more can be opened here, raise the limit (ulimit -n)",
-				 datagram->n_fds, link->config.hello.n_members);
+				 datagram->n_fds, link->welcome.n_rings);
 	r = cei_alive_map(report, datagram->fds[0],
 			  cei_service_down_bytes(link->welcome.n_rings),
 			  PROT_READ | PROT_WRITE, &link->down);

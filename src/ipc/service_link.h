@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/report.h"
+#include "ipc/service_offer.h"
 #include "ipc/service_ring.h"
 #include "ipc/service_wire.h"
 
@@ -64,12 +65,10 @@ const struct cei_service_welcome *cei_service_link_welcome(const struct cei_serv
 
 /* The next four may be called by any thread, and wait for each other. */
 
-struct cei_service_program {            /* of a plan, and the files that its memory is in */
-	const void *bytes;
-	size_t      n_bytes;
-	const int  *fds;                /* buffers first, then signals */
-	uint32_t    n_buffers;
-	uint32_t    n_signals;
+struct cei_service_program {            /* of a plan */
+	const struct cei_service_offer *offer;
+	const void                     *bytes;          /* the offer's, then the program's */
+	size_t                          n_bytes;
 };
 
 /* Has the daemon commit a plan. What it refuses is raised here, with its words. */

@@ -9,6 +9,7 @@
 
 #include "base/cursor.h"
 #include "base/report.h"
+#include "ipc/wire.h"
 
 /* --- bodies --------------------------------------------------------------- */
 
@@ -75,6 +76,7 @@ static void put_welcome(struct cei_writer *writer, const struct cei_service_welc
 {
 	cei_wire_put_u64(writer, welcome->instance[0]);
 	cei_wire_put_u64(writer, welcome->instance[1]);
+	cei_wire_put_u32(writer, welcome->serves);
 	cei_wire_put_u32(writer, welcome->n_rings);
 	cei_wire_put_u32(writer, welcome->n_plans_max);
 	cei_wire_put_u32(writer, welcome->n_transfers_max);
@@ -85,26 +87,30 @@ static void get_welcome(struct cei_reader *reader, struct cei_service_welcome *r
 {
 	ret_welcome->instance[0] = cei_wire_get_u64(reader);
 	ret_welcome->instance[1] = cei_wire_get_u64(reader);
+	ret_welcome->serves = cei_wire_get_u32(reader);
 	ret_welcome->n_rings = cei_wire_get_u32(reader);
 	ret_welcome->n_plans_max = cei_wire_get_u32(reader);
 	ret_welcome->n_transfers_max = cei_wire_get_u32(reader);
 	ret_welcome->n_bytes_max = cei_wire_get_u64(reader);
-	refuse(reader, !ret_welcome->n_rings || ret_welcome->n_rings > CEI_MEMBERS_MAX);
+	refuse(reader, !ret_welcome->n_rings || ret_welcome->serves >> CEI_MEMBERS_MAX ||
+	       (uint32_t)__builtin_popcount(ret_welcome->serves) != ret_welcome->n_rings);
 }
 
 static void put_plan(struct cei_writer *writer, const struct cei_service_plan *plan)
 {
 	cei_wire_put_u32(writer, plan->n_bytes);
-	cei_wire_put_u32(writer, plan->n_buffers);
-	cei_wire_put_u32(writer, plan->n_signals);
+	cei_wire_put_u32(writer, plan->n_memories);
+	cei_wire_put_u32(writer, plan->n_fds);
 }
 
 static void get_plan(struct cei_reader *reader, struct cei_service_plan *ret_plan)
 {
 	ret_plan->n_bytes = cei_wire_get_u32(reader);
-	ret_plan->n_buffers = cei_wire_get_u32(reader);
-	ret_plan->n_signals = cei_wire_get_u32(reader);
-	refuse(reader, !ret_plan->n_bytes);
+	ret_plan->n_memories = cei_wire_get_u32(reader);
+	ret_plan->n_fds = cei_wire_get_u32(reader);
+	refuse(reader, ret_plan->n_fds > ret_plan->n_memories);
+	refuse(reader, ret_plan->n_bytes <=
+	       (uint64_t)ret_plan->n_memories * CEI_WIRE_REGION_BYTES);
 }
 
 static void put_part(struct cei_writer *writer, const struct cei_service_part *part)

@@ -67,6 +67,8 @@ struct cei_service_hello {
 
 struct cei_service_welcome {
 	uint64_t instance[2];           /* of the daemon; another one after it was started anew */
+	uint32_t serves;                /* bit i: the daemon has an engine for member i of the
+					 * hello; each has a ring, in their order */
 	uint32_t n_rings;               /* as many bells come beside, behind DOWN and UP */
 	uint32_t n_plans_max;           /* limits of this client: plans at a time, ... */
 	uint32_t n_transfers_max;       /* ... transfers of a plan, ... */
@@ -74,9 +76,10 @@ struct cei_service_welcome {
 };
 
 struct cei_service_plan {               /* parts follow: first all descriptors, then the bytes */
-	uint32_t n_bytes;               /* of the program (program_wire.h) */
-	uint32_t n_buffers;             /* one descriptor for each buffer, ... */
-	uint32_t n_signals;             /* ... and one for each signal */
+	uint32_t n_bytes;               /* of the memories (service_offer.h) and of the program
+					 * (program_wire.h) behind them */
+	uint32_t n_memories;
+	uint32_t n_fds;                 /* at most one for each memory */
 };
 
 struct cei_service_part {

@@ -24,6 +24,37 @@ const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind)
 	return NULL;    /* the value is outside the enum */
 }
 
+int cei_region_is_shareable(struct cei_region *region)
+{
+	const struct cei_share_ops *ops = cei_share_for(region->kind);
+
+	if (!ops || region->origin == CEI_REGION_NONE || region->origin == CEI_REGION_FAR)
+		return 0;
+	return ops->is_shareable(region);
+}
+
+static void describe_imported(const struct cei_region *region, struct cei_region_wire *wire)
+{
+	memset(wire, 0, sizeof(*wire));
+	wire->kind = region->kind;
+	wire->has_fd = region->fd >= 0;
+	wire->size_bytes = region->size_bytes;
+	wire->offset_bytes = region->offset_bytes;
+	wire->buffer_id = region->buffer_id;
+	memcpy(wire->instance, region->instance, sizeof(wire->instance));
+	memcpy(wire->handle, region->handle, sizeof(wire->handle));
+	memcpy(wire->uuid, region->uuid, sizeof(wire->uuid));
+}
+
+int cei_region_describe(struct cei_region *region, struct cei_region_wire *ret_wire, int *ret_fd)
+{
+	if (region->origin != CEI_REGION_IMPORTED)
+		return cei_share_for(region->kind)->export(region, ret_wire, ret_fd);
+	describe_imported(region, ret_wire);
+	*ret_fd = region->fd;
+	return 0;
+}
+
 static const struct cei_share_ops *share_of_member(const struct cei_site *site,
 						   uint32_t member)
 {

@@ -112,6 +112,8 @@ struct cei_share_ops {
 	 * description it has. The description alone does not show that, because a peer could
 	 * send a copy of it. fd stays the caller's. */
 	int  (*is_same)(const struct cei_region *region, int fd);
+	/* Whether export() can describe the region, or could if this process owned it. */
+	int  (*is_shareable)(struct cei_region *region);
 	/* Frees what create() allocated or import() opened. Every member must be unmapped. Does
 	 * nothing for a zeroed region. */
 	void (*release)(struct cei_region *region);
@@ -130,6 +132,13 @@ extern const struct cei_share_ops cei_share_cuda;       /* share_cuda.c, with CU
 
 /* Returns the table for a kind of place. NULL: this build does not support that kind. */
 const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind);
+
+/* Whether another process of this node can map the region's memory. */
+int  cei_region_is_shareable(struct cei_region *region);
+
+/* Describes a shareable region, also one of a peer, for a process that is to map it, too. *ret_fd:
+ * as of export(). Raises. */
+int  cei_region_describe(struct cei_region *region, struct cei_region_wire *ret_wire, int *ret_fd);
 
 /* Map the region for every member of the site, and unmap it. */
 int  cei_region_map_all(struct cei_region *region);

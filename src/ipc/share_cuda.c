@@ -14,7 +14,7 @@
 
 #include "base/cuda_table.h"
 #include "ipc/share_cuda.h"
-#include "ipc/share_vmm.h"
+#include "ipc/vmm_cuda.h"
 
 /* The driver puts several allocations smaller than this into one block, and an IPC handle opens the
  * whole block. So sizes are rounded up to this, and each allocation has a block of its own. */
@@ -297,18 +297,6 @@ static int export(struct cei_region *region, struct cei_region_wire *ret_wire,
 	return 0;
 }
 
-/* Finds a GPU by its UUID, because CUDA_VISIBLE_DEVICES may number GPUs differently in each
- * process, or hide them. */
-static uint32_t gpu_by_uuid(const struct cei_cuda *cuda, const uint8_t *uuid)
-{
-	uint32_t i;
-
-	for (i = 0; i < cei_cuda_n_gpus(cuda); i++)
-		if (!memcmp(&cuda->gpus[i].uuid, uuid, CEI_SHARE_UUID_BYTES))
-			return i;
-	return CEOV_NOBODY;
-}
-
 static int raise_not_ours(struct cei_region *region, const char *why)
 {
 	return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
@@ -392,7 +380,7 @@ static int fill_imported(struct cei_region *region, const struct cei_region_wire
 				 (unsigned long long)wire->size_bytes);
 	region->origin = CEI_REGION_IMPORTED;
 	region->kind = CEOV_PLACE_GPU;
-	region->gpu = gpu_by_uuid(region->site->cuda, wire->uuid);
+	region->gpu = cei_cuda_gpu_of(region->site->cuda, wire->uuid);
 	region->size_bytes = wire->size_bytes;
 	region->offset_bytes = wire->offset_bytes;
 	region->buffer_id = wire->buffer_id;
@@ -431,8 +419,25 @@ static int is_same(const struct cei_region *region, int fd)
 	return 1;
 }
 
-/* Memory that the caller's streams may still use is waited for, as cuMemFree() waits. The lanes that
- * moved a peer's memory have ended. */
+/* A peer's memory came by an IPC handle or as a descriptor; the caller's own may be of a pool. */
+static int is_shareable(struct cei_region *region)
+{
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (region->vmm_bytes)
+		return region->fd >= 0;
+	if (region->origin == CEI_REGION_IMPORTED)
+		return 1;
+	if (cei_cuda_push(region->site->cuda, region->gpu, &hold))
+		return 0;
+	r = cei_share_cuda_is_legacy(region);
+	cei_cuda_pop(region->site->cuda, &hold);
+	return r > 0;
+}
+
+/* Memory that the caller's streams may still use is waited for, as cuMemFree() waits. The lanes
+ * that moved a peer's memory have ended. */
 static void release_vmm(struct cei_region *region)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -510,6 +515,7 @@ const struct cei_share_ops cei_share_cuda = {
 	.export  = export,
 	.import  = import,
 	.is_same = is_same,
+	.is_shareable = is_shareable,
 	.release = release,
 	.check   = check,
 	.map     = cei_share_cuda_map,

@@ -278,12 +278,19 @@ static void host_unmap(struct cei_region *region, uint32_t member)
 	region->address[member] = 0;
 }
 
+/* Memory that was registered has no file. */
+static int host_is_shareable(struct cei_region *region)
+{
+	return region->fd >= 0;
+}
+
 const struct cei_share_ops cei_share_host = {
 	.create  = host_create,
 	.adopt   = host_adopt,
 	.export  = host_export,
 	.import  = host_import,
 	.is_same = host_is_same,
+	.is_shareable = host_is_shareable,
 	.release = host_release,
 	.check   = host_check,
 	.map     = host_map,

@@ -56,6 +56,7 @@ static void fill_message(struct cei_service_message *message, uint32_t type)
 	if (type == CEI_SERVICE_HELLO) {
 		fill_hello(&message->hello, 2);
 	} else if (type == CEI_SERVICE_WELCOME) {
+		message->welcome.serves = 3;
 		message->welcome.n_rings = 2;
 	} else if (type == CEI_SERVICE_PLAN) {
 		message->plan.n_bytes = sizeof(part);

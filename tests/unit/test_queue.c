@@ -431,7 +431,7 @@ START_TEST(test_plans_that_cannot_be_queued_are_refused)
 	ck_assert_msg(strstr(failure.text, "in another process"), "\"%s\"", failure.text);
 	found_in_a_gpu(stand.ready, 0);
 	ck_assert_int_eq(ceov_launch(stand.plan, NULL, &ticket), 0);
-	refused(&stand, CEOV_ERR_STATE, "1 launches of the plan are in flight");
+	refused(&stand, CEOV_ERR_STATE, "a launch of the plan is in flight");
 	ck_assert_int_eq(ceov_abort(stand.context, ticket), 0);
 	while (ceov_wait(stand.context, ticket, 0) == CEOV_PENDING)
 		(void)ceov_turn(stand.context);

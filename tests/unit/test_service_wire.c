@@ -11,6 +11,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
+#include "ipc/wire.h"
 #include "testing.h"
 
 #define N_ROUNDS   300u
@@ -61,7 +62,8 @@ static void random_hello(struct cei_service_hello *hello)
 static void random_welcome(struct cei_service_welcome *welcome)
 {
 	random_bytes(welcome->instance, sizeof(welcome->instance));
-	welcome->n_rings = 1 + (uint32_t)testing_below(&state, CEI_MEMBERS_MAX);
+	welcome->serves = 1 + (uint32_t)testing_below(&state, (1u << CEI_MEMBERS_MAX) - 1);
+	welcome->n_rings = (uint32_t)__builtin_popcount(welcome->serves);
 	welcome->n_plans_max = (uint32_t)testing_random(&state);
 	welcome->n_transfers_max = (uint32_t)testing_random(&state);
 	welcome->n_bytes_max = testing_random(&state);
@@ -93,9 +95,10 @@ static struct cei_service_message random_message(uint32_t type, uint32_t n_part)
 	case CEI_SERVICE_HELLO:     random_hello(&message.hello); break;
 	case CEI_SERVICE_WELCOME:   random_welcome(&message.welcome); break;
 	case CEI_SERVICE_PLAN:
-		message.plan.n_bytes = 1 + (uint32_t)testing_below(&state, UINT32_MAX);
-		message.plan.n_buffers = (uint32_t)testing_random(&state);
-		message.plan.n_signals = (uint32_t)testing_random(&state);
+		message.plan.n_memories = (uint32_t)testing_below(&state, 1u << 20);
+		message.plan.n_fds = (uint32_t)testing_below(&state, message.plan.n_memories + 1);
+		message.plan.n_bytes = message.plan.n_memories * CEI_WIRE_REGION_BYTES + 1 +
+			(uint32_t)testing_below(&state, 1u << 30);
 		break;
 	case CEI_SERVICE_PART:
 		random_bytes(part, n_part);
@@ -344,11 +347,14 @@ START_TEST(test_limits_of_other_messages)
 
 	REFUSES(message, welcome.n_rings, 0);
 	REFUSES(message, welcome.n_rings, CEI_MEMBERS_MAX + 1);
+	REFUSES(message, welcome.serves, UINT32_C(1) << CEI_MEMBERS_MAX);
 	REFUSES(message, type, 0);
 	REFUSES(message, type, CEI_SERVICE_STAYED + 1);
 	REFUSES(message, type, UINT32_MAX);
 	message = random_message(CEI_SERVICE_PLAN, 0);
 	REFUSES(message, plan.n_bytes, 0);
+	REFUSES(message, plan.n_bytes, message.plan.n_memories * CEI_WIRE_REGION_BYTES);
+	REFUSES(message, plan.n_fds, message.plan.n_memories + 1);
 	message = random_message(CEI_SERVICE_FAILURE, 0);
 	message.failure.error = CEI_ERROR_LOWEST;
 	REFUSES(message, failure.error, CEI_ERROR_LOWEST - 1);

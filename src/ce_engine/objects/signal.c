@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
@@ -68,15 +69,31 @@ int cei_signal_frees_streams(const struct ceov_signal *signal)
 	return !signal->gpu || !signal->found_id || signal->original;
 }
 
-struct cei_backend *cei_signal_backend(const struct ceov_signal *signal)
+/* The member of the context that can write to the counters, or CEOV_NOBODY. Its backend may be of
+ * other works, where it has another number. */
+static uint32_t writer_of(const struct ceov_signal *signal)
 {
-	ceov_context *context = signal->object.context;
+	const ceov_context *context = signal->object.context;
 	uint32_t i;
 
 	for (i = 0; signal->gpu && i < context->site.n_members; i++)
 		if (signal->gpu->address[i])
-			return context->backends[i];
-	return NULL;
+			return i;
+	return CEOV_NOBODY;
+}
+
+int cei_signal_is_writable(const struct ceov_signal *signal)
+{
+	return writer_of(signal) != CEOV_NOBODY;
+}
+
+int cei_signal_store(const struct ceov_signal *signal, uint64_t at, const void *bytes,
+		     uint64_t n_bytes)
+{
+	uint32_t member = writer_of(signal);
+	struct cei_backend *backend = signal->object.context->backends[member];
+
+	return backend->ops->store(backend, signal->gpu->address[member] + at, bytes, n_bytes);
 }
 
 static int new_signal(ceov_context *context, uint32_t rank, ceov_signal **ret_signal)
@@ -125,7 +142,6 @@ static void let_go(ceov_signal *signal)
 
 int cei_signal_clear(ceov_signal *signal)
 {
-	struct cei_backend *backend = cei_signal_backend(signal);
 	struct cei_signal_header *header = cei_signal_header(signal);
 	uint64_t n_bytes = gpu_bytes(signal->n_counters);
 	void *zeros;
@@ -138,13 +154,12 @@ int cei_signal_clear(ceov_signal *signal)
 		atomic_store_explicit(cei_signal_host_arrivals(signal, i), 0,
 				      memory_order_relaxed);
 	}
-	if (backend) {
+	if (cei_signal_is_writable(signal)) {
 		zeros = calloc(1, n_bytes);
 		if (!zeros)
 			return cei_raise(&signal->object.context->report,
 					 CEOV_ERR_NO_MEMORY, 0, "no memory for zeros");
-		r = backend->ops->store(backend, signal->gpu->address[backend->member],
-					zeros, n_bytes);
+		r = cei_signal_store(signal, 0, zeros, n_bytes);
 		free(zeros);
 		if (r)
 			return r;
@@ -341,31 +356,62 @@ int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
 	return cei_signal_find(context, &lookup, ret_signal);
 }
 
+static int check_size(ceov_signal *signal, const struct cei_region *region, uint64_t n_bytes)
+{
+	if (region->size_bytes >= n_bytes)
+		return 0;
+	return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+			 "a signal of rank %u with %u counters came with memory of %llu bytes, "
+			 "which is too little", signal->rank, signal->n_counters,
+			 (unsigned long long)region->size_bytes);
+}
+
+/* Maps the regions. Takes the descriptors in any case. */
+static int map_parts(ceov_signal *signal, const struct cei_signal_parts *parts)
+{
+	struct cei_mappings *mappings = &signal->object.context->mappings;
+	int r = cei_mapping_get(mappings, &parts->control, parts->fd, &signal->control);
+
+	if (!r)
+		r = check_size(signal, signal->control,
+			       cei_signal_control_bytes(parts->n_counters));
+	if (!parts->is_in_gpu)
+		return r;
+	if (!r)
+		r = cei_mapping_get(mappings, &parts->gpu, parts->gpu_fd, &signal->gpu);
+	else if (parts->gpu_fd >= 0)
+		close(parts->gpu_fd);
+	return r ? r : check_size(signal, signal->gpu, gpu_bytes(parts->n_counters));
+}
+
+static void close_parts(const struct cei_signal_parts *parts)
+{
+	if (parts->fd >= 0)
+		close(parts->fd);
+	if (parts->is_in_gpu && parts->gpu_fd >= 0)
+		close(parts->gpu_fd);
+}
+
 int cei_signal_import(ceov_context *context, const struct cei_signal_parts *parts,
 		      ceov_signal **ret_signal)
 {
-	struct cei_region *control;
 	ceov_signal *signal;
-	int r = cei_mapping_get(&context->mappings, &parts->control, parts->fd, &control);
+	int r = new_signal(context, parts->rank, &signal);
 
-	if (r)
-		return r;
-	r = new_signal(context, parts->rank, &signal);
-	if (!r && control->size_bytes < cei_signal_control_bytes(parts->n_counters)) {
-		free(signal);
-		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-			      "a signal of rank %u with %u counters came with memory of %llu "
-			      "bytes, which is too little", parts->rank, parts->n_counters,
-			      (unsigned long long)control->size_bytes);
-	}
 	if (r) {
-		cei_mapping_put(&context->mappings, control);
+		close_parts(parts);
 		return r;
 	}
-	signal->place.kind = CEOV_PLACE_HOST;
 	signal->n_counters = parts->n_counters;
 	signal->flags = parts->flags;
-	signal->control = control;
+	r = map_parts(signal, parts);
+	if (r) {
+		let_go(signal);
+		free(signal);
+		return r;
+	}
+	signal->place.kind = signal->gpu ? CEOV_PLACE_GPU : CEOV_PLACE_HOST;
+	signal->place.index = signal->gpu ? signal->gpu->gpu : 0;
 	cei_object_init(&signal->object, context, &cei_signal_type);
 	*ret_signal = signal;
 	return 0;

@@ -175,24 +175,30 @@ int cei_signal_frees_streams(const struct ceov_signal *signal);
 /* Whether host threads can read the counters. */
 int cei_signal_is_visible(const struct ceov_signal *signal);
 
-/* Returns a backend of this process that can write to the GPU signal's counters. NULL: there is
- * none, or it is a host signal. */
-struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
+/* Whether a member of this process can write to the counters of a GPU signal. */
+int  cei_signal_is_writable(const struct ceov_signal *signal);
+
+/* Writes to the memory of a GPU signal that is writable, at the offset. Raises. */
+int  cei_signal_store(const struct ceov_signal *signal, uint64_t at, const void *bytes,
+		      uint64_t n_bytes);
 
 /* ceov_signal_find() without its checks, by the lookup's deadline. */
 int  cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_signal **ret_signal);
 
-/* What a signal on the host is made of that came as a description with a descriptor. */
+/* What a signal is made of that came as descriptions with descriptors. */
 struct cei_signal_parts {
 	uint32_t               rank;    /* owner */
 	uint32_t               n_counters;
 	uint32_t               flags;   /* enum ceov_signal_flags */
 	struct cei_region_wire control;
 	int                    fd;      /* of the control region */
+	int                    is_in_gpu;
+	struct cei_region_wire gpu;
+	int                    gpu_fd;  /* -1: its memory has none */
 };
 
-/* Makes a signal of its parts, and takes the descriptor in any case. CEOV_ERR_INVALID, raised: the
+/* Makes a signal of its parts, and takes the descriptors in any case. CEOV_ERR_INVALID, raised: a
  * region is too small for the counters. */
 int  cei_signal_import(ceov_context *context, const struct cei_signal_parts *parts,
 		       ceov_signal **ret_signal);

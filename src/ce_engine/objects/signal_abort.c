@@ -75,18 +75,16 @@ int cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *
 
 /* --- aborting ------------------------------------------------------------ */
 
-/* The backend of a GPU signal that may still be written to, or NULL: memory of a dead
- * process is not accessed. */
-static struct cei_backend *living_backend(const struct ceov_signal *signal)
+/* Whether it is a GPU signal that may still be written to: memory of a dead process is not
+ * accessed. */
+static int is_alive(const struct ceov_signal *signal)
 {
-	if (cei_context_is_lost(signal->object.context, signal->rank))
-		return NULL;
-	return cei_signal_backend(signal);
+	return !cei_context_is_lost(signal->object.context, signal->rank) &&
+	       cei_signal_is_writable(signal);
 }
 
 int cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank)
 {
-	struct cei_backend *backend = living_backend(signal);
 	uint32_t none = 0, code = encode(error, rank);
 	uint64_t word = code;
 	int is_first;
@@ -95,21 +93,19 @@ int cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank)
 	 * the release that pairs with every look at the abort word. */
 	is_first = atomic_compare_exchange_strong(&cei_signal_header(signal)->abort_code, &none,
 						  code);
-	if (backend)                    /* store() has raised its own failure */
-		(void)backend->ops->store(backend, signal->gpu->address[backend->member] +
-					  signal->n_counters * (uint64_t)sizeof(word),
-					  &word, sizeof(word));
+	if (is_alive(signal))           /* a failure has been raised */
+		(void)cei_signal_store(signal, signal->n_counters * (uint64_t)sizeof(word), &word,
+				       sizeof(word));
 	return is_first;
 }
 
 static void poison_gpu(struct ceov_signal *signal)
 {
-	struct cei_backend *backend = living_backend(signal);
 	uint64_t n_bytes = signal->n_counters * (uint64_t)sizeof(uint64_t);
 	uint64_t *poison;
 	uint32_t i;
 
-	if (!backend)
+	if (!is_alive(signal))
 		return;
 	poison = malloc(n_bytes);
 	if (!poison) {
@@ -120,8 +116,7 @@ static void poison_gpu(struct ceov_signal *signal)
 	}
 	for (i = 0; i < signal->n_counters; i++)
 		poison[i] = CEOV_VALUE_LIMIT;
-	(void)backend->ops->store(backend, signal->gpu->address[backend->member], poison,
-				  n_bytes);
+	(void)cei_signal_store(signal, 0, poison, n_bytes);
 	free(poison);
 }
 
@@ -138,13 +133,11 @@ void cei_signal_poison(struct ceov_signal *signal)
 
 void cei_signal_poison_one(struct ceov_signal *signal, uint32_t index)
 {
-	struct cei_backend *backend = living_backend(signal);
 	uint64_t poison = CEOV_VALUE_LIMIT;
 
-	if (backend)
-		(void)backend->ops->store(backend, signal->gpu->address[backend->member] +
-					  index * (uint64_t)sizeof(poison), &poison,
-					  sizeof(poison));
+	if (is_alive(signal))
+		(void)cei_signal_store(signal, index * (uint64_t)sizeof(poison), &poison,
+				       sizeof(poison));
 	/* release: as in cei_signal_poison() */
 	atomic_store_explicit(cei_signal_word(signal, index), poison, memory_order_release);
 }

@@ -66,14 +66,11 @@ static int check_raise(ceov_signal *signal, uint32_t index, uint64_t value, cons
 
 static int store_gpu(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
-	struct cei_backend *backend = cei_signal_backend(signal);
-
-	if (!backend)
+	if (!cei_signal_is_writable(signal))
 		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
 				 "%s: none of our ranks reaches the GPU of rank %u", call,
 				 signal->rank);
-	return backend->ops->store(backend, signal->gpu->address[backend->member] +
-				   index * sizeof(value), &value, sizeof(value));
+	return cei_signal_store(signal, index * sizeof(value), &value, sizeof(value));
 }
 
 void cei_signal_ask(const struct ceov_signal *signal, uint32_t index, uint64_t value)

@@ -114,6 +114,14 @@ static void keep_stuck(struct ceov_plan *plan)
 	pthread_mutex_unlock(&context->lock);
 }
 
+void cei_plan_part_with(struct ceov_plan *plan)
+{
+	if (cei_plan_is_stuck(plan))
+		keep_stuck(plan);
+	else
+		cei_plan_take_apart(plan);
+}
+
 void cei_plan_release(struct ceov_plan *plan)
 {
 	struct cei_backoff backoff;
@@ -126,10 +134,7 @@ void cei_plan_release(struct ceov_plan *plan)
 	}
 	if (cei_object_claim(&plan->object, "ceov_plan_release"))
 		return;
-	if (cei_plan_is_stuck(plan))
-		keep_stuck(plan);
-	else
-		cei_plan_take_apart(plan);
+	cei_plan_part_with(plan);
 }
 
 void ceov_plan_release(ceov_plan *plan)

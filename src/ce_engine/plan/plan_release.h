@@ -20,6 +20,10 @@ int  cei_plan_is_stuck(const struct ceov_plan *plan);
  * Until then they keep their buffers and signals in use. Any thread. */
 uint32_t cei_plans_settle(ceov_context *context);
 
+/* Frees a plan that was claimed for its release and of which no launch is in flight; while it is
+ * stuck it is kept. */
+void cei_plan_part_with(struct ceov_plan *plan);
+
 /* Frees a plan that was removed from the list in which ceov_signal_renew() could find it. No lane
  * moves its chunks any more. */
 void cei_plan_take_apart(struct ceov_plan *plan);

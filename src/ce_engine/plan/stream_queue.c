@@ -92,18 +92,17 @@ static int check_plan(const struct ceov_plan *plan)
 static int check_base(struct ceov_plan *plan, uint64_t base)
 {
 	struct cei_report_hold hold = { .is_open = 0 };
-	uint32_t n;
-	int r;
+	int r, n;
 
+	n = plan->object.door->plan.is_busy(plan);
 	pthread_mutex_lock(&plan->lock);
-	n = plan->run.n_in_flight;
 	r = cei_plan_check_base(plan, base, call, &hold);
 	pthread_mutex_unlock(&plan->lock);
 	cei_report_hold_end(cei_object_report(&plan->object), &hold);
 	if (r || !n)
 		return r;
 	return cei_raise(cei_object_report(&plan->object), CEOV_ERR_STATE, 0,
-			 "%s: %u launches of the plan are in flight: wait for them", call, n);
+			 "%s: a launch of the plan is in flight: wait for it", call);
 }
 
 static void keep_base(struct ceov_plan *plan, uint64_t base)

@@ -3,7 +3,7 @@
 
 /* GPU memory as file descriptors. */
 
-#include "ipc/share_vmm.h"
+#include "ipc/vmm_cuda.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,8 @@ static int has(const struct cei_cuda *cuda, uint32_t gpu, CUdevice_attribute wan
 int cei_vmm_is_supported(const struct cei_site *site, uint32_t gpu)
 {
 	return has(site->cuda, gpu, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
-	       has(site->cuda, gpu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+	       has(site->cuda, gpu,
+		   CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 }
 
 static CUmemAllocationProp properties(const struct cei_cuda *cuda, uint32_t gpu)
@@ -148,8 +149,8 @@ int cei_vmm_import(struct cei_region *region, int fd)
 		return r;
 	result = cuda->calls.vmm_import(&allocation, (void *)(intptr_t)fd, as_file);
 	if (result != CUDA_SUCCESS)
-		return cei_cuda_raise(cuda, result, CEOV_NOBODY, "GPU %u: a descriptor that came as "
-				      "GPU memory of a peer", region->gpu);
+		return cei_cuda_raise(cuda, result, CEOV_NOBODY, "GPU %u: a descriptor that came "
+				      "as GPU memory of a peer", region->gpu);
 	r = check_place(region, allocation);
 	if (!r)
 		r = map(region, allocation, CEOV_NOBODY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_SHARE_VMM_H
-#define CEI_SHARE_VMM_H
+#ifndef CEI_VMM_CUDA_H
+#define CEI_VMM_CUDA_H
 
 /*
  * GPU memory that other processes get as a file descriptor, made by the driver's virtual memory
@@ -31,4 +31,4 @@ int  cei_vmm_give_access(const struct cei_region *region, uint32_t gpu, uint32_t
 /* Unmaps the memory, and closes region->fd. Nothing may access it any more. */
 void cei_vmm_release(struct cei_region *region);
 
-#endif /* CEI_SHARE_VMM_H */
+#endif /* CEI_VMM_CUDA_H */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_THERE_OFFER_H
+#define CEI_THERE_OFFER_H
+
+/* Plans for a daemon: which ones it can reach, and what it gets of them. */
+
+#include "ipc/service_link.h"
+
+struct ceov_plan;                       /* ce_engine/objects/plan.h */
+
+/* Returns why no daemon can carry out the plan, in words, or NULL. */
+const char *cei_there_cannot(const struct ceov_plan *plan);
+
+/* Sends a plan that was prepared, and the memory that it names, and has it committed there.
+ * Raises. */
+int  cei_there_send(const struct ceov_plan *plan, struct cei_service_link *link,
+		    struct cei_service_handle *ret_handle);
+
+#endif /* CEI_THERE_OFFER_H */
