@@ -342,8 +342,8 @@ START_TEST(test_a_deadline_releases_streams)
 }
 END_TEST
 
-/* A stream that waits for the daemon goes on when the daemon is killed, and the same plan is carried
- * out by the next one. */
+/* A stream that waits for the daemon goes on when the daemon is killed, and the same plan is
+ * carried out by the next one. */
 static void lose_daemon(void)
 {
 	struct ceov_launch ask = { .struct_bytes = sizeof(ask) };
