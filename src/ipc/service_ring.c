@@ -6,6 +6,7 @@
 
 #include "ipc/service_ring.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include <ceoverlap/ceoverlap.h>
@@ -20,6 +21,11 @@
 /* A sleeper looks again so often, in case that the daemon has died or lost a wake-up: a lost one
  * costs no more than this. */
 #define NAP_NS UINT64_C(10000000)
+
+/* Who waits looks so many times before it yields: the most takes about SPIN_NS. */
+#define SPINS_LEAST 4u
+#define SPINS_MAX   256u
+#define SPIN_NS     UINT64_C(10000)
 
 static uint64_t pack(uint64_t number, int result)
 {
@@ -43,6 +49,7 @@ void cei_service_launcher_init(struct cei_service_launcher *launcher)
 	pthread_mutex_init(&launcher->lock, NULL);
 	atomic_init(&launcher->is_lost, 1);
 	atomic_init(&launcher->n_waiting, 0);
+	atomic_init(&launcher->n_spins, SPINS_MAX);
 }
 
 void cei_service_launcher_fini(struct cei_service_launcher *launcher)
@@ -247,22 +254,52 @@ static void sleep_until(struct cei_service_launcher *launcher, uint64_t number, 
 	atomic_fetch_sub(&launcher->down->n_waiters, 1);
 }
 
-/* Spins and yields for a while, since most launches are short, and then sleeps. */
-static void wait_until(struct cei_service_launcher *launcher, uint64_t number, uint64_t deadline)
+/* Looks again and again, so many times. Returns whether there is nothing to wait for. */
+static int spin(const struct cei_service_launcher *launcher, uint64_t number, uint32_t n)
 {
-	uint64_t sleep_at = cei_deadline(CEI_SLEEP_AFTER_NS);
-	struct cei_backoff backoff;
+	for (; n; n--) {
+		if (is_over(launcher, number) || atomic_load(&launcher->is_lost))
+			return 1;
+		cei_relax();
+	}
+	return 0;
+}
 
-	cei_backoff_reset(&backoff);
-	while (!is_over(launcher, number)) {
-		if (atomic_load(&launcher->is_lost) || cei_now_ns() >= deadline)
+/* Yields for a while, and then sleeps. */
+static void yield_and_sleep(struct cei_service_launcher *launcher, uint64_t number,
+			    uint64_t deadline)
+{
+	uint64_t now, sleep_at = cei_deadline(CEI_SLEEP_AFTER_NS);
+
+	while (!is_over(launcher, number) && !atomic_load(&launcher->is_lost)) {
+		now = cei_now_ns();
+		if (now >= deadline)
 			return;
-		if (cei_now_ns() >= sleep_at) {
+		if (now >= sleep_at) {
 			sleep_until(launcher, number, deadline);
 			return;
 		}
-		cei_backoff_step(&backoff);
+		sched_yield();
 	}
+}
+
+/*
+ * Spins, since most launches are short, and then leaves the processor to others. Where more threads
+ * want to run than there are processors, spinning keeps the engine from its own: then waits last
+ * longer than all spinning, and the next ones spin less.
+ */
+static void wait_until(struct cei_service_launcher *launcher, uint64_t number, uint64_t deadline)
+{
+	/* relaxed, both: any value is right, and threads may overwrite each other's */
+	uint32_t n = atomic_load_explicit(&launcher->n_spins, memory_order_relaxed), next;
+	uint64_t begin = cei_now_ns();
+
+	if (!spin(launcher, number, n))
+		yield_and_sleep(launcher, number, deadline);
+	next = cei_now_ns() - begin < SPIN_NS ? n * 2 : n / 2;
+	next = next > SPINS_MAX ? SPINS_MAX : next < SPINS_LEAST ? SPINS_LEAST : next;
+	if (next != n)
+		atomic_store_explicit(&launcher->n_spins, next, memory_order_relaxed);
 }
 
 /* With the lock held: the result of a launch that is not in its slot any more. */

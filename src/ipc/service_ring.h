@@ -41,6 +41,7 @@ struct cei_service_launcher {
 	int                          bells[CEI_MEMBERS_MAX];    /* eventfds, by ring */
 	_Atomic uint32_t             is_lost;   /* there is no daemon: no launch ends any more */
 	_Atomic uint32_t             n_waiting; /* threads in cei_service_wait() */
+	_Atomic uint32_t             n_spins;   /* looks of the next wait before it yields */
 	pthread_mutex_t              lock;      /* guards the rest */
 	uint64_t                     last;      /* the newest number */
 	uint64_t                     n_put[CEI_MEMBERS_MAX];    /* entries put into each ring */
