@@ -60,8 +60,10 @@ static int spin(struct cei_backoff *backoff)
 {
 	if (backoff->n_spins == CEI_BACKOFF_SPINS)
 		return 0;
-	backoff->n_spins++;
-	cei_relax();
+	if (++backoff->n_spins % CEI_BACKOFF_SPINS_A_YIELD)
+		cei_relax();
+	else
+		sched_yield();
 	return 1;
 }
 

@@ -22,9 +22,11 @@ uint64_t cei_deadline(uint64_t timeout_ns);
  * so that what comes meanwhile is noticed late by no more than this part. How long the shortest
  * sleep takes differs from 6 us to more than 100 us between machines and threads; so it is
  * measured with each sleep, and until the first one it counts as CEI_BACKOFF_SLEEP_TAKES_NS: a
- * first wait is yielded through for 10 ms.
+ * first wait is yielded through for 10 ms. Between spins it yields now and then: that costs little
+ * where nobody else wants the processor, and where somebody does, it often is who is waited for.
  */
 #define CEI_BACKOFF_SPINS           256u
+#define CEI_BACKOFF_SPINS_A_YIELD   16u
 #define CEI_BACKOFF_LATE            64u
 #define CEI_BACKOFF_SLEEP_MIN_NS    UINT64_C(5000)
 #define CEI_BACKOFF_SLEEP_MAX_NS    UINT64_C(50000)
