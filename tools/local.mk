@@ -10,6 +10,7 @@ include tools/bench/cases/local.mk
 include tools/bench/sweep/local.mk
 include tools/bench/overlap/local.mk
 include tools/bench/measure/local.mk
+include tools/bench/daemon/local.mk
 include tools/info/local.mk
 include tools/gpu-direct/local.mk
 include tools/run/local.mk

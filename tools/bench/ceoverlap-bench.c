@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/bench/cases/cases.h"
+#include "tools/bench/daemon/daemon.h"
 #include "tools/bench/launched.h"
 #include "tools/bench/measure/measure.h"
 #include "tools/bench/options.h"
@@ -126,7 +127,8 @@ const char *argp_program_version = PACKAGE_STRING;
 /* Whether it is a command that starts its own ranks, whoever started this process. */
 static int starts_ranks(int argc, char **argv)
 {
-	return argc > 1 && (!strcmp(argv[1], "sweep") || !strcmp(argv[1], "measure"));
+	return argc > 1 && (!strcmp(argv[1], "sweep") || !strcmp(argv[1], "measure") ||
+			    !strcmp(argv[1], "daemon"));
 }
 
 /* Such a command starts its own ranks, so each process of a launcher would measure the same
@@ -144,8 +146,8 @@ int main(int argc, char **argv)
 		"Moves data between ranks with ceoverlap, checks it, and times it beside raw "
 		"driver calls and NCCL in the same run. The first argument \"overlap\" "
 		"measures operators instead, \"measure\" the machine's links, \"sweep\" what "
-		"plans reach over them: see ceoverlap-bench overlap --help, ceoverlap-bench "
-		"measure --help, ceoverlap-bench sweep --help.\v"
+		"plans reach over them, \"daemon\" launches at a ceoverlapd: see ceoverlap-bench "
+		"overlap --help, and likewise of the others.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all data was right; 1 on wrong data, a "
@@ -174,6 +176,8 @@ int main(int argc, char **argv)
 		return bench_sweep_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "measure"))
 		return bench_measure_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "daemon"))
+		return bench_daemon_main(argc - 1, argv + 1);
 	if (bench_options_begin(&options))
 		return EXIT_FAILURE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &options) ||

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+#include "tools/bench/daemon/daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ipc/service_link.h"
+#include "tools/bench/children.h"
+
+#define START_NS UINT64_C(20000000000)
+
+static double seconds(const struct timeval *time)
+{
+	return (double)time->tv_sec + (double)time->tv_usec / 1e6;
+}
+
+/* Writes the path of ceoverlapd beside this program, or 0 bytes if there is none. */
+static void find_beside(char *path, size_t n_bytes)
+{
+	static const char name[] = "ceoverlapd";
+	ssize_t n = readlink("/proc/self/exe", path, n_bytes - sizeof(name));
+	char *last;
+
+	path[n > 0 ? n : 0] = 0;
+	last = strrchr(path, '/');
+	if (last)
+		memcpy(last + 1, name, sizeof(name));
+	if (access(path, X_OK))
+		path[0] = 0;
+}
+
+static void become(const struct bench_daemon *bench)
+{
+	char beside[512];
+
+	find_beside(beside, sizeof(beside));
+	if (bench->program)
+		execlp(bench->program, "ceoverlapd", "--socket", bench->path, (char *)NULL);
+	else if (beside[0])
+		execl(beside, "ceoverlapd", "--socket", bench->path, (char *)NULL);
+	else
+		execlp("ceoverlapd", "ceoverlapd", "--socket", bench->path, (char *)NULL);
+	fprintf(stderr, "ceoverlap-bench: ceoverlapd: %s; name it by --daemon\n", strerror(errno));
+}
+
+static int await_socket(const char *path)
+{
+	struct cei_report report;
+	int r;
+
+	cei_report_init(&report, NULL, NULL);
+	r = cei_service_link_await_daemon(&report, path, cei_deadline(START_NS));
+	cei_report_fini(&report);
+	return r;
+}
+
+pid_t bench_daemon_start(struct bench_daemon *bench, const char *folder)
+{
+	pid_t pid, parent = getpid();
+
+	snprintf(bench->path, sizeof(bench->path), "%s/d.sock", folder);
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		bench_child_follow(parent);
+		become(bench);
+		_exit(127);
+	}
+	if (pid > 0 && await_socket(bench->path)) {
+		(void)kill(pid, SIGKILL);
+		return -1;
+	}
+	if (pid < 0)
+		fprintf(stderr, "ceoverlap-bench: fork: %s\n", strerror(errno));
+	return pid;
+}
+
+int bench_daemon_end(pid_t pid, double *ret_cpu_s)
+{
+	struct rusage usage;
+	int status;
+
+	if (kill(pid, SIGTERM) || wait4(pid, &status, 0, &usage) != pid ||
+	    !WIFEXITED(status) || WEXITSTATUS(status)) {
+		fprintf(stderr, "ceoverlap-bench: the daemon did not end in order\n");
+		return -1;
+	}
+	*ret_cpu_s = seconds(&usage.ru_utime) + seconds(&usage.ru_stime);
+	return 0;
+}
