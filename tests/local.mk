@@ -182,7 +182,8 @@ endif
 if HAVE_DAEMON
 pure_suites += %D%/unit/test_daemon_settings \
 	%D%/system/test_daemon \
-	%D%/system/test_reopen
+	%D%/system/test_reopen \
+	%D%/system/daemon_torture
 endif
 # Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.
@@ -306,6 +307,8 @@ endif
 
 %C%_unit_test_daemon_settings_LDADD = libtesting.la libceoverlap_daemon.la \
 	libceoverlap_core.la $(CHECK_LIBS)
+%C%_system_daemon_torture_SOURCES = %D%/system/daemon_torture.c \
+	%D%/system/torture_client.c %D%/system/torture_client.h
 
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \
@@ -460,10 +463,22 @@ check-nodes-torture: all
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_torture && \
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_matrix
 
+# A daemon and clients with 1 GiB each, of which 1,000 are killed, stopped or lose their daemon; and
+# 100 daemons killed under ranks that go on. Other numbers: CEOVERLAP_TEST_DAEMON_CYCLES, _CLIENTS,
+# _MIB, CEOVERLAP_TEST_REOPEN_ROUNDS; "make check" runs short forms of both.
+check-daemon-torture: all
+	$(MAKE) $(AM_MAKEFLAGS) %D%/system/daemon_torture %D%/system/test_reopen
+	@export CEOVERLAP_TEST_TIMEOUT=14400 \
+		CEOVERLAP_TEST_DAEMON_CYCLES=$${CEOVERLAP_TEST_DAEMON_CYCLES-1000} \
+		CEOVERLAP_TEST_DAEMON_MIB=$${CEOVERLAP_TEST_DAEMON_MIB-1024} \
+		CEOVERLAP_TEST_REOPEN_ROUNDS=$${CEOVERLAP_TEST_REOPEN_ROUNDS-100}; \
+		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/test_reopen && \
+		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/daemon_torture
+
 # How long many processes take to open, and the memory a process needs for others. It judges nothing.
 check-nodes-figures: all
 	$(MAKE) $(AM_MAKEFLAGS) %D%/system/nodes_figures
 	@CEOVERLAP_TEST_TIMEOUT=300 $(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_figures
 
-.PHONY: check-nodes-torture check-nodes-figures check-nodes-loss check-suites check-threaded check-ucx \
+.PHONY: check-daemon-torture check-nodes-torture check-nodes-figures check-nodes-loss check-suites check-threaded check-ucx \
 	check-fuzz check-gpu check-gpu-torch check-gpu-stress check-gpu-sanitizer
