@@ -56,6 +56,9 @@ static struct {
 	struct bringer     bringer;
 	_Atomic uint64_t   n_ended, n_failed, last;
 	_Atomic int        error;
+	ceov_context *_Atomic watched;  /* whether it is busy when it is told that a launch has
+					 * ended; NULL: nobody looks */
+	_Atomic uint64_t   n_idle;      /* times that it was not */
 } host;
 
 static uint32_t take(struct cei_intake *intake)
@@ -102,7 +105,11 @@ static void wake(struct cei_intake *intake)
 
 static void ended(void *arg, uint64_t number, int result)
 {
+	ceov_context *watched = atomic_load(&host.watched);
+
 	(void)arg;
+	if (watched && !cei_guest_is_busy(watched))
+		atomic_fetch_add(&host.n_idle, 1);
 	if (result) {
 		atomic_store(&host.error, result);
 		atomic_fetch_add(&host.n_failed, 1);
@@ -240,6 +247,15 @@ static void await_ends(uint64_t n)
 	ck_assert_uint_eq(atomic_load(&host.n_ended), n);
 }
 
+static void await_idle(ceov_context *guest)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+
+	while (cei_guest_is_busy(guest) && cei_now_ns() < deadline)
+		usleep(100);
+	ck_assert_int_eq(cei_guest_is_busy(guest), 0);
+}
+
 /* Fills the source anew, and raises its mark. */
 static void fill(const struct owner *owner, uint64_t base, uint64_t *seed)
 {
@@ -269,6 +285,7 @@ START_TEST(test_a_guest_moves_what_it_imports)
 	open_owner(&owner);
 	guest = open_guest();
 	plan = lend_plan(guest, &owner);
+	atomic_store(&host.watched, guest);     /* it could be closed when it is idle */
 	for (i = 0; i < LAUNCHES; i++) {
 		launch(plan, i, 1000 + i);
 		fill(&owner, i, &seed);
@@ -277,7 +294,8 @@ START_TEST(test_a_guest_moves_what_it_imports)
 		ck_assert_uint_eq(atomic_load(&host.last), 1000 + i);
 	}
 	ck_assert_uint_eq(atomic_load(&host.n_failed), 0);
-	ck_assert_int_eq(cei_guest_is_busy(guest), 0);
+	ck_assert_uint_eq(atomic_load(&host.n_idle), 0);
+	await_idle(guest);
 	cei_guest_close(guest);
 	ceov_close(owner.context);
 	close_works();
@@ -305,11 +323,13 @@ START_TEST(test_guests_of_one_engine_keep_apart)
 	ck_assert_int_eq(atomic_load(&host.error), CEOV_ERR_ABORTED);
 	ck_assert_int_eq(ceov_signal_wait(owners[0].arrived, 0, 1, TESTING_PATIENCE),
 			 CEOV_ERR_ABORTED);
+	await_idle(guests[0]);
 	cei_guest_close(guests[0]);
 	fill(&owners[1], 0, &seed);
 	arrived_whole(&owners[1], 0);
 	await_ends(2);
 	ck_assert_uint_eq(atomic_load(&host.n_failed), 1);
+	await_idle(guests[1]);
 	cei_guest_close(guests[1]);
 	for (i = 0; i < 2; i++)
 		ceov_close(owners[i].context);
@@ -329,7 +349,8 @@ START_TEST(test_a_base_too_large_is_refused)
 	guest = open_guest();
 	ck_assert_int_eq(cei_launch_numbered(lend_plan(guest, &owner), &large, 1),
 			 CEOV_ERR_INVALID);
-	ck_assert_int_eq(cei_guest_is_busy(guest), 0);
+	ck_assert_uint_eq(atomic_load(&host.n_idle), 0);
+	await_idle(guest);
 	cei_guest_close(guest);
 	ceov_close(owner.context);
 	close_works();
@@ -347,6 +368,7 @@ START_TEST(test_a_signal_in_too_little_memory_is_refused)
 	guest = open_guest();
 	ck_assert_int_eq(lend(guest, owner.ready, 2, &lent), CEOV_ERR_INVALID);
 	testing_log_has(&host.log, "with 2 counters", "too little", NULL);
+	await_idle(guest);
 	cei_guest_close(guest);
 	ceov_close(owner.context);
 	close_works();
@@ -383,6 +405,7 @@ START_TEST(test_an_intake_brings_launches_and_is_slept_on)
 	}
 	ck_assert_uint_ge(atomic_load(&host.bringer.n_sleeps), 2);
 	ck_assert_uint_eq(atomic_load(&host.n_failed), 0);
+	await_idle(guest);
 	cei_guest_close(guest);
 	ceov_close(owner.context);
 	close_works();

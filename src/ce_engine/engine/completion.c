@@ -137,22 +137,11 @@ static void look_for_abort(const struct cei_engine *engine, struct cei_launch *l
 	launch->blamed = failure.rank;
 }
 
-/* Tells that the launch of that number, in the slot if it has one, has ended. */
-static void publish(ceov_context *context, uint64_t number, struct cei_ticket_slot *slot,
-		    int result)
-{
-	if (context->ended)
-		context->ended(context->ended_arg, number, result);
-	else
-		cei_tickets_publish(&context->tickets, slot, result);
-}
-
 void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_plan *plan = launch->plan;
 	struct cei_ticket_slot *slot = launch->slot;
 	ceov_context *context = plan->object.context;
-	uint64_t number = launch->number;
 	int error;
 
 	if (!launch->error)
@@ -162,12 +151,17 @@ void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 		cei_expiry_poison(launch);
 	cei_expiry_take(&engine->expiry, launch);
 	cei_admission_leave(&engine->admission, launch);
+	/* A guest may be closed as soon as none of its plans has a launch in flight. */
+	if (context->ended)
+		context->ended(context->ended_arg, launch->number, error);
 	pthread_mutex_lock(&plan->lock);
 	cei_list_append(&plan->run.idle, &launch->link);
 	cei_far_await(context, -(plan->waits.n_watches != 0));
 	plan->run.n_in_flight--;
 	pthread_mutex_unlock(&plan->lock);
-	publish(context, number, slot, error);
+	/* Who has a ticket may release the plan as soon as it is told. */
+	if (slot)
+		cei_tickets_publish(&context->tickets, slot, error);
 }
 
 /* --- chunks that come back ----------------------------------------------- */

@@ -90,7 +90,7 @@ struct ceov_context {
 
 	/* NULL: launches get their numbers from `tickets`, which keep their results. Else who asks
 	 * for a launch numbers it (cei_launch_numbered()), and is told its result here, by the
-	 * engine's thread, which must not wait. */
+	 * engine's thread, which must not wait. The launch is in flight until this returns. */
 	void                (*ended)(void *ended_arg, uint64_t number, int result);
 	void                 *ended_arg;
 
