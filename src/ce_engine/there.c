@@ -337,10 +337,14 @@ static void abort_all(ceov_context *context)
 {
 	struct ceov_plan *plan;
 	struct cei_list *node;
+	int is_there;
 
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		if (plan->there)
+		pthread_mutex_lock(&plan->lock);
+		is_there = plan->there != NULL;
+		pthread_mutex_unlock(&plan->lock);
+		if (is_there)           /* its signals do not change any more */
 			cei_signals_abort(plan->signals, plan->program.n_signals,
 					  CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
 	}
