@@ -106,6 +106,13 @@ threaded_suites = \
 	%D%/system/test_processes \
 	%D%/system/test_ops_shapes
 
+if HAVE_DAEMON
+threaded_suites += \
+	%D%/system/test_daemon \
+	%D%/system/test_reopen \
+	%D%/system/daemon_torture
+endif
+
 # Functions of their arguments: nothing in them runs beside anything. Processes of one thread
 # each that meet. And what runs beside libraries that a thread sanitizer does not see into, such
 # as PMIx's.
@@ -180,10 +187,7 @@ if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
 if HAVE_DAEMON
-pure_suites += %D%/unit/test_daemon_settings \
-	%D%/system/test_daemon \
-	%D%/system/test_reopen \
-	%D%/system/daemon_torture
+pure_suites += %D%/unit/test_daemon_settings
 endif
 # Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.
