@@ -498,6 +498,22 @@ static int commit_again(ceov_context *context)
 	return r;
 }
 
+/* CEOV_ERR_SYSTEM and CEOV_ERR_DAEMON_LOST: nobody listened any more, or the daemon has gone. */
+static int connect_again(ceov_context *context)
+{
+	struct cei_there *there = context->there;
+	uint64_t deadline_ns = cei_deadline(context->deadline_ns);
+	int r = connect_to(context, deadline_ns);
+
+	if (!r)
+		r = commit_again(context);
+	if (r) {
+		cei_service_link_close(there->link, deadline_ns);
+		there->link = NULL;
+	}
+	return r;
+}
+
 int cei_there_return(ceov_context *context, uint64_t deadline_ns)
 {
 	struct cei_there *there = context->there;
@@ -505,16 +521,12 @@ int cei_there_return(ceov_context *context, uint64_t deadline_ns)
 
 	if (r || !there || there->link)
 		return r;
-	r = cei_service_link_await_daemon(&context->report, there->path, deadline_ns);
-	deadline_ns = cei_deadline(context->deadline_ns);
-	if (!r)
-		r = connect_to(context, deadline_ns);
-	if (!r)
-		r = commit_again(context);
-	if (r) {
-		cei_service_link_close(there->link, deadline_ns);
-		there->link = NULL;
-	}
+	/* Who listens may be the old daemon, whose listening socket can be the last to close. */
+	do {
+		r = cei_service_link_await_daemon(&context->report, there->path, deadline_ns);
+		if (!r)
+			r = connect_again(context);
+	} while ((r == CEOV_ERR_SYSTEM || r == CEOV_ERR_DAEMON_LOST) && cei_now_ns() < deadline_ns);
 	return r;
 }
 
