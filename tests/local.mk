@@ -241,6 +241,7 @@ product_tests = \
 	%D%/product/check_runner.sh \
 	model/check.sh \
 	%D%/system/test_bench.sh \
+	%D%/system/test_bench_daemon.sh \
 	%D%/system/test_bench_ends.sh \
 	%D%/system/test_bench_nodes.sh \
 	%D%/system/test_sweep.sh \

@@ -51,14 +51,25 @@ static void become(const struct bench_daemon *bench)
 	fprintf(stderr, "ceoverlap-bench: ceoverlapd: %s; name it by --daemon\n", strerror(errno));
 }
 
-static int await_socket(const char *path)
+/* Waits until the daemon listens. Ends it if it does not; reported. */
+static int await_socket(const char *path, pid_t pid)
 {
+	uint64_t deadline_ns = cei_deadline(START_NS);
 	struct cei_report report;
 	int r;
 
+	while (access(path, F_OK) && cei_now_ns() < deadline_ns) {
+		if (waitpid(pid, NULL, WNOHANG) == pid) {
+			fprintf(stderr, "ceoverlap-bench: the daemon did not start\n");
+			return -1;
+		}
+		usleep(1000);
+	}
 	cei_report_init(&report, NULL, NULL);
-	r = cei_service_link_await_daemon(&report, path, cei_deadline(START_NS));
+	r = cei_service_link_await_daemon(&report, path, deadline_ns);
 	cei_report_fini(&report);
+	if (r)
+		(void)kill(pid, SIGKILL);
 	return r;
 }
 
@@ -74,10 +85,8 @@ pid_t bench_daemon_start(struct bench_daemon *bench, const char *folder)
 		become(bench);
 		_exit(127);
 	}
-	if (pid > 0 && await_socket(bench->path)) {
-		(void)kill(pid, SIGKILL);
+	if (pid > 0 && await_socket(bench->path, pid))
 		return -1;
-	}
 	if (pid < 0)
 		fprintf(stderr, "ceoverlap-bench: fork: %s\n", strerror(errno));
 	return pid;
