@@ -116,6 +116,7 @@ struct cei_client {
 	_Atomic int              must_end;      /* as soon as the task is done; the front thread
 						 * sets it, and the porter looks at it */
 	int                      end_error;     /* what its launches end with */
+	int                      has_aborted;   /* its signals were aborted at its end */
 	_Atomic uint32_t         has_died;      /* set by the watch, ... */
 	_Atomic uint32_t         is_faulty;     /* ... by engines, ... */
 	_Atomic uint32_t         has_news;      /* ... and by its report: a launch has failed */

@@ -22,6 +22,9 @@
 /* A launch without a deadline of its own gets at least this one. */
 #define DEADLINE_LEAST_NS UINT64_C(1000000)
 
+/* To unmap so much takes a few dozen milliseconds, in which the porter does nothing else. */
+#define UNMAP_BYTES (UINT64_C(256) << 20)
+
 struct cei_client *cei_client_of_task(struct cei_task *task)
 {
 	return CEI_OWNER(task, struct cei_client, task);
@@ -333,24 +336,47 @@ static void unmap_areas(struct cei_client *client)
 }
 
 /* Aborts what is in flight, again and again, since lanes may write over the poison, until nothing
- * is. A lane that does not come back keeps the client, and what it has mapped, until it does. */
-static int run_close(struct cei_task *task)
+ * is. The signals of a client that has died are aborted in any case: others may wait for marks of
+ * launches that it will not make any more. Returns whether to look again. */
+static int abort_launches(struct cei_client *client)
 {
-	struct cei_client *client = cei_client_of_task(task);
+	int is_first = client->end_error == CEOV_ERR_PEER_LOST && !client->has_aborted;
+
+	if (!client->context || (!is_first && !cei_guest_is_busy(client->context)))
+		return 0;
+	client->has_aborted = 1;
+	cei_guest_abort(client->context, client->end_error, client->hello.members[0].rank);
+	return 1;
+}
+
+/* Unmaps about UNMAP_BYTES. Returns whether there is more. */
+static int release_plans(struct cei_client *client)
+{
+	uint64_t n_before = client->n_bytes;
 	uint32_t i;
 
-	stop_launching(client);
-	if (client->context && cei_guest_is_busy(client->context)) {
-		cei_guest_abort(client->context, client->end_error, client->hello.members[0].rank);
-		return CEOV_PENDING;
-	}
 	for (i = 0; client->plans && i < CEI_CLIENT_PLANS_MAX; i++) {
 		if (!client->slots[i].plan)
 			continue;
+		if (n_before - client->n_bytes >= UNMAP_BYTES)
+			return 1;
 		ceov_plan_release(client->slots[i].plan);
 		client->slots[i].plan = NULL;
 		cei_client_empty_plan(client, &client->plans[i]);
 	}
+	return 0;
+}
+
+/* Comes to its end in parts, because the same thread aborts the signals of others who die
+ * meanwhile. A lane that does not come back keeps the client, and what it has mapped, until it
+ * does. */
+static int run_close(struct cei_task *task)
+{
+	struct cei_client *client = cei_client_of_task(task);
+
+	stop_launching(client);
+	if (abort_launches(client) || release_plans(client))
+		return CEOV_PENDING;
 	if (client->context) {
 		give_share_back(client);
 		cei_guest_close(client->context);

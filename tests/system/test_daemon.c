@@ -10,10 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "ce_engine/objects/signal.h"
 #include "ipc/service_wire.h"
 #include "system/daemon_fixture.h"
 #include "testing.h"
@@ -277,6 +280,49 @@ START_TEST(test_a_killed_client_does_not_disturb)
 }
 END_TEST
 
+/* Its memory file outlives the client, and nobody but the daemon is there to abort its signal. */
+START_TEST(test_signals_of_an_idle_client_that_died_are_aborted)
+{
+	const struct cei_signal_header *header;
+	uint64_t deadline, seed = testing_seed();
+	struct client client;
+	int pipes[2], fd, status;
+	char path[64];
+	pid_t child;
+
+	start_daemon();
+	ck_assert_int_eq(pipe(pipes), 0);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		make_client(&client);
+		pass(&client, 0, &seed);
+		if (write(pipes[1], &client.arrived->control->fd, sizeof(fd)) != sizeof(fd))
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	ck_assert_int_eq(read(pipes[0], &fd, sizeof(fd)), sizeof(fd));
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", child, fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	header = mmap(NULL, sizeof(*header), PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(header, MAP_FAILED);
+	ck_assert_uint_eq(header->abort_code, 0);
+	ck_assert_int_eq(kill(child, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	deadline = cei_deadline(TESTING_PATIENCE);
+	while (!header->abort_code && cei_now_ns() < deadline)
+		usleep(500);
+	ck_assert_int_eq((int)(header->abort_code & 0xff), -CEOV_ERR_PEER_LOST);
+	munmap((void *)(uintptr_t)header, sizeof(*header));
+	close(fd);
+	close(pipes[0]);
+	close(pipes[1]);
+	end_daemon();
+}
+END_TEST
+
 /* Bytes that are no message, and messages out of turn, end that connection alone. */
 START_TEST(test_strangers_are_turned_away)
 {
@@ -321,6 +367,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_an_abort_ends_a_launch_there);
 	tcase_add_test(cases, test_a_killed_daemon_is_told);
 	tcase_add_test(cases, test_a_killed_client_does_not_disturb);
+	tcase_add_test(cases, test_signals_of_an_idle_client_that_died_are_aborted);
 	tcase_add_test(cases, test_strangers_are_turned_away);
 	suite_add_tcase(all, cases);
 	return all;
