@@ -421,6 +421,25 @@ START_TEST(test_too_large_is_refused)
 }
 END_TEST
 
+/* Its signals count from 0 afterwards, which no run of it would survive. */
+START_TEST(test_a_workspace_with_an_aborted_signal_fails_at_a_reopening)
+{
+	ceov_context *context = testing_open(2, &log_);
+	struct ceov_workspace_config config = config_of(0);
+	ceov_workspace *struck = NULL, *other = NULL;
+
+	ck_assert_int_eq(ceov_workspace_create(context, &config, &struck), 0);
+	config.name = "other";
+	ck_assert_int_eq(ceov_workspace_create(context, &config, &other), 0);
+	cei_signals_abort(&struck->ready, 1, CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
+	ck_assert_int_eq(ceov_reopen(context, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_workspace_status(struck), CEOV_ERR_DAEMON_LOST);
+	ck_assert_int_eq(ceov_workspace_status(other), 0);
+	ck_assert_int_eq(cei_signal_aborted(other->ready), 0);
+	ceov_close(context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("workspace");
@@ -440,6 +459,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_close_releases_the_rest);
 	tcase_add_test(all, test_results_may_be_overtaken);
 	tcase_add_test(all, test_abort_ends_a_run_that_waits);
+	tcase_add_test(all, test_a_workspace_with_an_aborted_signal_fails_at_a_reopening);
 	tcase_add_test(all, test_a_capture_is_refused);
 	tcase_add_test(all, test_too_large_is_refused);
 	suite_add_tcase(made, all);
