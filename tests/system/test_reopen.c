@@ -326,6 +326,83 @@ START_TEST(test_without_a_loss_aborted_signals_are_renewed)
 }
 END_TEST
 
+/* A process of one rank with a plan that raises the signal of rank 0. */
+static ceov_signal *begin_one(uint32_t rank, ceov_context **ret_context)
+{
+	struct ceov_member member;
+	struct ceov_config config = testing_config(&member, 1, NULL);
+	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
+	ceov_context *context;
+	ceov_signal *signal;
+	ceov_plan *raises;
+	char group[200];
+
+	testing_path("group.sock", group, sizeof(group));
+	member = (struct ceov_member){ rank, testing_host };
+	config.group = group;
+	config.n_ranks = 2;
+	config.daemon = server.path;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	if (!rank) {
+		signal = testing_signal(context, 0, 1);
+		ck_assert_int_eq(ceov_signal_share(signal, "signal"), 0);
+	}
+	ck_assert_int_eq(ceov_barrier(context, TESTING_PATIENCE), 0);
+	if (rank)
+		ck_assert_int_eq(ceov_signal_find(context, 0, "signal", &signal), 0);
+	raises = testing_plan(context, rank);
+	transfer.then = testing_mark(signal, 0, 1);
+	testing_add(raises, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(raises), 0);
+	ck_assert_int_eq(ceov_barrier(context, TESTING_PATIENCE), 0);
+	*ret_context = context;
+	return signal;
+}
+
+static void go_on_one(ceov_context *context, ceov_signal *signal)
+{
+	ck_assert_int_eq(ceov_reopen(context, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_signal_wait(signal, 0, 1, 0), CEOV_PENDING);
+	ck_assert_int_eq(ceov_barrier(context, TESTING_PATIENCE), 0);
+	ceov_close(context);
+}
+
+/* A process that is stopped while the daemon dies aborts the signals later than the others. */
+START_TEST(test_who_notices_late_aborts_no_renewed_signal)
+{
+	ceov_context *context;
+	ceov_signal *signal;
+	pid_t child, waker;
+	int status;
+
+	daemon_start(&server, "d.sock");
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal = begin_one(1, &context);
+		ck_assert_int_eq(ceov_signal_wait(signal, 0, 1, TESTING_PATIENCE),
+				 CEOV_ERR_DAEMON_LOST);
+		go_on_one(context, signal);
+		_exit(0);
+	}
+	signal = begin_one(0, &context);
+	testing_stop(child);
+	daemon_kill(&server);
+	daemon_start(&server, "d.sock");
+	waker = fork();
+	if (!waker) {
+		usleep(300000);
+		_exit(kill(child, SIGCONT) != 0);
+	}
+	go_on_one(context, signal);
+	ck_assert_int_eq(waitpid(waker, &status, 0), waker);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	daemon_end(&server);
+}
+END_TEST
+
 /* While no daemon listens the call times out, can be repeated, and leaves the context so that all
  * calls are refused and closing works. */
 START_TEST(test_no_next_daemon_is_told)
@@ -376,6 +453,7 @@ static Suite *suite(void)
 	tcase_set_timeout(cases, 60 + 2 * (double)n_rounds());
 	tcase_add_test(cases, test_all_ranks_go_on_with_the_next_daemon);
 	tcase_add_test(cases, test_without_a_loss_aborted_signals_are_renewed);
+	tcase_add_test(cases, test_who_notices_late_aborts_no_renewed_signal);
 	tcase_add_test(cases, test_no_next_daemon_is_told);
 	suite_add_tcase(all, cases);
 	return all;
