@@ -187,7 +187,9 @@ if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
 if HAVE_DAEMON
-pure_suites += %D%/unit/test_daemon_settings
+pure_suites += %D%/unit/test_daemon_settings \
+	%D%/system/test_daemon_ops \
+	%D%/system/test_daemon_show
 endif
 # Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.
@@ -315,6 +317,9 @@ endif
 %C%_system_daemon_torture_SOURCES = %D%/system/daemon_torture.c \
 	%D%/system/torture_client.c %D%/system/torture_client.h
 
+%C%_system_test_daemon_ops_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
+%C%_system_test_daemon_ops_LDADD = $(LDADD) $(JSON_C_LIBS)
+
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \
 	%D%/testing.c %D%/testing.h \
@@ -351,7 +356,8 @@ libtesting_la_SOURCES = \
 	%D%/conformance/transport_processes.c \
 	%D%/conformance/ucx_aborts.c %D%/conformance/ucx_aborts.h \
 	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h \
-	%D%/system/daemon_fixture.c %D%/system/daemon_fixture.h
+	%D%/system/daemon_fixture.c %D%/system/daemon_fixture.h \
+	%D%/system/daemon_rig.c %D%/system/daemon_rig.h
 if HAVE_CUDA
 libtesting_la_LIBADD = libwork_kernels.la
 libtesting_la_SOURCES += \

@@ -12,6 +12,7 @@ include tools/bench/overlap/local.mk
 include tools/bench/measure/local.mk
 include tools/bench/daemon/local.mk
 include tools/info/local.mk
+include tools/ctl/local.mk
 include tools/gpu-direct/local.mk
 include tools/run/local.mk
 include tools/trace/local.mk

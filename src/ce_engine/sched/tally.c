@@ -76,9 +76,11 @@ static uint16_t place_of(struct cei_tally *tally, const struct cei_machine_link 
 
 void cei_tally_wait(struct cei_tally *tally, struct cei_chunk *chunk)
 {
+	const struct cei_step *step = cei_chunk_step(chunk);
 	struct cei_job *job = &chunk->job;
 
-	job->tally = place_of(tally, cei_chunk_step(chunk)->link);
+	/* where no machine is known, links are told apart by direction alone */
+	job->tally = place_of(tally, step->link ? step->link : cei_link_default(step->direction));
 	add_count(&tally->links[job->tally].n_waiting, 1);
 	add_count(&tally->n_waiting[job->client], 1);
 }

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Starts ceoverlapd, and asks it by ceoverlapctl. */
+
+#include "system/daemon_rig.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* --- the daemon --------------------------------------------------------------- */
+
+static int answers(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int r, fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_lt(strlen(path), sizeof(address.sun_path));
+	strcpy(address.sun_path, path);
+	r = connect(fd, (const struct sockaddr *)&address, sizeof(address));
+	close(fd);
+	return !r;
+}
+
+static void run(const struct daemon_rig *rig, int has_config)
+{
+	int fd = open(rig->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	dup2(fd, STDERR_FILENO);
+	if (has_config)
+		execl("./ceoverlapd", "ceoverlapd", "--socket", rig->path, "--config", rig->config,
+		      (char *)NULL);
+	else
+		execl("./ceoverlapd", "ceoverlapd", "--socket", rig->path, (char *)NULL);
+	_exit(127);
+}
+
+void daemon_rig_configure(const struct daemon_rig *rig, const char *config)
+{
+	FILE *file = fopen(rig->config, "w");
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_ge(fputs(config, file), 0);
+	ck_assert_int_eq(fclose(file), 0);
+}
+
+void daemon_rig_start(struct daemon_rig *rig, const char *config)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	char control[220];
+
+	testing_log_init(&rig->client_log);
+	testing_path("d.sock", rig->path, sizeof(rig->path));
+	testing_path("d.conf", rig->config, sizeof(rig->config));
+	testing_path("d.log", rig->log, sizeof(rig->log));
+	if (config)
+		daemon_rig_configure(rig, config);
+	rig->pid = fork();
+	ck_assert_int_ge(rig->pid, 0);
+	if (!rig->pid)
+		run(rig, config != NULL);
+	snprintf(control, sizeof(control), "%s.control", rig->path);
+	while (!answers(control) && cei_now_ns() < deadline)
+		usleep(1000);
+	ck_assert_int_ne(answers(control), 0);
+}
+
+void daemon_rig_await_end(struct daemon_rig *rig)
+{
+	char control[220];
+	int status;
+
+	snprintf(control, sizeof(control), "%s.control", rig->path);
+	ck_assert_int_eq(waitpid(rig->pid, &status, 0), rig->pid);
+	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
+	ck_assert_int_ne(access(rig->path, F_OK), 0);
+	ck_assert_int_ne(access(control, F_OK), 0);
+	(void)unlink(rig->config);
+	(void)unlink(rig->log);
+}
+
+void daemon_rig_end(struct daemon_rig *rig)
+{
+	ck_assert_int_eq(kill(rig->pid, SIGTERM), 0);
+	daemon_rig_await_end(rig);
+}
+
+int daemon_rig_read(const char *path, char *ret_text, size_t n_bytes)
+{
+	FILE *file = fopen(path, "r");
+	size_t n;
+
+	if (!file)
+		return 0;
+	n = fread(ret_text, 1, n_bytes - 1, file);
+	ret_text[n] = 0;
+	fclose(file);
+	return 1;
+}
+
+void daemon_rig_logs(const struct daemon_rig *rig, const char *text)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	static char log[65536];
+
+	do {
+		ck_assert_int_eq(daemon_rig_read(rig->log, log, sizeof(log)), 1);
+		if (strstr(log, text))
+			return;
+		usleep(1000);
+	} while (cei_now_ns() < deadline);
+	ck_abort_msg("no line has '%s':\n%s", text, log);
+}
+
+/* --- ceoverlapctl ------------------------------------------------------------- */
+
+int daemon_rig_ctl(const struct daemon_rig *rig, const char *arguments, char *ret_text,
+		   size_t n_bytes)
+{
+	char command[600];
+	size_t n, all = 0;
+	FILE *pipe;
+	int status;
+
+	snprintf(command, sizeof(command), "timeout 60 ./ceoverlapctl --socket %s %s 2>&1",
+		 rig->path, arguments);
+	pipe = popen(command, "re");
+	ck_assert_ptr_nonnull(pipe);
+	while ((n = fread(ret_text + all, 1, n_bytes - 1 - all, pipe)) > 0)
+		all += n;
+	ret_text[all] = 0;
+	status = pclose(pipe);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+void daemon_rig_fails(const struct daemon_rig *rig, const char *arguments, int status,
+		      const char *text)
+{
+	static char said[1 << 20];
+	int r = daemon_rig_ctl(rig, arguments, said, sizeof(said));
+
+	ck_assert_msg(r == status, "%s: exit status %d, not %d:\n%s", arguments, r, status, said);
+	ck_assert_msg(strstr(said, text) != NULL, "%s says no '%s':\n%s", arguments, text, said);
+}
+
+void daemon_rig_says(const struct daemon_rig *rig, const char *arguments, const char *text)
+{
+	daemon_rig_fails(rig, arguments, 0, text);
+}
+
+/* --- clients ------------------------------------------------------------------ */
+
+static void open_context(struct daemon_rig *rig, struct daemon_rig_client *client)
+{
+	struct ceov_member members[2];
+	struct ceov_config config = testing_config(members, 2, &rig->client_log);
+
+	memset(client, 0, sizeof(*client));
+	config.daemon = rig->path;
+	ck_assert_int_eq(ceov_open(&config, &client->context), 0);
+	client->ready = testing_signal(client->context, 0, 1);
+	client->arrived = testing_signal(client->context, 1, 1);
+	client->target = testing_buffer(client->context, 1, DAEMON_RIG_BYTES);
+}
+
+static void make_plan(struct daemon_rig_client *client, uint32_t urgency)
+{
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .max_chunk_bytes = DAEMON_RIG_BYTES / 4,
+					     .urgency = urgency };
+	struct ceov_transfer transfer = testing_transfer(client->source, client->target,
+							 DAEMON_RIG_BYTES);
+
+	transfer.source_ready = testing_mark(client->ready, 0, 1);
+	transfer.then = testing_mark(client->arrived, 0, 1);
+	ck_assert_int_eq(ceov_plan_create(client->context, 0, &options, &client->plan), 0);
+	testing_add(client->plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(client->plan), 0);
+}
+
+void daemon_rig_open(struct daemon_rig *rig, struct daemon_rig_client *client, uint32_t urgency)
+{
+	open_context(rig, client);
+	client->source = testing_buffer(client->context, 0, DAEMON_RIG_BYTES);
+	make_plan(client, urgency);
+}
+
+void daemon_rig_open_stray(struct daemon_rig *rig, struct daemon_rig_client *client)
+{
+	static uint8_t memory[DAEMON_RIG_BYTES];
+
+	open_context(rig, client);
+	ck_assert_int_eq(ceov_buffer_register(client->context, 0, memory, sizeof(memory),
+					      &client->source), 0);
+	make_plan(client, CEOV_URGENCY_NORMAL);
+}
+
+void daemon_rig_pass(struct daemon_rig_client *client)
+{
+	const struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = client->base };
+	ceov_ticket ticket;
+
+	ck_assert_int_eq(ceov_launch(client->plan, &ask, &ticket), 0);
+	ck_assert_int_eq(ceov_signal_raise(client->ready, 0, client->base + 1), 0);
+	ck_assert_int_eq(ceov_signal_wait(client->arrived, 0, client->base + 1,
+					  TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
+	client->base++;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Talks to the daemon: one command, one answer. */
+
+#include "tools/ctl/ctl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Of each step of a conversation. */
+#define PATIENCE_S 10
+
+/* More than any answer has. */
+#define ANSWER_MAX (UINT64_C(64) << 20)
+
+static int fail(const char *path, const char *what, int *ret_status)
+{
+	fprintf(stderr, "ceoverlapctl: %s: %s: %s%s\n", path, what, strerror(errno),
+		errno == ENOENT || errno == ECONNREFUSED
+		? "; is ceoverlapd running, and is this its control socket (--control)?"
+		: errno == EACCES ? "; root and the daemon's user may ask" : "");
+	*ret_status = CTL_ABSENT;
+	return -1;
+}
+
+static int connect_to(const char *path, int *ret_status)
+{
+	struct timeval patience = { .tv_sec = PATIENCE_S };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd;
+
+	if (strlen(path) >= sizeof(address.sun_path)) {
+		errno = ENAMETOOLONG;
+		return fail(path, "cannot connect", ret_status);
+	}
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return fail(path, "no socket", ret_status);
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
+		return fd;
+	(void)fail(path, "cannot connect", ret_status);
+	close(fd);
+	return -1;
+}
+
+/* Reads to the end. The caller frees the text. NULL, with errno set. */
+static char *receive(int fd)
+{
+	size_t n = 0, room = 65536;
+	char *text = malloc(room), *more;
+	ssize_t r = 1;
+
+	while (text && r > 0) {
+		if (n + 1 == room) {
+			more = room < ANSWER_MAX ? realloc(text, room *= 2) : NULL;
+			if (!more)
+				break;
+			text = more;
+		}
+		r = recv(fd, text + n, room - n - 1, 0);
+		if (r > 0)
+			n += (size_t)r;
+		else if (r < 0 && errno == EINTR)
+			r = 1;
+	}
+	if (text && !r) {
+		text[n] = 0;
+		return text;
+	}
+	free(text);
+	return NULL;
+}
+
+static struct json_object *refuse(const char *path, const char *text, int *ret_status)
+{
+	fprintf(stderr, "ceoverlapctl: %s: %s\n", path, text);
+	*ret_status = CTL_REFUSED;
+	return NULL;
+}
+
+static struct json_object *understand(const char *path, const char *text, int *ret_status)
+{
+	struct json_object *answer = json_tokener_parse(text);
+
+	if (!answer)
+		return refuse(path, *text ? "an answer that is not JSON" : "no answer: only root "
+			      "and the daemon's user may ask, 16 at a time", ret_status);
+	if (json_object_get_boolean(ctl_object(answer, "ok")))
+		return answer;
+	(void)refuse(path, ctl_text(answer, "error"), ret_status);
+	json_object_put(answer);
+	return NULL;
+}
+
+struct json_object *ctl_ask(const char *path, const char *command, int *ret_status)
+{
+	int fd = connect_to(path, ret_status);
+	struct json_object *answer;
+	char line[64], *text;
+	int n;
+
+	if (fd < 0)
+		return NULL;
+	n = snprintf(line, sizeof(line), "%s\n", command);
+	text = send(fd, line, (size_t)n, MSG_NOSIGNAL) == n ? receive(fd) : NULL;
+	if (!text) {
+		(void)fail(path, "no answer", ret_status);
+		close(fd);
+		return NULL;
+	}
+	close(fd);
+	answer = understand(path, text, ret_status);
+	free(text);
+	return answer;
+}
