@@ -202,6 +202,31 @@ START_TEST(test_metrics_are_prometheus_text)
 }
 END_TEST
 
+/* Metrics that the sample dashboard shows are there. */
+START_TEST(test_the_dashboard_knows_the_metrics)
+{
+	const char *srcdir = getenv("srcdir"), *at;
+	static char dashboard[1 << 18];
+	char path[300], type[160];
+	uint32_t n_names = 0;
+	size_t n;
+
+	daemon_rig_start(&rig, NULL);
+	ck_assert_int_eq(daemon_rig_ctl(&rig, "metrics", said, sizeof(said)), 0);
+	daemon_rig_end(&rig);
+	snprintf(path, sizeof(path), "%s/examples/ceoverlapd-grafana.json",
+		 srcdir ? srcdir : "..");
+	ck_assert_int_eq(daemon_rig_read(path, dashboard, sizeof(dashboard)), 1);
+	for (at = dashboard; (at = strstr(at, "ceoverlap_")); at += n, n_names++) {
+		n = strspn(at, "abcdefghijklmnopqrstuvwxyz_");
+		snprintf(type, sizeof(type), "# TYPE %.*s ", (int)(n > 7 &&
+			 !strncmp(at + n - 7, "_bucket", 7) ? n - 7 : n), at);
+		ck_assert_msg(strstr(said, type) != NULL, "there is no '%s'", type);
+	}
+	ck_assert_uint_gt(n_names, 10);
+}
+END_TEST
+
 /* A port that nobody has at the moment. */
 static uint32_t free_port(void)
 {
@@ -510,6 +535,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(cases, 120);
 	tcase_add_test(cases, test_metrics_are_prometheus_text);
+	tcase_add_test(cases, test_the_dashboard_knows_the_metrics);
 	tcase_add_test(cases, test_metrics_by_http);
 	tcase_add_test(cases, test_metrics_in_a_file);
 	tcase_add_test(cases, test_monitor_prints_lines_where_there_is_no_terminal);

@@ -16,7 +16,7 @@
 
 /* Columns of a row beside its bar. */
 #define LINK_COLUMNS   62u
-#define CLIENT_COLUMNS 76u
+#define CLIENT_COLUMNS 81u
 
 /* Colours of 256: what urgent, normal and background copies have; the rest of a bar; titles. */
 static const char *const colours[SCENE_CLASSES] = { "38;5;209", "38;5;75", "38;5;108" };
@@ -144,7 +144,8 @@ static uint32_t class_of(const struct scene_row *row)
 static void put_client(FILE *out, const struct frame_look *look, const struct scene_row *row,
 		       uint64_t most)
 {
-	fprintf(out, "  %4" PRIu64 " %-20.20s %-8.8s ", row->key, row->name, row->user);
+	fprintf(out, "  %4" PRIu64 " %-16.16s %8" PRIu64 " %-8.8s ", row->key, row->name, row->pid,
+		row->user);
 	colour(out, look, colours[class_of(row)]);
 	fprintf(out, "%-10.10s", row->class);
 	plain(out, look);
@@ -225,8 +226,8 @@ static void put_clients(FILE *out, const struct frame_look *look, const struct s
 
 	n = n < scene->n_clients ? n : scene->n_clients;
 	colour(out, look, TITLE);
-	fprintf(out, "  %4s %-20s %-8s %-10s %10s %-*s %6s %5s", "", "CLIENT", "USER", "CLASS",
-		"RATE", (int)bar_cells(look, CLIENT_COLUMNS), "", "WAIT", "PLANS");
+	fprintf(out, "  %4s %-16s %8s %-8s %-10s %10s %-*s %6s %5s", "", "CLIENT", "PROCESS",
+		"USER", "CLASS", "RATE", (int)bar_cells(look, CLIENT_COLUMNS), "", "WAIT", "PLANS");
 	plain(out, look);
 	fputs(line_end, out);
 	for (i = 0; i < n; i++)
@@ -271,8 +272,8 @@ void frame_print(FILE *out, const struct scene *scene)
 	}
 	for (i = 0; i < scene->n_clients; i++) {
 		row = &scene->clients[i];
-		fprintf(out, "%s client %" PRIu64 " %s of %s, %s: %s, %" PRIu64 " wait\n", when,
-			row->key, row->name, row->user, row->class,
+		fprintf(out, "%s client %" PRIu64 " %s (%" PRIu64 ") of %s, %s: %s, %" PRIu64
+			" wait\n", when, row->key, row->name, row->pid, row->user, row->class,
 			ctl_rate(scene_rate(row)).text, row->waiting);
 	}
 }

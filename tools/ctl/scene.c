@@ -78,8 +78,8 @@ static void fill_client(struct scene_row *row, struct json_object *client)
 
 	memset(row, 0, sizeof(*row));
 	row->key = ctl_number(client, "number");
-	snprintf(row->name, sizeof(row->name), "%.24s (%" PRIu64 ")", ctl_text(client, "name"),
-		 ctl_number(client, "pid"));
+	row->pid = ctl_number(client, "pid");
+	snprintf(row->name, sizeof(row->name), "%s", ctl_text(client, "name"));
 	snprintf(row->user, sizeof(row->user), "%s", ctl_user(ctl_number(client, "uid")).text);
 	snprintf(row->class, sizeof(row->class), "%s", ctl_text(client, "class"));
 	row->waiting = ctl_number(client, "waiting_chunks");

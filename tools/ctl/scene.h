@@ -16,10 +16,11 @@
 enum scene_class { SCENE_URGENT, SCENE_NORMAL, SCENE_BACKGROUND, SCENE_CLASSES };
 
 struct scene_row {
-	char     name[48];              /* of the link; name and process of the client */
+	char     name[48];              /* of the link, or of the client's program */
 	char     user[32];              /* of a client */
 	char     class[16];             /* likewise */
-	uint64_t key;                   /* likewise: its number */
+	uint64_t key;                   /* likewise: its number, ... */
+	uint64_t pid;                   /* ... and its process */
 	uint64_t bytes[SCENE_CLASSES];
 	uint64_t rate[SCENE_CLASSES];   /* bytes per second */
 	uint64_t rated;                 /* bytes per second of a link; 0: not known */
