@@ -187,8 +187,9 @@ void cei_outlet_close(struct cei_outlet *outlet)
 {
 	if (!outlet->event)
 		return;
-	end_until(outlet, CEI_FOREVER);
+	/* first the door: who is turned out may come again at once */
 	sd_event_source_disable_unref(outlet->source);
 	close(outlet->fd);
+	end_until(outlet, CEI_FOREVER);
 	outlet->event = NULL;
 }
