@@ -11,6 +11,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "daemon/gpus.h"
+#include "daemon/operation.h"
 #include "daemon/server.h"
 
 struct arguments {
@@ -141,6 +142,7 @@ static int load(const struct arguments *arguments, struct cei_server_config *ret
 int main(int argc, char **argv)
 {
 	struct cei_server *server = calloc(1, sizeof(*server));
+	struct cei_operation operation = { .server = NULL };
 	struct arguments arguments = { .file = NULL };
 	struct cei_server_config config;
 	int r;
@@ -154,7 +156,10 @@ int main(int argc, char **argv)
 	}
 	r = cei_server_open(server, &config);
 	if (!r)
+		r = cei_operation_open(&operation, server);
+	if (!r)
 		r = cei_server_run(server);
+	cei_operation_close(&operation);
 	cei_server_close(server);
 	free(server);
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -17,7 +17,6 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
-#include "daemon/flight.h"
 #include "daemon/server.h"
 
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
@@ -485,7 +484,7 @@ static void tell_failures(struct cei_client *client)
 			"%s", client->number, client->pid, client->uid, message.failure.text);
 		(void)say(client, &message, NULL, 0);   /* the result of the launch tells, too */
 		if (message.failure.error == CEOV_ERR_TIMEOUT)
-			cei_flight_note_timeout(client->server, client->number);
+			client->server->timed_out = client->number;
 	}
 }
 

@@ -80,15 +80,15 @@ void cei_flight_log(struct cei_server *server, const char *why)
 		log_engine(server, i);
 }
 
-void cei_flight_note_timeout(struct cei_server *server, uint32_t client)
+void cei_flight_look(struct cei_server *server, uint64_t now_ns, uint64_t *not_before_ns)
 {
-	struct cei_operation *operation = &server->operation;
-	uint64_t now_ns = cei_now_ns();
+	uint32_t client = server->timed_out;
 	char why[96];
 
-	if (now_ns < operation->no_flight_until_ns)
+	server->timed_out = 0;
+	if (!client || now_ns < *not_before_ns)
 		return;
-	operation->no_flight_until_ns = now_ns + PAUSE_NS;
+	*not_before_ns = now_ns + PAUSE_NS;
 	snprintf(why, sizeof(why), "a launch of client %u has passed its deadline", client);
 	cei_flight_log(server, why);
 }

@@ -13,9 +13,9 @@ struct json_object;
 /* Writes the last chunks of each engine to the log, with the reason. */
 void cei_flight_log(struct cei_server *server, const char *why);
 
-/* A launch of the client has passed its deadline: writes the last chunks to the log, unless that
- * was done in the last ten seconds. */
-void cei_flight_note_timeout(struct cei_server *server, uint32_t client);
+/* Does so if a launch has passed its deadline since, but not again before *not_before_ns, a time
+ * that it sets. */
+void cei_flight_look(struct cei_server *server, uint64_t now_ns, uint64_t *not_before_ns);
 
 /* All chunks that are remembered, as a list. NULL: no memory. */
 struct json_object *cei_flight_json(struct cei_server *server);

@@ -87,7 +87,7 @@ static void write_daemon(struct cei_server *server, const struct cei_usage *sum,
 	write_errors(server, out);
 	begin(out, "fairness_jain_index", "gauge", "Jain's index of the rates of clients that "
 	      "move data, each divided by its weight; 1: all alike.");
-	fprintf(out, "ceoverlap_fairness_jain_index %.6f\n", server->operation.jain);
+	fprintf(out, "ceoverlap_fairness_jain_index %.6f\n", server->fairness);
 	begin(out, "config_reloads_total", "counter", "Times that settings were read again.");
 	put(out, "config_reloads_total", server->n_reloads);
 	begin(out, "config_last_reload_successful", "gauge", "0: the file has a wrong line.");

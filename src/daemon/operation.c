@@ -6,6 +6,7 @@
 #include "daemon/operation.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,8 +16,10 @@
 #include "base/clock.h"
 #include "daemon/client.h"
 #include "daemon/control.h"
+#include "daemon/flight.h"
 #include "daemon/listener.h"
 #include "daemon/metrics.h"
+#include "daemon/reload.h"
 #include "daemon/server.h"
 
 #define SAMPLE_NS UINT64_C(1000000000)
@@ -41,9 +44,9 @@ static int find_control_path(const struct cei_settings *settings,
 	return n > 0 && n < (int)CEI_SETTINGS_PATH_BYTES;
 }
 
-static int open_control(struct cei_server *server)
+static int open_control(struct cei_operation *operation)
 {
-	struct cei_operation *operation = &server->operation;
+	struct cei_server *server = operation->server;
 	const struct cei_listener_path ask = { operation->control_path, SOCK_STREAM, 0600,
 					       CEI_LISTENER_NO_GROUP };
 	int r, fd;
@@ -63,8 +66,9 @@ static int open_control(struct cei_server *server)
 	return cei_outlet_open(&operation->control, fd);
 }
 
-static int open_http(struct cei_server *server)
+static int open_http(struct cei_operation *operation)
 {
+	struct cei_server *server = operation->server;
 	uint32_t port = server->config.settings.http_port;
 	int r, fd;
 
@@ -73,11 +77,11 @@ static int open_http(struct cei_server *server)
 	r = cei_listener_loopback(&server->report, port, &fd);
 	if (r)
 		return r;
-	server->operation.http = (struct cei_outlet){
+	operation->http = (struct cei_outlet){
 		.report = &server->report, .event = server->event, .what = "metrics",
 		.end = "\r\n\r\n", .answer = cei_control_answer_http, .arg = server,
 	};
-	return cei_outlet_open(&server->operation.http, fd);
+	return cei_outlet_open(&operation->http, fd);
 }
 
 /* WatchdogSec= of the unit; it is to be fed twice in that time, and is four times. */
@@ -89,21 +93,35 @@ static void find_watchdog(struct cei_operation *operation)
 		operation->feed_ns = us * 1000 / 4;
 }
 
-int cei_operation_open(struct cei_server *server)
+static void look(void *arg, uint64_t now_ns)
+{
+	cei_operation_look(arg, now_ns);
+}
+
+static void on_signal(void *arg, uint32_t number)
+{
+	struct cei_operation *operation = arg;
+
+	if (number == SIGUSR1)
+		cei_flight_log(operation->server, "of a signal");
+	else if (number == SIGHUP)
+		(void)cei_server_reload(operation->server);
+}
+
+int cei_operation_open(struct cei_operation *operation, struct cei_server *server)
 {
 	int r;
 
-	server->operation.began_ns = cei_now_ns();
-	server->operation.jain = 1;
-	find_watchdog(&server->operation);
-	r = open_control(server);
-	return r ? r : open_http(server);
+	operation->server = server;
+	server->hooks = (struct cei_server_hooks){ look, on_signal, operation };
+	cei_server_set_aims(server);
+	find_watchdog(operation);
+	r = open_control(operation);
+	return r ? r : open_http(operation);
 }
 
-void cei_operation_close(struct cei_server *server)
+void cei_operation_close(struct cei_operation *operation)
 {
-	struct cei_operation *operation = &server->operation;
-
 	cei_outlet_close(&operation->http);
 	cei_outlet_close(&operation->control);
 	if (operation->made_control)
@@ -134,9 +152,9 @@ static void sample_client(struct cei_client *client, uint64_t past_ns)
 }
 
 /* Jain's index: (sum of x)^2 / (n * sum of x^2), of the clients that move something. */
-static void sample(struct cei_server *server, uint64_t now_ns)
+static void sample(struct cei_operation *operation, uint64_t now_ns)
 {
-	struct cei_operation *operation = &server->operation;
+	struct cei_server *server = operation->server;
 	uint64_t past_ns = now_ns - operation->sampled_ns;
 	double x, sum = 0, squares = 0, n = 0;
 	struct cei_client *client;
@@ -154,14 +172,14 @@ static void sample(struct cei_server *server, uint64_t now_ns)
 		sum += x;
 		squares += x * x;
 	}
-	operation->jain = n > 0 ? sum * sum / (n * squares) : 1;
+	server->fairness = n > 0 ? sum * sum / (n * squares) : 1;
 }
 
 /* Feeds the watchdog if every engine has turned since it was fed last, and has them all turn once
  * more: one that sleeps does not by itself. */
-static void feed(struct cei_server *server, uint64_t now_ns)
+static void feed(struct cei_operation *operation, uint64_t now_ns)
 {
-	struct cei_operation *operation = &server->operation;
+	struct cei_server *server = operation->server;
 	uint32_t i;
 
 	for (i = 0; i < server->site.n_members; i++)
@@ -175,16 +193,17 @@ static void feed(struct cei_server *server, uint64_t now_ns)
 	}
 }
 
-void cei_operation_look(struct cei_server *server, uint64_t now_ns)
+void cei_operation_look(struct cei_operation *operation, uint64_t now_ns)
 {
-	struct cei_operation *operation = &server->operation;
+	struct cei_server *server = operation->server;
 
 	cei_outlet_look(&operation->control, now_ns);
 	cei_outlet_look(&operation->http, now_ns);
 	if (now_ns >= operation->sample_at_ns)
-		sample(server, now_ns);
+		sample(operation, now_ns);
 	if (operation->feed_ns && now_ns >= operation->feed_at_ns)
-		feed(server, now_ns);
+		feed(operation, now_ns);
+	cei_flight_look(server, now_ns, &operation->no_flight_until_ns);
 	if (!*server->config.settings.textfile || now_ns < operation->textfile_at_ns)
 		return;
 	operation->textfile_at_ns = now_ns + server->config.settings.textfile_ns;

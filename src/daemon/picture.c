@@ -226,7 +226,7 @@ static struct json_object *daemon_json(struct cei_server *server)
 	add_number(object, "pid", (uint64_t)getpid());
 	add_text(object, "instance", instance);
 	add_text(object, "state", server->is_draining ? "drains" : "serves");
-	add_number(object, "uptime_seconds", (cei_now_ns() - server->operation.began_ns) /
+	add_number(object, "uptime_seconds", (cei_now_ns() - server->began_ns) /
 		   NS_PER_S);
 	add_text(object, "socket", *server->config.settings.socket
 		 ? server->config.settings.socket : NULL);
@@ -237,7 +237,7 @@ static struct json_object *daemon_json(struct cei_server *server)
 		json_object_array_add(turns, json_object_new_uint64(
 				      cei_intake_turns(&server->intakes[i])));
 	add(object, "engine_turns", turns);
-	add(object, "fairness", json_object_new_double(server->operation.jain));
+	add(object, "fairness", json_object_new_double(server->fairness));
 	add_sums(object, server);
 	return object;
 }

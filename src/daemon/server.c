@@ -25,10 +25,8 @@
 #include "ce_engine/sched/tally.h"
 #include "daemon/client.h"
 #include "daemon/gpus.h"
-#include "daemon/flight.h"
 #include "daemon/journal.h"
 #include "daemon/listener.h"
-#include "daemon/reload.h"
 
 /* All clients are looked at so often: at who says nothing in time, and who did not read. */
 #define LOOK_US UINT64_C(100000)
@@ -210,7 +208,8 @@ static int on_time(sd_event_source *source, uint64_t now_us, void *arg)
 	struct cei_server *server = arg;
 
 	look_at_all(server);
-	cei_operation_look(server, cei_now_ns());
+	if (server->hooks.look)
+		server->hooks.look(server->hooks.arg, cei_now_ns());
 	if (server->is_draining)
 		go_on_draining(server);
 	(void)sd_event_source_set_time(source, now_us +
@@ -239,13 +238,13 @@ void cei_server_drain(struct cei_server *server)
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
 {
+	struct cei_server *server = arg;
+
 	(void)source;
-	if (info->ssi_signo == SIGUSR1)
-		cei_flight_log(arg, "of a signal");
-	else if (info->ssi_signo == SIGHUP)
-		(void)cei_server_reload(arg);
-	else
-		cei_server_drain(arg);
+	if (info->ssi_signo == SIGTERM || info->ssi_signo == SIGINT)
+		cei_server_drain(server);
+	else if (server->hooks.signal)
+		server->hooks.signal(server->hooks.arg, info->ssi_signo);
 	return 0;
 }
 
@@ -315,6 +314,8 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 
 	block_signals();
 	server->config = *config;
+	server->began_ns = cei_now_ns();
+	server->fairness = 1;
 	server->listener = server->news = -1;
 	cei_report_init(&server->report, cei_journal_line, NULL);
 	cei_list_init(&server->clients);
@@ -329,13 +330,7 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 		r = cei_alive_watch_open(&server->report, &server->watch);
 	if (!r)
 		r = open_socket(server);
-	if (!r)
-		r = open_loop(server);
-	if (!r)
-		r = cei_operation_open(server);
-	if (!r)
-		cei_server_set_aims(server);
-	return r;
+	return r ? r : open_loop(server);
 }
 
 int cei_server_run(struct cei_server *server)
@@ -353,7 +348,6 @@ void cei_server_close(struct cei_server *server)
 {
 	uint32_t i;
 
-	cei_operation_close(server);
 	cei_porter_fini(&server->porter);
 	if (cei_works_stop(&server->works, STOP_NS))
 		cei_log(&server->report, CEI_LOG_WARN, "copies are still under way that cannot be "

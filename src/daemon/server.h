@@ -21,7 +21,6 @@
 #include "ce_engine/objects/works.h"
 #include "daemon/account.h"
 #include "daemon/intake.h"
-#include "daemon/operation.h"
 #include "daemon/porter.h"
 #include "daemon/settings.h"
 #include "daemon/usage.h"
@@ -38,6 +37,12 @@ struct cei_server_config {
 					 * NULL: none */
 	struct cei_settings  settings;  /* of the file, and of the command line over them */
 	struct cei_settings  of_file;   /* of the file alone */
+};
+
+struct cei_server_hooks {               /* what an operator wants beside; NULL: nothing */
+	void (*look)(void *arg, uint64_t now_ns);       /* often */
+	void (*signal)(void *arg, uint32_t number);     /* SIGHUP and SIGUSR1 */
+	void  *arg;
 };
 
 struct cei_server {
@@ -62,7 +67,11 @@ struct cei_server {
 	struct cei_usage_table   usage;         /* of clients that have gone */
 	_Atomic uint64_t         n_errors[1 - CEI_ERROR_LOWEST];        /* launches that failed, by
 						 * -error */
-	struct cei_operation     operation;
+	struct cei_server_hooks  hooks;         /* set after open, before run */
+	uint64_t                 began_ns;
+	double                   fairness;      /* of late: see ceoverlapctl(1) */
+	uint32_t                 timed_out;     /* number of the client of which a launch has passed
+						 * its deadline last; 0: none since this was seen */
 	struct cei_settings_fault fault;        /* why the file was not read again; "": it was */
 	uint64_t                 n_reloads;
 	uint32_t                 n_clients_ever;

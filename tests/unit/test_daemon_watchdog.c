@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "daemon/operation.h"
 #include "daemon/server.h"
 #include "testing.h"
 
@@ -19,6 +20,7 @@
 #define FEED_NS   UINT64_C(1000)
 
 static struct cei_server *server;
+static struct cei_operation operation;
 static char path[100];
 static int notified;                    /* the socket that systemd would listen at */
 
@@ -32,7 +34,8 @@ static void set_up(void)
 	cei_report_init(&server->report, NULL, NULL);
 	cei_list_init(&server->clients);
 	server->site.n_members = N_ENGINES;
-	server->operation.feed_ns = FEED_NS;
+	operation = (struct cei_operation){ .server = server };
+	operation.feed_ns = FEED_NS;
 	for (i = 0; i < N_ENGINES; i++)
 		ck_assert_int_eq(cei_intake_init(&server->intakes[i], &server->report), 0);
 	testing_path("notify", path, sizeof(path));
@@ -74,7 +77,7 @@ static int feeds(uint64_t now_ns)
 {
 	char message[64] = "";
 
-	cei_operation_look(server, now_ns);
+	cei_operation_look(&operation, now_ns);
 	return recv(notified, message, sizeof(message) - 1, 0) > 0 &&
 		!strcmp(message, "WATCHDOG=1");
 }
@@ -105,7 +108,7 @@ END_TEST
 
 START_TEST(test_without_a_watchdog_nobody_is_nudged)
 {
-	server->operation.feed_ns = 0;
+	operation.feed_ns = 0;
 	turn(0);
 	turn(1);
 	ck_assert_int_eq(feeds(10 * FEED_NS), 0);
