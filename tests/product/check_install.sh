@@ -102,7 +102,23 @@ if [ -z "$joiner" ] || ! "$joiner" --help > /dev/null; then
 	echo "FAIL: the installed ceoverlap-trace does not print its help"
 	failed=1
 fi
-for page in ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-run.1 ceoverlap-trace.1; do
+pages=(ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-run.1 ceoverlap-trace.1)
+if [ -x ./ceoverlapd ]; then
+	pages+=(ceoverlapctl.1 ceoverlapd.8 ceoverlapd.conf.5)
+	for name in ceoverlapd.service ceoverlapd.socket sysusers.d/ceoverlapd.conf \
+		ceoverlap/ceoverlapd.conf completions/ceoverlapctl; do
+		if [ -z "$(find "$folder/root" -path "*/$name" -type f)" ]; then
+			echo "FAIL: $name was not installed"
+			failed=1
+		fi
+	done
+	control=$(find "$folder/root" -path '*/bin/ceoverlapctl' -type f)
+	if [ -z "$control" ] || ! "$control" --help > /dev/null; then
+		echo "FAIL: the installed ceoverlapctl does not print its help"
+		failed=1
+	fi
+fi
+for page in "${pages[@]}"; do
 	if [ -z "$(find "$folder/root" -name "$page*")" ]; then
 		echo "FAIL: $page was not installed"
 		failed=1
