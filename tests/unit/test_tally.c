@@ -10,6 +10,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
+#include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/sched/tally.h"
@@ -141,6 +142,39 @@ START_TEST(test_what_waits_and_moves_is_seen)
 }
 END_TEST
 
+/* A limit lets one chunk go, and keeps the others back until their launch is aborted. */
+START_TEST(test_chunks_that_are_dropped_wait_no_longer)
+{
+	const struct cei_flows_limits slow = { .weight = 1, .bytes_per_s = 1 };
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	struct cei_tally_link_view view;
+	struct cei_works *works;
+	struct fixture f;
+	ceov_ticket ticket;
+	uint32_t i;
+
+	set_up(&f, 1);
+	works = &f.context->works;
+	ck_assert_int_eq(cei_clients_share(works), 0);
+	ck_assert_int_eq(cei_flows_change(works->flows, 0, &slow), 0);
+	cei_queues_share(&f.context->engines[0]->scheduler.queues, works->flows);
+	ck_assert_int_eq(ceov_launch(f.plan, &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_signal_raise(f.ready, 0, 1), 0);
+	for (i = 0; i < 100; i++)
+		ceov_turn(f.context);
+	ck_assert_uint_eq(view_of(&f).n_waiting, N_CHUNKS - 1);
+	ck_assert_uint_eq(cei_tally_waiting(f.tally, 0), N_CHUNKS - 1);
+	ck_assert_int_eq(ceov_abort(f.context, ticket), 0);
+	for (i = 0; i < TURNS && ceov_wait(f.context, ticket, 0) == CEOV_PENDING; i++)
+		ceov_turn(f.context);
+	view = view_of(&f);
+	ck_assert_uint_eq(view.n_waiting, 0);
+	ck_assert_uint_eq(view.classes[URGENT].moved.n_all, 1);
+	ck_assert_uint_eq(cei_tally_waiting(f.tally, 0), 0);
+	tear_down(&f);
+}
+END_TEST
+
 START_TEST(test_the_last_chunks_are_remembered)
 {
 	struct cei_tally_record last[CEI_TALLY_RECORDS + 1];
@@ -206,6 +240,7 @@ static Suite *suite(void)
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, test_chunks_are_counted_by_link_and_class);
 	tcase_add_test(cases, test_what_waits_and_moves_is_seen);
+	tcase_add_test(cases, test_chunks_that_are_dropped_wait_no_longer);
 	tcase_add_test(cases, test_the_last_chunks_are_remembered);
 	tcase_add_test(cases, test_others_may_read_meanwhile);
 	suite_add_tcase(all, cases);
