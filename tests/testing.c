@@ -5,6 +5,7 @@
 
 #include "testing.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,6 +62,23 @@ int testing_run(Suite *suite)
 		return EXIT_FAILURE;
 	}
 	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int testing_fails(int (*run)(void))
+{
+	int sink, status = 0;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		sink = open("/dev/null", O_WRONLY);
+		if (sink < 0 || dup2(sink, STDOUT_FILENO) < 0 || dup2(sink, STDERR_FILENO) < 0)
+			_exit(EXIT_SUCCESS);
+		exit(run());
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) != 0;
 }
 
 uint64_t testing_seed(void)

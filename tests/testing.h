@@ -24,6 +24,10 @@
  * the folder; tests find both in the environment. */
 int testing_run(Suite *suite);
 
+/* Runs the function, which returns an exit status, in a child without output. Returns whether that
+ * fails. For suites that have to find something wrong. */
+int testing_fails(int (*run)(void));
+
 /* The seed in CEOVERLAP_TEST_SEED. */
 uint64_t testing_seed(void);
 

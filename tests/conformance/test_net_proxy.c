@@ -8,7 +8,6 @@
  * must be found out.
  */
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,24 +192,6 @@ static int run_early_moves(void)
 	return testing_run(suite);
 }
 
-/* Runs in a child without output; returns whether that fails. */
-static int fails(int (*run)(void))
-{
-	int sink, status = 0;
-	pid_t child;
-
-	fflush(stdout);
-	child = fork();
-	if (!child) {
-		sink = open("/dev/null", O_WRONLY);
-		if (sink < 0 || dup2(sink, STDOUT_FILENO) < 0 || dup2(sink, STDERR_FILENO) < 0)
-			_exit(EXIT_SUCCESS);
-		exit(run());
-	}
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-	       WEXITSTATUS(status) != 0;
-}
-
 static int run_early_rails(void)
 {
 	return run_rails(&loop_transport, 1);
@@ -220,7 +201,7 @@ int main(void)
 {
 	int with_ucx = has_ucx(), r;
 
-	if (!fails(run_early_moves) || !fails(run_early_rails)) {
+	if (!testing_fails(run_early_moves) || !testing_fails(run_early_rails)) {
 		printf("the cases pass where ends come before the bytes\n");
 		return EXIT_FAILURE;
 	}
