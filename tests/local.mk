@@ -182,7 +182,10 @@ endif
 # One thread uses a transport; UCX itself does not run under a thread sanitizer.
 pure_suites += \
 	%D%/conformance/test_transport_ucx_tcp \
-	%D%/conformance/test_transport_ucx_shm
+	%D%/conformance/test_transport_ucx_shm \
+	%D%/conformance/test_transport_proxy \
+	%D%/conformance/test_transport_proxy_tcp \
+	%D%/conformance/test_transport_proxy_shm
 if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
@@ -432,6 +435,8 @@ ucx_suites = \
 	%D%/conformance/test_transport_ucx_shm \
 	%D%/conformance/test_rail_ucx_tcp \
 	%D%/conformance/test_rail_ucx_shm \
+	%D%/conformance/test_transport_proxy_tcp \
+	%D%/conformance/test_transport_proxy_shm \
 	%D%/conformance/test_net_proxy \
 	%D%/system/test_nodes_processes \
 	%D%/system/test_nodes_large \
