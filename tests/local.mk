@@ -183,6 +183,7 @@ endif
 pure_suites += \
 	%D%/conformance/test_transport_ucx_tcp \
 	%D%/conformance/test_transport_ucx_shm \
+	%D%/conformance/test_transport_ucx_reset \
 	%D%/conformance/test_transport_proxy \
 	%D%/conformance/test_transport_proxy_tcp \
 	%D%/conformance/test_transport_proxy_shm
@@ -294,6 +295,9 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 if HAVE_PMIX
 %C%_system_test_meeting_pmix_CPPFLAGS = $(AM_CPPFLAGS) -DCEI_TEST_PMIX
 endif
+
+# UCX has to find this program's send() and sendmsg() before the C library's.
+%C%_conformance_test_transport_ucx_reset_LDFLAGS = -export-dynamic
 
 %C%_unit_test_training_SOURCES = %D%/unit/test_training.c \
 	%D%/unit/training_rig.c %D%/unit/training_rig.h
@@ -435,6 +439,7 @@ ucx_suites = \
 	%D%/conformance/test_transport_ucx_shm \
 	%D%/conformance/test_rail_ucx_tcp \
 	%D%/conformance/test_rail_ucx_shm \
+	%D%/conformance/test_transport_ucx_reset \
 	%D%/conformance/test_transport_proxy_tcp \
 	%D%/conformance/test_transport_proxy_shm \
 	%D%/conformance/test_net_proxy \

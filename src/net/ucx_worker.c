@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,6 +19,9 @@
 /* ucp_config_modify() knows settings of transports by the names of environment variables from
  * UCX 1.17 on, and before without the transport's prefix. */
 #define MINOR_OF_PREFIXES 17u
+
+/* From UCX 1.14 on no build is known that aborts, see avoid_double_ends(). */
+#define MINOR_OF_DOUBLE_ENDS 14u
 
 /* UCX's names of what moves bytes over sockets, and through memory that processes share. A list
  * that begins with ^ or names an alias may stand for any of them. */
@@ -100,6 +104,34 @@ static void set(struct cei_ucx *ucx, ucp_config_t *config, const struct setting 
 	(void)ucx->calls.config_modify(config, key, setting->value);
 }
 
+/* Whether UCX may find a device of RDMA to use. */
+static int may_use_rdma(const struct cei_transport_config *wanted)
+{
+	char path[PATH_MAX];
+
+	if (access("/sys/class/infiniband", F_OK) ||
+	    (wanted->kinds && !strcmp(wanted->kinds, SOCKETS)))
+		return 0;
+	if (!wanted->device)
+		return 1;
+	snprintf(path, sizeof(path), "/sys/class/net/%s", wanted->device);
+	return access(path, F_OK) != 0;
+}
+
+/* UCX tells the end of a send twice when its socket breaks while the send goes out of the
+ * application's memory, and Debian's 1.13.1 ends the process by an assertion then. So there it
+ * copies what it sends over sockets (docs/decisions/0122-sends-that-end-twice.md). */
+static void avoid_double_ends(struct cei_ucx *ucx, ucp_config_t *config)
+{
+	const struct setting setting = { SOCKETS, "", "ZCOPY_THRESH", "inf" };
+	unsigned major, minor, release;
+
+	ucx->calls.version(&major, &minor, &release);
+	if (minor < MINOR_OF_DOUBLE_ENDS && !getenv("UCX_ZCOPY_THRESH") &&
+	    !may_use_rdma(&ucx->transport->config))
+		set(ucx, config, &setting);
+}
+
 static int set_all(struct cei_ucx *ucx, ucp_config_t *config)
 {
 	const struct cei_transport_config *wanted = &ucx->transport->config;
@@ -113,6 +145,7 @@ static int set_all(struct cei_ucx *ucx, ucp_config_t *config)
 	snprintf(number, sizeof(number), "%u", wanted->n_peers < TCP_ENDPOINTS_MIN / 2 ?
 		 TCP_ENDPOINTS_MIN : 2 * wanted->n_peers);
 	set(ucx, config, &peers);
+	avoid_double_ends(ucx, config);
 	r = set_wanted(ucx, config, "TLS", wanted->kinds);
 	return r ? r : set_wanted(ucx, config, "NET_DEVICES", wanted->device);
 }
