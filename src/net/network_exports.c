@@ -286,14 +286,18 @@ void cei_network_heard_find(struct cei_network *network, uint32_t process,
 	cei_network_note(network, process, &reply);
 }
 
-static int raise_find(struct cei_network *network, int error, uint32_t rank, const char *name)
+static int raise_find(struct cei_network *network, int error, uint32_t rank, const char *name,
+		      int has_departed)
 {
 	struct ceov_failure failure = cei_failure(error, 0);
+	const char *what = "has not answered in time";
 
+	if (error == CEOV_ERR_PEER_LOST)
+		what = has_departed ? "has closed its context" :
+			"is lost: the log says why";
 	failure.rank = rank;
 	return cei_raise_failure(network->site->report, &failure, "find '%s': rank %u %s", name,
-				 rank, error == CEOV_ERR_PEER_LOST ? "is lost or has closed" :
-				 "has not answered in time");
+				 rank, what);
 }
 
 int cei_network_find(struct cei_network *network, uint32_t rank, const char *name,
@@ -301,7 +305,7 @@ int cei_network_find(struct cei_network *network, uint32_t rank, const char *nam
 {
 	struct cei_network_request request = { .n_awaited = 1 };
 	struct cei_note note = { .type = CEI_NOTE_FIND };
-	int r;
+	int r, has_departed;
 
 	request.process = cei_network_process(network, rank);
 	note.find.rank = rank;
@@ -314,9 +318,11 @@ int cei_network_find(struct cei_network *network, uint32_t rank, const char *nam
 	cei_network_note(network, request.process, &note);
 	r = cei_network_await(network, &request, deadline_ns);
 	cei_network_expect(network, request.process, -1);
+	has_departed = network->departed_ns[request.process] != 0;
 	pthread_mutex_unlock(&network->lock);
 	if (r)
-		return raise_find(network, r == CEOV_NONE ? CEOV_ERR_TIMEOUT : r, rank, name);
+		return raise_find(network, r == CEOV_NONE ? CEOV_ERR_TIMEOUT : r, rank, name,
+				  has_departed);
 	if (!request.result)
 		*ret_found = request.found;
 	return request.result;

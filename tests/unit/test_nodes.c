@@ -440,6 +440,17 @@ START_TEST(test_barriers_of_nodes)
 }
 END_TEST
 
+/* A find of rank 0 at rank 1, which is not there any more, says this. */
+static void fail_to_find(const char *text)
+{
+	ceov_signal *found = NULL;
+
+	ck_assert_int_eq(ceov_signal_find(nodes_context(&nodes, 0), 1, "a name", &found),
+			 CEOV_ERR_PEER_LOST);
+	ck_assert_ptr_null(found);
+	testing_log_has(&nodes.node[0].log, text, NULL, NULL);
+}
+
 /* Node 1 falls silent while rank 0 waits for it. */
 START_TEST(test_a_silent_node_is_lost)
 {
@@ -460,6 +471,7 @@ START_TEST(test_a_silent_node_is_lost)
 	ck_assert_uint_eq(failure.rank, 1);
 	ck_assert_int_eq(ceov_signal_wait(way.arrived_there, 0, 1, TESTING_PATIENCE),
 			 CEOV_ERR_PEER_LOST);
+	fail_to_find("rank 1 is lost: the log says why");
 	nodes_close(&nodes);
 }
 END_TEST
@@ -473,6 +485,7 @@ START_TEST(test_a_node_that_closes_is_no_loss)
 	(void)nodes_find_signal(&nodes, 1, 0, "own");
 	nodes_close_one(&nodes, 1);
 	ck_assert_int_eq(ceov_signal_wait(own, 0, 1, 50 * TESTING_MS), CEOV_PENDING);
+	fail_to_find("rank 1 has closed its context");
 	nodes_close(&nodes);
 }
 END_TEST
