@@ -56,6 +56,7 @@ struct cei_client_plan {
 	uint32_t                n_buffers;
 	uint32_t                n_signals;
 	uint32_t                n_memories;     /* of both together */
+	uint32_t                n_chunks;
 	uint64_t                n_bytes;        /* of memory that it maps, as counted */
 };
 
@@ -100,6 +101,7 @@ struct cei_client {
 	uint64_t                 n_stayed;      /* plans that stayed in its process, as it says */
 	uint32_t                 n_plans;
 	uint32_t                 n_regions;
+	uint64_t                 n_chunks;
 	uint64_t                 n_bytes;       /* mapped, as the account counts */
 
 	/* the task under way */

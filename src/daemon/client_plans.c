@@ -168,7 +168,26 @@ void cei_client_empty_plan(struct cei_client *client, struct cei_client_plan *pl
 	cei_account_give_back(&client->server->accounts, client->account, &client->n_bytes,
 			      plan->n_bytes);
 	client->n_regions -= plan->n_memories;
+	client->n_chunks -= plan->n_chunks;
 	memset(plan, 0, sizeof(*plan));
+}
+
+/* Into how many chunks a plan is cut is known when it is committed. Releases a plan that has too
+ * many. */
+static int count_chunks(struct commit *commit, struct ceov_plan **plan)
+{
+	struct cei_client *client = commit->client;
+	uint32_t n_chunks = (*plan)->program.n_chunks;
+
+	if (client->n_chunks + n_chunks > cei_client_limits(client).n_chunks) {
+		ceov_plan_release(*plan);
+		*plan = NULL;
+		cei_client_refuse_limit(client, "chunks");
+		return CEOV_ERR_INVALID;
+	}
+	commit->plan->n_chunks = n_chunks;
+	client->n_chunks += n_chunks;
+	return 0;
 }
 
 static int import_all(struct commit *commit, struct ceov_plan **ret_plan)
@@ -196,7 +215,7 @@ static int import_all(struct commit *commit, struct ceov_plan **ret_plan)
 			    &handles, ret_plan);
 	if (r)
 		cei_client_refuse_as_raised(commit->client, r);
-	return r;
+	return r ? r : count_chunks(commit, ret_plan);
 }
 
 static int make_lists(struct commit *commit)

@@ -16,6 +16,7 @@ struct cei_limits cei_limits_default(void)
 		.n_clients_uid = 64,
 		.n_plans = 256,
 		.n_transfers = 4096,
+		.n_chunks = 65536,
 		.n_regions = 4096,
 		.n_bytes = 1024 * GIB,
 		.n_bytes_uid = 4096 * GIB,

@@ -18,6 +18,8 @@ struct cei_limits {
 	uint32_t n_clients_uid;         /* ... and of one user */
 	uint32_t n_plans;               /* of a client, at most CEI_CLIENT_PLANS_MAX */
 	uint32_t n_transfers;           /* of a plan */
+	uint32_t n_chunks;              /* of all plans of a client; at most CEI_PLAN_LAUNCHES_MAX
+					 * times as many are in flight */
 	uint32_t n_regions;             /* pieces of memory of a client */
 	uint32_t weight;                /* of a client's share of the engines */
 	uint32_t most_urgent;           /* enum ceov_urgency: plans of a client that are more

@@ -262,6 +262,7 @@ static struct json_object *limits_json(const struct cei_limits *limits)
 	add_number(object, "clients_per_user", limits->n_clients_uid);
 	add_number(object, "plans", limits->n_plans);
 	add_number(object, "transfers_per_plan", limits->n_transfers);
+	add_number(object, "chunks", limits->n_chunks);
 	add_number(object, "regions", limits->n_regions);
 	add_number(object, "bytes", limits->n_bytes);
 	add_number(object, "bytes_per_user", limits->n_bytes_uid);

@@ -80,6 +80,7 @@ static const struct field limit_fields[] = {
 	{ "limits", "clients_per_user", AT(n_clients_uid), COUNT, 0, 4096 },
 	{ "limits", "plans", AT(n_plans), COUNT, 1, CEI_CLIENT_PLANS_MAX },
 	{ "limits", "transfers_per_plan", AT(n_transfers), COUNT, 1, 1u << 20 },
+	{ "limits", "chunks", AT(n_chunks), COUNT, 1, 1u << 30 },
 	{ "limits", "regions", AT(n_regions), COUNT, 1, 1u << 20 },
 	{ "limits", "weight", AT(weight), COUNT, 1, CEI_FLOWS_WEIGHT_MAX },
 	{ "limits", "class", AT(most_urgent), CLASS, 0, 0 },

@@ -116,6 +116,28 @@ START_TEST(test_a_wrong_line_changes_nothing)
 }
 END_TEST
 
+/* A plan that is refused leaves nothing behind: it fits when another one has gone. */
+START_TEST(test_plans_of_too_many_chunks_are_refused)
+{
+	struct ceov_transfer transfer;
+	struct daemon_rig_client client;
+	ceov_plan *more;
+
+	daemon_rig_start(&rig, "[limits]\nchunks = 4\n");
+	daemon_rig_open(&rig, &client, NORMAL);         /* two chunks */
+	more = testing_plan(client.context, 0);
+	transfer = testing_transfer(client.source, client.target, DAEMON_RIG_BYTES);
+	testing_add(more, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(more), CEOV_ERR_NO_MEMORY);
+	testing_log_has(&rig.client_log, "the limit 'chunks'", NULL, NULL);
+	daemon_rig_pass(&client);
+	ceov_plan_release(client.plan);
+	ck_assert_int_eq(ceov_plan_commit(more), 0);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 /* Without a file there is nothing to read again. A wrong file is refused at the start. */
 START_TEST(test_a_daemon_without_a_file)
 {
@@ -333,6 +355,7 @@ static Suite *suite(void)
 	tcase_set_timeout(cases, 90);
 	tcase_add_test(cases, test_settings_are_read_again_while_clients_go_on);
 	tcase_add_test(cases, test_a_wrong_line_changes_nothing);
+	tcase_add_test(cases, test_plans_of_too_many_chunks_are_refused);
 	tcase_add_test(cases, test_a_daemon_without_a_file);
 	tcase_add_test(cases, test_the_sockets_mode_and_group_are_set);
 	tcase_add_test(cases, test_a_class_is_capped);
