@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * A client that writes random words over all memory that it shares with the daemon, from a thread of
+ * its own, while another thread launches: rings, counters, abort words and the word that tells its
+ * life. The daemon turns it away or not, but lives, and moves the data of an honest client meanwhile.
+ */
+
+#include <check.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "system/daemon_fixture.h"
+#include "testing.h"
+
+#define BYTES      UINT64_C(65536)
+#define ROUNDS     12u
+#define HOSTILE_NS (TESTING_SECOND / 4)
+#define RANGES_MAX 64u
+
+static struct daemon_fixture server;
+static struct testing_log    lines;
+static uint64_t              seed;
+
+struct client {
+	ceov_context *context;
+	ceov_buffer  *source, *target;
+	ceov_signal  *ready, *arrived;
+	ceov_plan    *plan;
+};
+
+static void make_client(struct client *client)
+{
+	struct ceov_member members[2];
+	struct ceov_config config = testing_config(members, 2, &lines);
+	struct ceov_transfer transfer;
+
+	config.daemon = server.path;
+	ck_assert_int_eq(ceov_open(&config, &client->context), 0);
+	client->source = testing_buffer(client->context, 0, BYTES);
+	client->target = testing_buffer(client->context, 1, BYTES);
+	client->ready = testing_signal(client->context, 0, 1);
+	client->arrived = testing_signal(client->context, 1, 1);
+	client->plan = testing_plan(client->context, 0);
+	transfer = testing_transfer(client->source, client->target, BYTES);
+	transfer.source_ready = testing_mark(client->ready, 0, 1);
+	transfer.then = testing_mark(client->arrived, 0, 1);
+	testing_add(client->plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(client->plan), 0);
+}
+
+/* --- the hostile client --------------------------------------------------------- */
+
+struct range {
+	_Atomic uint32_t *words;
+	size_t            n;
+};
+
+/* The memory files that are mapped for writing: what both sides share. */
+static uint32_t find_shared(struct range *ranges)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long begin, end;
+	char line[400], rights[8];
+	uint32_t n = 0;
+
+	while (maps && n < RANGES_MAX && fgets(line, sizeof(line), maps)) {
+		if (!strstr(line, "memfd:ceoverlap") ||
+		    sscanf(line, "%lx-%lx %7s", &begin, &end, rights) != 3 || rights[1] != 'w')
+			continue;
+		ranges[n].words = (_Atomic uint32_t *)begin;
+		ranges[n++].n = (end - begin) / sizeof(uint32_t);
+	}
+	if (maps)
+		fclose(maps);
+	return n;
+}
+
+/* Small numbers, numbers with all bits, and numbers that are nearly right get furthest. */
+static uint32_t nasty(uint64_t *state, uint32_t now)
+{
+	switch (testing_below(state, 5)) {
+	case 0:  return (uint32_t)testing_below(state, 4);
+	case 1:  return UINT32_MAX - (uint32_t)testing_below(state, 3);
+	case 2:  return now + 1;
+	case 3:  return now ^ UINT32_C(1) << testing_below(state, 32);
+	default: return (uint32_t)testing_random(state);
+	}
+}
+
+struct scribbler {
+	struct range others[RANGES_MAX];        /* of the honest client, that fork() has left here */
+	uint32_t     n_others;
+	uint64_t     state;
+};
+
+static int is_others(const struct scribbler *scribbler, const struct range *range)
+{
+	uint32_t i;
+
+	for (i = 0; i < scribbler->n_others; i++)
+		if (scribbler->others[i].words == range->words)
+			return 1;
+	return 0;
+}
+
+static uint32_t find_own(const struct scribbler *scribbler, struct range *ranges)
+{
+	uint32_t i, n = 0, n_all = find_shared(ranges);
+
+	for (i = 0; i < n_all; i++)
+		if (!is_others(scribbler, &ranges[i]))
+			ranges[n++] = ranges[i];
+	return n;
+}
+
+static void *scribble(void *arg)
+{
+	struct scribbler *scribbler = arg;
+	struct range ranges[RANGES_MAX], *range;
+	uint32_t n = find_own(scribbler, ranges);
+	uint64_t *state = &scribbler->state;
+	size_t at;
+
+	if (!n)
+		_exit(3);               /* nothing is shared: this would test nothing */
+	for (;;) {
+		range = &ranges[testing_below(state, n)];
+		/* heads and the first entries of rings more often than the bytes of buffers */
+		at = testing_below(state, testing_below(state, 2) && range->n > 64 ? 64 : range->n);
+		/* relaxed: the order of nonsense does not matter */
+		atomic_store_explicit(&range->words[at],
+				      nasty(state, atomic_load_explicit(&range->words[at],
+									memory_order_relaxed)),
+				      memory_order_relaxed);
+	}
+	return NULL;
+}
+
+static void be_hostile(uint64_t own_seed)
+{
+	struct ceov_launch ask = { .struct_bytes = sizeof(ask), .deadline_ns = 1000000 };
+	struct scribbler scribbler = { .state = own_seed };
+	struct client client;
+	pthread_t thread;
+	uint64_t end;
+
+	alarm(10);                      /* what it reads of its own is nonsense, too */
+	scribbler.n_others = find_shared(scribbler.others);
+	make_client(&client);
+	end = cei_deadline(HOSTILE_NS);
+	if (pthread_create(&thread, NULL, scribble, &scribbler))
+		_exit(4);
+	while (cei_now_ns() < end) {
+		(void)ceov_launch(client.plan, &ask, NULL);
+		(void)ceov_signal_raise(client.ready, 0, 1);
+	}
+	kill(getpid(), SIGKILL);
+}
+
+/* --- the honest one ------------------------------------------------------------- */
+
+static void pass(const struct client *client, uint64_t base)
+{
+	const struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = base };
+	ceov_ticket ticket;
+
+	testing_fill(ceov_buffer_base(client->source, 0), BYTES, seed + base);
+	ck_assert_int_eq(ceov_launch(client->plan, &ask, &ticket), 0);
+	ck_assert_int_eq(ceov_signal_raise(client->ready, 0, base + 1), 0);
+	ck_assert_int_eq(ceov_signal_wait(client->arrived, 0, base + 1, TESTING_PATIENCE), 0);
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(client->target, 1), BYTES, seed + base),
+			  BYTES);
+	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
+}
+
+START_TEST(test_a_client_that_scribbles_disturbs_nobody)
+{
+	struct client client;
+	uint64_t base = 0;
+	uint32_t round;
+	int status = 0;
+	pid_t child;
+
+	seed = testing_seed();
+	testing_log_init(&lines);
+	daemon_start(&server, "d.sock");
+	make_client(&client);
+	for (round = 0; round < ROUNDS; round++) {
+		child = fork();
+		ck_assert_int_ge(child, 0);
+		if (!child)
+			be_hostile(seed + round);
+		while (!waitpid(child, &status, WNOHANG))
+			pass(&client, base++);
+		ck_assert_msg(WIFSIGNALED(status), "the hostile client ended with 0x%x", status);
+	}
+	ck_assert_uint_ge(base, ROUNDS);
+	pass(&client, base);
+	ceov_close(client.context);
+	daemon_end(&server);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *all = suite_create("hostile_client");
+	TCase *cases = tcase_create("hostile_client");
+
+	tcase_set_timeout(cases, 90);
+	tcase_add_test(cases, test_a_client_that_scribbles_disturbs_nobody);
+	suite_add_tcase(all, cases);
+	return all;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
