@@ -2,9 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * A client that writes random words over all memory that it shares with the daemon, from a thread of
- * its own, while another thread launches: rings, counters, abort words and the word that tells its
- * life. The daemon turns it away or not, but lives, and moves the data of an honest client meanwhile.
+ * A client that writes random words over all memory that it shares with the daemon, from a thread
+ * of its own, while another thread launches: rings, counters, abort words and the word that tells
+ * its life. The daemon turns it away or not, but lives, and moves the data of an honest client
+ * meanwhile.
  */
 
 #include <check.h>
@@ -97,7 +98,7 @@ static uint32_t nasty(uint64_t *state, uint32_t now)
 }
 
 struct scribbler {
-	struct range others[RANGES_MAX];        /* of the honest client, that fork() has left here */
+	struct range others[RANGES_MAX];        /* the honest client's, which fork() leaves here */
 	uint32_t     n_others;
 	uint64_t     state;
 };
