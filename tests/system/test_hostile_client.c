@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * A client that writes random words over all memory that it shares with the daemon, from a thread
- * of its own, while another thread launches: rings, counters, abort words and the word that tells
- * its life. The daemon turns it away or not, but lives, and moves the data of an honest client
- * meanwhile.
+ * Clients that forge launches, or that write random words over all memory that they share with the
+ * daemon, from a thread of its own, while another thread launches: rings, counters, abort words
+ * and the word that tells their life. The daemon turns them away or not, but lives, and moves the
+ * data of an honest client meanwhile.
  */
 
 #include <check.h>
@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ipc/service_area.h"
 #include "system/daemon_fixture.h"
 #include "testing.h"
 
@@ -65,8 +66,8 @@ struct range {
 	size_t            n;
 };
 
-/* The memory files that are mapped for writing: what both sides share. */
-static uint32_t find_shared(struct range *ranges)
+/* The mappings of memory files whose name has the text; for writing: what both sides share. */
+static uint32_t find_mapped(const char *name, char right, struct range *ranges)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
 	unsigned long begin, end;
@@ -74,8 +75,9 @@ static uint32_t find_shared(struct range *ranges)
 	uint32_t n = 0;
 
 	while (maps && n < RANGES_MAX && fgets(line, sizeof(line), maps)) {
-		if (!strstr(line, "memfd:ceoverlap") ||
-		    sscanf(line, "%lx-%lx %7s", &begin, &end, rights) != 3 || rights[1] != 'w')
+		if (!strstr(line, name) ||
+		    sscanf(line, "%lx-%lx %7s", &begin, &end, rights) != 3 ||
+		    !strchr(rights, right))
 			continue;
 		ranges[n].words = (_Atomic uint32_t *)begin;
 		ranges[n++].n = (end - begin) / sizeof(uint32_t);
@@ -101,6 +103,7 @@ struct scribbler {
 	struct range others[RANGES_MAX];        /* the honest client's, which fork() leaves here */
 	uint32_t     n_others;
 	uint64_t     state;
+	int          forges;
 };
 
 static int is_others(const struct scribbler *scribbler, const struct range *range)
@@ -113,9 +116,10 @@ static int is_others(const struct scribbler *scribbler, const struct range *rang
 	return 0;
 }
 
-static uint32_t find_own(const struct scribbler *scribbler, struct range *ranges)
+static uint32_t find_own(const struct scribbler *scribbler, const char *name, char right,
+			 struct range *ranges)
 {
-	uint32_t i, n = 0, n_all = find_shared(ranges);
+	uint32_t i, n = 0, n_all = find_mapped(name, right, ranges);
 
 	for (i = 0; i < n_all; i++)
 		if (!is_others(scribbler, &ranges[i]))
@@ -123,39 +127,61 @@ static uint32_t find_own(const struct scribbler *scribbler, struct range *ranges
 	return n;
 }
 
+/* relaxed, in both: the order of nonsense does not matter */
+static void spoil(const struct range *ranges, uint32_t n, uint64_t *state)
+{
+	const struct range *range = &ranges[testing_below(state, n)];
+	/* heads more often than the bytes of buffers */
+	size_t n_words = testing_below(state, 2) && range->n > 64 ? 64 : range->n;
+	_Atomic uint32_t *word = &range->words[testing_below(state, n_words)];
+
+	atomic_store_explicit(word, nasty(state, atomic_load_explicit(word, memory_order_relaxed)),
+			      memory_order_relaxed);
+}
+
+/* Writes the entry that the daemon takes next: one that it takes to be whole. */
+static void forge(const struct cei_service_up *up, struct cei_service_down *down, uint64_t *state)
+{
+	uint32_t ring = (uint32_t)testing_below(state, 2);
+	uint64_t taken = atomic_load_explicit(&up->lines[ring].taken, memory_order_relaxed);
+	struct cei_service_entry *entry = &down->rings[ring].entries[taken % CEI_SERVICE_ENTRIES];
+
+	atomic_store_explicit(&entry->plan, nasty(state, 0) | (uint64_t)nasty(state, 0) << 32,
+			      memory_order_relaxed);
+	atomic_store_explicit(&entry->number, nasty(state, (uint32_t)taken), memory_order_relaxed);
+	atomic_store_explicit(&entry->base, nasty(state, 0), memory_order_relaxed);
+	atomic_store(&entry->turn, taken + 1);
+}
+
 static void *scribble(void *arg)
 {
+	struct range ranges[RANGES_MAX], ups[RANGES_MAX], downs[RANGES_MAX];
 	struct scribbler *scribbler = arg;
-	struct range ranges[RANGES_MAX], *range;
-	uint32_t n = find_own(scribbler, ranges);
-	uint64_t *state = &scribbler->state;
-	size_t at;
+	uint32_t n = find_own(scribbler, "memfd:ceoverlap", 'w', ranges);
 
-	if (!n)
+	if (!n || find_own(scribbler, "memfd:ceoverlapd-up", 'r', ups) != 1 ||
+	    find_own(scribbler, "memfd:ceoverlapd-down", 'w', downs) != 1)
 		_exit(3);               /* nothing is shared: this would test nothing */
 	for (;;) {
-		range = &ranges[testing_below(state, n)];
-		/* heads and the first entries of rings more often than the bytes of buffers */
-		at = testing_below(state, testing_below(state, 2) && range->n > 64 ? 64 : range->n);
-		/* relaxed: the order of nonsense does not matter */
-		atomic_store_explicit(&range->words[at],
-				      nasty(state, atomic_load_explicit(&range->words[at],
-									memory_order_relaxed)),
-				      memory_order_relaxed);
+		if (scribbler->forges)
+			forge((const void *)ups[0].words, (void *)downs[0].words,
+			      &scribbler->state);
+		else
+			spoil(ranges, n, &scribbler->state);
 	}
 	return NULL;
 }
 
-static void be_hostile(uint64_t own_seed)
+static void be_hostile(uint64_t own_seed, int forges)
 {
 	struct ceov_launch ask = { .struct_bytes = sizeof(ask), .deadline_ns = 1000000 };
-	struct scribbler scribbler = { .state = own_seed };
+	struct scribbler scribbler = { .state = own_seed, .forges = forges };
 	struct client client;
 	pthread_t thread;
 	uint64_t end;
 
 	alarm(10);                      /* what it reads of its own is nonsense, too */
-	scribbler.n_others = find_shared(scribbler.others);
+	scribbler.n_others = find_mapped("memfd:ceoverlap", 'r', scribbler.others);
 	make_client(&client);
 	end = cei_deadline(HOSTILE_NS);
 	if (pthread_create(&thread, NULL, scribble, &scribbler))
@@ -199,7 +225,7 @@ START_TEST(test_a_client_that_scribbles_disturbs_nobody)
 		child = fork();
 		ck_assert_int_ge(child, 0);
 		if (!child)
-			be_hostile(seed + round);
+			be_hostile(seed + round, round % 2);
 		while (!waitpid(child, &status, WNOHANG))
 			pass(&client, base++);
 		ck_assert_msg(WIFSIGNALED(status), "the hostile client ended with 0x%x", status);
