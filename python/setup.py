@@ -34,10 +34,11 @@ NAME = "libceoverlap.so"
 # Of TOP, what an sdist takes along.
 SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ceoverlap.pc.in",
            "aclocal.m4", "configure", "config.h.in", "Makefile.in", "build-aux", "include", "m4",
-           "src", "tests/local.mk", "tools/local.mk",
+           "src", "systemd", "tests/local.mk", "tools/local.mk",
            *(f"tools/{name}/local.mk" for name in (
                "kernels", "bench", "bench/cases", "bench/sweep", "bench/overlap",
-               "bench/measure", "gpu-direct", "info", "run", "trace", "common")))
+               "bench/measure", "bench/daemon", "common", "ctl", "gpu-direct", "info", "run",
+               "trace")))
 NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",
                                     "version.h")
 

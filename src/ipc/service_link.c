@@ -309,22 +309,33 @@ static int take_welcome(struct cei_service_link *link, uint8_t *bytes)
 			 message.version, CEI_SERVICE_MAGIC, CEI_SERVICE_VERSION);
 }
 
-static int greet(struct cei_service_link *link)
+/* A daemon may refuse a connection before it is greeted, and close it: the refusal can be read
+ * then, while nothing can be sent any more. */
+static int say_hello(struct cei_service_link *link, uint8_t *bytes)
 {
 	struct cei_service_message message = { .type = CEI_SERVICE_HELLO,
 					       .hello = link->config.hello };
-	uint8_t *bytes;
-	int r = cei_service_say(link, &message, link->config.deadline_ns);
+	struct cei_datagram datagram = { .bytes = bytes };
+	int r;
 
-	if (!r)
-		r = await_socket(link, POLLIN, link->config.deadline_ns);
-	if (r)
-		return r;
-	bytes = malloc(CEI_SERVICE_BYTES_MAX);
+	datagram.n_bytes = cei_service_encode(&message, bytes);
+	r = cei_datagram_send(link->fd, &datagram);
+	return r == CEOV_FULL ? cei_service_send_by(link, &datagram, link->config.deadline_ns) : 0;
+}
+
+static int greet(struct cei_service_link *link)
+{
+	uint8_t *bytes = malloc(CEI_SERVICE_BYTES_MAX);
+	int r;
+
 	if (!bytes)
 		return cei_raise(link->config.report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceoverlapd: no memory for a message");
-	r = take_welcome(link, bytes);
+	r = say_hello(link, bytes);
+	if (!r)
+		r = await_socket(link, POLLIN, link->config.deadline_ns);
+	if (!r)
+		r = take_welcome(link, bytes);
 	free(bytes);
 	return r;
 }

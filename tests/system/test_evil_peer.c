@@ -69,9 +69,9 @@ static const struct lie lies[] = {
 	{ BUFFER, AT_REGIONS, 4, 2, TWO_FILES, CEI_WIRE_REGION_BYTES, REFUSED },
 	{ BUFFER, AT_REGIONS, 4, 3, HONEST, 0, REFUSED },
 	{ BUFFER, AT_REGIONS, 4, UINT32_MAX, HONEST, 0, REFUSED },
-	{ BUFFER, AT_REGION_KIND, 4, CEOV_PLACE_GPU, HONEST, 0, REFUSED },
 	{ BUFFER, AT_REGION_KIND, 4, 7, HONEST, 0, REFUSED },
-	/* GPU memory without a descriptor: no member can reach it */
+	/* GPU memory, with and without a descriptor: no member can reach it */
+	{ BUFFER, AT_REGION_KIND, 4, CEOV_PLACE_GPU, HONEST, 0, EITHER },
 	{ BUFFER, AT_REGION_KIND, 8, CEOV_PLACE_GPU, NO_FILE, 0, EITHER },
 	{ BUFFER, AT_HAS_FD, 4, 0, HONEST, 0, REFUSED },
 	{ BUFFER, AT_HAS_FD, 4, 0, NO_FILE, 0, REFUSED },
