@@ -408,9 +408,10 @@ EXTRA_DIST += %D%/python %D%/fixtures \
 check-suites: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(suites)'
 
-# Those that a thread sanitizer can say something about; nothing else is built for them.
+# Those that a thread sanitizer can say something about, and the daemon, which they start; nothing
+# else is built for them.
 threaded-suites:
-	$(MAKE) $(AM_MAKEFLAGS) $(threaded_suites)
+	$(MAKE) $(AM_MAKEFLAGS) $(threaded_suites) $(sbin_PROGRAMS)
 
 check-threaded:
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(threaded_suites)' \

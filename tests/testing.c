@@ -81,6 +81,16 @@ int testing_fails(int (*run)(void))
 	       WEXITSTATUS(status) != 0;
 }
 
+uint32_t testing_share(uint32_t n)
+{
+	const char *text = getenv("CEOVERLAP_TEST_SHARE");
+	uint32_t part = text ? (uint32_t)strtoul(text, NULL, 10) : 1;
+
+	if (part <= 1 || n <= 2)
+		return n;
+	return n / part < 2 ? 2 : n / part;
+}
+
 uint64_t testing_seed(void)
 {
 	const char *text = getenv("CEOVERLAP_TEST_SEED");

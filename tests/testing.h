@@ -28,6 +28,11 @@ int testing_run(Suite *suite);
  * fails. For suites that have to find something wrong. */
 int testing_fails(int (*run)(void));
 
+/* How many of n rounds of a test that draws, or repeats, are to be run: all, or, where
+ * CEOVERLAP_TEST_SHARE is a number, one of so many, and at least two. For runs under sanitizers,
+ * which take several times as long and look for something else than the last wrong round. */
+uint32_t testing_share(uint32_t n);
+
 /* The seed in CEOVERLAP_TEST_SEED. */
 uint64_t testing_seed(void);
 

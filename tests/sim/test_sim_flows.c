@@ -179,7 +179,7 @@ START_TEST(test_equal_clients_get_half)
 	uint32_t seed;
 	double sum;
 
-	for (seed = 0; seed < SEEDS; seed++) {
+	for (seed = 0; seed < testing_share(SEEDS); seed++) {
 		set_up(&f, seed);
 		a = join_gather(&f, 1, CEOV_URGENCY_NORMAL, 8);
 		join_gather(&f, 1, CEOV_URGENCY_NORMAL, 8);
@@ -199,7 +199,7 @@ START_TEST(test_launching_ahead_gains_nothing)
 	struct fixture f;
 	uint32_t seed;
 
-	for (seed = 0; seed < SEEDS; seed++) {
+	for (seed = 0; seed < testing_share(SEEDS); seed++) {
 		set_up(&f, seed);
 		a = join_gather(&f, 1, CEOV_URGENCY_NORMAL, 16);
 		join_gather(&f, 1, CEOV_URGENCY_NORMAL, 2);
@@ -245,7 +245,7 @@ START_TEST(test_background_gets_a_sixteenth_of_normal)
 	struct fixture f;
 	uint32_t seed;
 
-	for (seed = 0; seed < SEEDS; seed++) {
+	for (seed = 0; seed < testing_share(SEEDS); seed++) {
 		set_up(&f, seed);
 		a = join_gather(&f, 1, CEOV_URGENCY_NORMAL, 8);
 		join_gather(&f, 1, CEOV_URGENCY_BACKGROUND, 8);
@@ -291,7 +291,7 @@ START_TEST(test_many_senders_gain_nothing_at_one_receiver)
 {
 	uint32_t seed;
 
-	for (seed = 0; seed < SEEDS; seed++) {
+	for (seed = 0; seed < testing_share(SEEDS); seed++) {
 		ck_near(play_incast(seed, 1, seed % 2 ? CHUNK : 4 * MIB), 0.5, 0.02);
 		ck_near(play_incast(seed, 3, seed % 2 ? CHUNK : 4 * MIB), 0.75, 0.02);
 	}
@@ -422,7 +422,7 @@ START_TEST(test_urgent_waits_for_one_chunk)
 	uint32_t seed;
 	double part;
 
-	for (seed = 0; seed < SEEDS; seed++) {
+	for (seed = 0; seed < testing_share(SEEDS); seed++) {
 		urgency = seed % 2 ? CEOV_URGENCY_BACKGROUND : CEOV_URGENCY_NORMAL;
 		set_up(&f, seed);
 		a = join_gather(&f, 1, urgency, 2);

@@ -121,9 +121,9 @@ static double play(const char *name, uint64_t n_bytes, int keeps_order)
 	struct fixture f;
 	double ratio, worst = 0;
 	uint64_t seed;
-	uint32_t n;
+	uint32_t n = 0;
 
-	for (seed = 1; seed <= RUNS; seed++) {
+	for (seed = 1; seed <= testing_share(RUNS); seed++) {
 		set_up(&f, name, keeps_order, seed);
 		add_all(&f, n_bytes);
 		ck_assert(sim_run(f.sim, SIM_PATIENCE_NS));

@@ -167,7 +167,7 @@ START_TEST(test_uneven_blocks)
 		ck_assert_int_eq(ceov_plan_commit(group.plan[i]), 0);
 		memset(ceov_buffer_base(group.target[i][i], i), UNTOUCHED, BYTES);
 	}
-	for (base = 0; base < LAUNCHES; base++) {
+	for (base = 0; base < testing_share(LAUNCHES); base++) {
 		for (i = 0; i < RANKS; i++)
 			send(i, base);
 		for (i = 0; i < RANKS; i++)

@@ -80,7 +80,7 @@ START_TEST(test_gathered_products)
 	uint64_t random = testing_seed();
 	uint32_t i;
 
-	for (i = 0; i < 150; i++)
+	for (i = 0; i < testing_share(150); i++)
 		check_product(0, &random);
 }
 END_TEST
@@ -90,7 +90,7 @@ START_TEST(test_scattered_products)
 	uint64_t random = testing_seed();
 	uint32_t i;
 
-	for (i = 0; i < 250; i++)
+	for (i = 0; i < testing_share(250); i++)
 		check_product(1, &random);
 }
 END_TEST

@@ -100,7 +100,7 @@ static void run_cases(struct op_rig *rig)
 	struct op_case one;
 	uint32_t i;
 
-	for (i = 0; i < CASES; i++) {
+	for (i = 0; i < testing_share(CASES); i++) {
 		one = op_case_random(&random, rig->n_ranks);
 		op_rig_each(rig, repeat, &one);
 	}
@@ -421,7 +421,7 @@ static void *make_rounds(void *arg)
 	struct cei_allreduce_range range;
 	uint64_t i, own;
 
-	for (i = 0; i < ROUNDS; i++) {
+	for (i = 0; i < testing_share(ROUNDS); i++) {
 		own = allreduce->rank ? 3 * i : i;
 		ck_assert_int_eq(cei_allreduce_range(allreduce, own, TESTING_PATIENCE, &range), 0);
 		ck_assert_uint_eq(range.min, i);

@@ -200,7 +200,7 @@ START_TEST(test_random_users)
 	uint64_t random = testing_seed();
 	uint32_t i;
 
-	for (i = 0; i < ROUNDS; i++) {
+	for (i = 0; i < testing_share(ROUNDS); i++) {
 		come_or_go(&users[testing_below(&random, N_USERS)], &random);
 		check_users(users);
 	}

@@ -48,7 +48,7 @@ START_TEST(test_bytes_arrive_through_slots)
 	uint64_t random = testing_seed() + (uint64_t)_i;
 	uint32_t round;
 
-	for (round = 0; round < 40; round++) {
+	for (round = 0; round < testing_share(40); round++) {
 		rails.config.window = 1 + (uint32_t)testing_below(&random, CEI_FAR_WINDOW_MAX);
 		rails.config.piece_max = 1 + testing_below(&random, 2 * RAILS_BLOCK_BYTES);
 		open_kind((uint32_t)_i, 2, &random);

@@ -360,7 +360,7 @@ START_TEST(test_any_route_on_any_machine)
 	struct cei_route route;
 	uint32_t i, j, n_paths = 0, n_none = 0;
 
-	for (i = 0; i < 1500; i++) {
+	for (i = 0; i < testing_share(1500); i++) {
 		machine = machine_random(&random);
 		for (j = 0; j < 30; j++) {
 			request = random_request(machine, load, &random);
@@ -392,7 +392,7 @@ START_TEST(test_all_is_never_slower_than_needed)
 	uint32_t i, j;
 	int r;
 
-	for (i = 0; i < 1000; i++) {
+	for (i = 0; i < testing_share(1000); i++) {
 		machine = machine_random(&random);
 		for (j = 0; j < 20; j++) {
 			request = random_request(machine, load, &random);
@@ -417,7 +417,7 @@ START_TEST(test_more_engines_are_never_slower)
 	struct cei_machine *machine;
 	uint32_t i, j;
 
-	for (i = 0; i < 1500; i++) {
+	for (i = 0; i < testing_share(1500); i++) {
 		machine = machine_random(&random);
 		for (j = 0; j < 20; j++) {
 			request = random_request(machine, load, &random);

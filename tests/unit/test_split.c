@@ -51,7 +51,7 @@ START_TEST(test_random_pieces_are_cut_into_every_byte_once)
 	struct cei_piece piece;
 	uint32_t i;
 
-	for (i = 0; i < 3000; i++) {
+	for (i = 0; i < testing_share(3000); i++) {
 		memset(&piece, 0, sizeof(piece));
 		piece.source = BASE;
 		piece.target = 2 * BASE;

@@ -44,7 +44,7 @@ START_TEST(test_each_tells_few_and_each_of_them_once)
 {
 	uint32_t told[CEI_SPREAD_MAX], n, own, n_told, i, k;
 
-	for (n = 1; n <= LARGEST; n++) {
+	for (n = 1; n <= testing_share(LARGEST); n++) {
 		for (own = 0; own < n; own++) {
 			n_told = cei_spread(own, n, told);
 			ck_assert_uint_le(n_told, 2 * log2_of(n));
@@ -83,7 +83,7 @@ START_TEST(test_all_hear_of_several_that_are_lost)
 	uint32_t n, round, i, first, n_mute;
 	uint8_t is_mute[LARGEST];
 
-	for (round = 0; round < 20000; round++) {
+	for (round = 0; round < testing_share(20000); round++) {
 		n = 3 + (uint32_t)testing_below(&random, LARGEST - 2);
 		memset(is_mute, 0, sizeof(is_mute));
 		for (i = 0; i < log2_of(n); i++)
