@@ -67,6 +67,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'e':
 		arguments->n_host_engines = number(state, arg, "host-engines", CEI_MEMBERS_MAX);
+		if (!arguments->n_host_engines)
+			argp_error(state, "host-engines is 0, must be at least 1");
 		return 0;
 	case 'G':
 		if (!cei_gpus_read(arg, &arguments->gpus))

@@ -22,6 +22,9 @@
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
+/* And in which an open one has to send the rest of a plan, whose descriptors are kept meanwhile. */
+#define PLAN_PATIENCE_NS UINT64_C(30000000000)
+
 /* A program has at most so many bytes for each transfer and each piece of memory, beside a head:
  * more than program_wire.h writes. */
 #define PROGRAM_HEAD_BYTES 65536u
@@ -203,6 +206,7 @@ static const char *get_plan(struct cei_client *client, const struct cei_service_
 	assembly->fds = malloc(((size_t)plan->n_fds + 1) * sizeof(*assembly->fds));
 	if (!assembly->bytes || !assembly->fds)
 		return "ceoverlapd: no memory for a plan";
+	client->since_ns = cei_now_ns();
 	assembly->head = *plan;
 	assembly->is_open = 1;
 	return NULL;
@@ -252,6 +256,13 @@ static void get_part(struct cei_client *client, const struct cei_service_part *p
 		cei_client_commit(client);
 }
 
+/* It only rises, and sums over clients do not overflow, whatever the client says. */
+static void note_stayed(struct cei_client *client, uint64_t n_plans)
+{
+	if (n_plans > client->n_stayed)
+		client->n_stayed = n_plans < UINT32_MAX ? n_plans : UINT32_MAX;
+}
+
 /* What an open client says. */
 static void get_request(struct cei_client *client, const struct cei_service_message *message,
 			struct cei_datagram *datagram)
@@ -276,7 +287,7 @@ static void get_request(struct cei_client *client, const struct cei_service_mess
 		cei_client_drop(client);
 		return;
 	case CEI_SERVICE_STAYED:
-		client->n_stayed = message->stayed.n_plans;
+		note_stayed(client, message->stayed.n_plans);
 		return;
 	case CEI_SERVICE_BYE:
 		cei_client_end(client, CEOV_ERR_ABORTED);
@@ -501,6 +512,10 @@ void cei_client_look(struct cei_client *client, uint64_t now_ns)
 		turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a launch that no client writes");
 	else if (is_new && !client->has_task && now_ns >= client->since_ns + PATIENCE_NS)
 		turn_away(client, CEOV_ERR_TIMEOUT, "ceoverlapd: nothing was said in time");
+	else if (client->assembly.is_open && !client->has_task &&
+		 now_ns >= client->since_ns + PLAN_PATIENCE_NS)
+		turn_away(client, CEOV_ERR_TIMEOUT, "ceoverlapd: the rest of a plan did not come "
+			  "in time");
 	if (client->has_task || client->must_end)
 		return;
 	if (client->has_answer)

@@ -70,7 +70,8 @@ struct cei_client {
 	int                      fd;
 	struct sd_event_source  *source;
 	struct cei_account      *account;
-	uint64_t                 since_ns;      /* of its state NEW or GREETED */
+	uint64_t                 since_ns;      /* of its state NEW or GREETED, or of a plan
+						 * whose parts come */
 	struct cei_service_hello hello;         /* without the members that no engine serves */
 	uint32_t                 serves;        /* which those are, as WELCOME says it */
 

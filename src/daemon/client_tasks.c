@@ -283,9 +283,10 @@ void cei_client_set_share(struct cei_client *client)
 	struct cei_flows_limits share;
 
 	pthread_mutex_lock(&server->shares_lock);
-	share = share_of(client);
-	if (client->slot)
+	if (client->slot) {             /* one that was refused has no account either */
+		share = share_of(client);
 		(void)cei_flows_change(server->works.flows, client->slot, &share);
+	}
 	pthread_mutex_unlock(&server->shares_lock);
 }
 

@@ -55,7 +55,16 @@ void cei_links_name(const struct cei_works *works, const struct cei_machine_link
 	snprintf(ret_name, CEI_LINKS_NAME_BYTES, "other");
 }
 
-/* The place of a link in the list. */
+static uint32_t find(const struct cei_links *links, const struct cei_machine_link *link)
+{
+	uint32_t i;
+
+	for (i = 0; i < links->n && links->links[i].view.link != link; i++)
+		;
+	return i;
+}
+
+/* The place of a link in the list. Where the list is full, links share one row, "other". */
 static uint32_t place_of(struct cei_links *links, const struct cei_works *works,
 			 const struct cei_machine_link *link)
 {
@@ -65,13 +74,14 @@ static uint32_t place_of(struct cei_links *links, const struct cei_works *works,
 	cei_links_name(works, link, name);
 	if (!strcmp(name, "other"))
 		link = NULL;
-	for (i = 0; i < links->n; i++)
-		if (links->links[i].view.link == link)
-			return i;
-	if (i > CEI_LINKS_MAX)
-		return CEI_LINKS_MAX;
-	if (i == CEI_LINKS_MAX)
+	i = find(links, link);
+	if (i == links->n && i >= CEI_LINKS_MAX) {
 		link = NULL;
+		i = find(links, NULL);
+		i = i > CEI_LINKS_MAX ? CEI_LINKS_MAX : i;
+	}
+	if (i < links->n)
+		return i;
 	links->n = i + 1;
 	cei_links_name(works, link, links->links[i].name);
 	links->links[i].view.link = link;

@@ -8,7 +8,7 @@
 #include "ce_engine/objects/works.h"
 #include "ce_engine/sched/tally.h"
 
-#define CEI_LINKS_MAX        64u        /* links that are told apart */
+#define CEI_LINKS_MAX        128u       /* links that are told apart: ten places have 96 */
 #define CEI_LINKS_NAME_BYTES 40u
 
 struct cei_links {

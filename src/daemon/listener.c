@@ -102,7 +102,7 @@ int cei_listener_bind(struct cei_report *report, const struct cei_listener_path 
 
 int cei_listener_take_passed(struct cei_report *report, int *ret_fd)
 {
-	int n = sd_listen_fds(1);
+	int n = sd_listen_fds(0);
 
 	if (n == 1 && sd_is_socket(SD_LISTEN_FDS_START, AF_UNIX, SOCK_SEQPACKET, 1) > 0) {
 		(void)fcntl(SD_LISTEN_FDS_START, F_SETFL, O_NONBLOCK);

@@ -269,11 +269,11 @@ void cei_metrics_write(struct cei_server *server, FILE *out)
 
 /* --- the text file ------------------------------------------------------------------ */
 
-/* Others read it, so it is replaced whole. */
+/* Others read it, whatever the umask is, so it is replaced whole. */
 static int replace(struct cei_server *server, const char *path, const char *beside)
 {
 	int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+	FILE *out = fd < 0 || fchmod(fd, 0644) ? NULL : fdopen(fd, "w");
 	int error;
 
 	if (!out) {

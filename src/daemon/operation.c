@@ -122,11 +122,12 @@ int cei_operation_open(struct cei_operation *operation, struct cei_server *serve
 
 void cei_operation_close(struct cei_operation *operation)
 {
-	cei_outlet_close(&operation->http);
-	cei_outlet_close(&operation->control);
+	/* first the file, which may be the next daemon's as soon as nobody listens */
 	if (operation->made_control)
 		(void)unlink(operation->control_path);
 	operation->made_control = 0;
+	cei_outlet_close(&operation->http);
+	cei_outlet_close(&operation->control);
 }
 
 /* --- what is due ------------------------------------------------------------- */

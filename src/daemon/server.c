@@ -138,13 +138,16 @@ static int on_connection(sd_event_source *source, int fd, uint32_t events, void 
 	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct cei_server *server = arg;
 
-	(void)source;
 	(void)events;
 	if (connection >= 0)
 		(void)cei_client_new(server, connection);
-	else if (errno == EMFILE || errno == ENFILE)
+	else if (errno == EMFILE || errno == ENFILE) {
+		/* on_time() listens again: else the loop would turn without a pause */
+		(void)sd_event_source_set_enabled(source, SD_EVENT_OFF);
+		server->listening = source;
 		cei_log(&server->report, CEI_LOG_WARN, "a connection has to wait: too many files "
 			"are open (LimitNOFILE=)");
+	}
 	return 0;
 }
 
@@ -207,6 +210,9 @@ static int on_time(sd_event_source *source, uint64_t now_us, void *arg)
 {
 	struct cei_server *server = arg;
 
+	if (server->listening)
+		(void)sd_event_source_set_enabled(server->listening, SD_EVENT_ON);
+	server->listening = NULL;
 	look_at_all(server);
 	if (server->hooks.look)
 		server->hooks.look(server->hooks.arg, cei_now_ns());
@@ -231,7 +237,10 @@ void cei_server_drain(struct cei_server *server)
 	}
 	cei_log(&server->report, CEI_LOG_INFO, "takes no new clients and plans, and ends when all "
 		"launches have");
-	(void)sd_notify(0, "STOPPING=1\nSTATUS=ends when all launches have");
+	/* Launches may have longer than systemd gives a service by itself. */
+	(void)sd_notifyf(0, "STOPPING=1\nSTATUS=ends when all launches have\n"
+			 "EXTEND_TIMEOUT_USEC=%llu", (unsigned long long)
+			 ((server->config.settings.drain_ns + 2 * STOP_NS) / 1000));
 	server->is_draining = 1;
 	server->drain_by_ns = cei_deadline(server->config.settings.drain_ns);
 }
@@ -363,10 +372,11 @@ void cei_server_close(struct cei_server *server)
 	cei_alive_watch_close(server->watch);
 	cei_alive_close(server->alive);
 	sd_event_unref(server->event);
-	if (server->listener >= 0)
-		close(server->listener);
+	/* first the file, which may be the next daemon's as soon as nobody listens */
 	if (server->made_path)
 		(void)unlink(server->config.settings.socket);
+	if (server->listener >= 0)
+		close(server->listener);
 	if (server->news >= 0)
 		close(server->news);
 	cei_accounts_fini(&server->accounts);

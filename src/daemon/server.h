@@ -6,7 +6,8 @@
 /*
  * The daemon: engines, and the clients that they work for.
  *
- *   front thread   this file's loop (sd-event): connections, messages, deaths; never blocks
+ *   front thread   this file's loop (sd-event): connections, messages, deaths; does not wait, but
+ *                  for name services when settings are read again
  *   porter         maps memory, commits plans, ends clients
  *   engines        launches from the clients' rings, to their ends
  *   alive          holds the words that tell clients that the daemon lives
@@ -58,6 +59,8 @@ struct cei_server {
 	struct cei_alive_watch  *watch;
 	struct sd_event         *event;
 	int                      listener;
+	struct sd_event_source  *listening;     /* the listener's, while it is off for want of
+						 * files; else NULL */
 	int                      made_path;     /* the socket's file is ours to remove */
 	int                      news;          /* eventfd: threads have noted something about
 						 * clients */

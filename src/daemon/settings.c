@@ -350,12 +350,16 @@ static char *read_line(char *line, int size, void *arg)
 {
 	struct reading *reading = arg;
 	char *got = fgets(line, size, reading->file);
+	size_t indent;
 
 	if (!got)
 		return NULL;
 	reading->line++;
 	if (strlen(line) == (size_t)size - 1 && line[size - 2] != '\n')
 		wrong(reading, "is too long: at most 198 bytes", "the line");
+	/* libinih takes an indented line for more of the one before. */
+	indent = strspn(line, " \t");
+	memmove(line, line + indent, strlen(line + indent) + 1);
 	return got;
 }
 

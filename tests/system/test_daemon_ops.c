@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,6 +112,44 @@ START_TEST(test_a_wrong_line_changes_nothing)
 	daemon_rig_logs(&rig, "'host_engines' has changed");
 	daemon_rig_says(&rig, "metrics", "ceoverlap_config_last_reload_successful 1\n");
 	ck_assert_uint_eq(asks_number("limits", "limits.plans"), 8);
+	daemon_rig_pass(&client);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
+/* Connections that are refused, since their user has its clients already, until the parent kills. */
+static void knock(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd;
+
+	memcpy(address.sun_path, rig.path, strlen(rig.path));
+	for (;;) {
+		fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+		(void)connect(fd, (const struct sockaddr *)&address, sizeof(address));
+		close(fd);
+	}
+}
+
+START_TEST(test_settings_are_read_while_clients_are_refused)
+{
+	struct daemon_rig_client client;
+	uint32_t i;
+	pid_t child;
+
+	daemon_rig_start(&rig, "[limits]\nclients_per_user = 1\n");
+	daemon_rig_open(&rig, &client, NORMAL);
+	child = fork();
+	if (!child)
+		knock();
+	ck_assert_int_ge(child, 0);
+	for (i = 0; i < 100; i++) {
+		ck_assert_int_eq(kill(rig.pid, SIGHUP), 0);
+		usleep(5000);
+	}
+	ck_assert_int_eq(kill(child, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	daemon_rig_pass(&client);
 	ceov_close(client.context);
 	daemon_rig_end(&rig);
@@ -355,6 +395,7 @@ static Suite *suite(void)
 	tcase_set_timeout(cases, 90);
 	tcase_add_test(cases, test_settings_are_read_again_while_clients_go_on);
 	tcase_add_test(cases, test_a_wrong_line_changes_nothing);
+	tcase_add_test(cases, test_settings_are_read_while_clients_are_refused);
 	tcase_add_test(cases, test_plans_of_too_many_chunks_are_refused);
 	tcase_add_test(cases, test_a_daemon_without_a_file);
 	tcase_add_test(cases, test_the_sockets_mode_and_group_are_set);

@@ -311,13 +311,19 @@ START_TEST(test_metrics_in_a_file)
 {
 	char path[200], config[300];
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	struct stat stats;
+	mode_t mask;
 
 	testing_path("m.prom", path, sizeof(path));
 	snprintf(config, sizeof(config), "[metrics]\ntextfile = %s\ntextfile_seconds = 1\n", path);
+	mask = umask(077);              /* as the unit has it */
 	daemon_rig_start(&rig, config);
+	umask(mask);
 	while (!daemon_rig_read(path, said, sizeof(said)) && cei_now_ns() < deadline)
 		usleep(1000);
 	check_text(said);
+	ck_assert_int_eq(stat(path, &stats), 0);
+	ck_assert_uint_eq(stats.st_mode & 0777, 0644);
 	ck_assert_int_eq(unlink(path), 0);
 	while (!daemon_rig_read(path, said, sizeof(said)) && cei_now_ns() < deadline)
 		usleep(1000);

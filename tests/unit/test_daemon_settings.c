@@ -60,6 +60,15 @@ static void refuses(const char *text, int line, const char *words)
 	unlink(path);
 }
 
+START_TEST(test_lines_may_be_indented)
+{
+	struct cei_settings settings = reads("[daemon]\n  mode = 0660\n\tdrain_seconds = 5\n");
+
+	ck_assert_uint_eq(settings.mode, 0660);
+	ck_assert_uint_eq(settings.drain_ns, 5 * TESTING_SECOND);
+}
+END_TEST
+
 START_TEST(test_values_are_read)
 {
 	struct cei_settings settings = reads(
@@ -240,6 +249,7 @@ static Suite *suite(void)
 	TCase *cases = tcase_create("daemon settings");
 
 	tcase_add_test(cases, test_values_are_read);
+	tcase_add_test(cases, test_lines_may_be_indented);
 	tcase_add_test(cases, test_an_empty_file_and_the_example_say_the_defaults);
 	tcase_add_test(cases, test_users_have_limits_of_their_own);
 	tcase_add_test(cases, test_wrong_lines_are_named);

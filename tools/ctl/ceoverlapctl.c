@@ -105,6 +105,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 /* argp prints this for --version. */
 const char *argp_program_version = PACKAGE_STRING;
 
+/* The socket of a daemon that systemd has started (ceoverlapd.socket) has its control socket at
+ * CONTROL_PATH, and that of any other one beside it. */
+#define UNIT_PATH "/run/ceoverlap.sock"
+
 static void choose_path(struct arguments *arguments)
 {
 	const char *socket = arguments->socket ? arguments->socket
@@ -112,7 +116,7 @@ static void choose_path(struct arguments *arguments)
 
 	if (arguments->ask.path)
 		return;
-	if (socket && *socket)
+	if (socket && *socket && strcmp(socket, UNIT_PATH))
 		snprintf(arguments->path, sizeof(arguments->path), "%s.control", socket);
 	else
 		snprintf(arguments->path, sizeof(arguments->path), "%s", CONTROL_PATH);

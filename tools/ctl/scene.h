@@ -9,7 +9,7 @@
 
 #include <json-c/json.h>
 
-#define SCENE_LINKS   65u
+#define SCENE_LINKS   129u
 #define SCENE_CLIENTS 256u
 #define SCENE_HISTORY 64u
 

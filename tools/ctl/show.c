@@ -110,7 +110,8 @@ void ctl_show_routes(struct json_object *answer)
 static void show_limits_of(struct json_object *limits)
 {
 	static const char *const counts[] = { "clients", "clients_per_user", "plans",
-					      "transfers_per_plan", "regions", "weight" };
+					      "transfers_per_plan", "chunks", "regions",
+					      "weight" };
 	static const char *const bytes[] = { "bytes", "bytes_per_user", "chunk_bytes" };
 	uint64_t rate = ctl_number(limits, "bytes_per_second");
 	size_t i;
