@@ -48,7 +48,8 @@ static void pause_for(struct cei_backoff *backoff, uint64_t now_ns, uint64_t lim
 	if (sleep_ns > CEI_BACKOFF_SLEEP_MAX_NS)
 		sleep_ns = CEI_BACKOFF_SLEEP_MAX_NS;
 	pause.tv_nsec = (long)sleep_ns;
-	nanosleep(&pause, NULL);
+	if (nanosleep(&pause, NULL))
+		return;                 /* a signal has ended it: it shows nothing */
 	took_ns = cei_now_ns() - now_ns;
 	more_ns = sleep_ns - CEI_BACKOFF_SLEEP_MIN_NS;
 	/* A mean, so that one sleep that the scheduler prolonged does not count for long. */

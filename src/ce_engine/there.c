@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/cuda_driver.h"
 #include "base/write.h"
 #include "ce_engine/here.h"
 #include "ce_engine/objects/context.h"
@@ -73,6 +72,7 @@ static const char *why_here(const struct ceov_plan *plan)
 static int commit_here(struct ceov_plan *plan, const char *why)
 {
 	struct cei_there *there = plan->object.context->there;
+	uint64_t n;
 	int r;
 
 	if (there->is_strict)
@@ -85,8 +85,9 @@ static int commit_here(struct ceov_plan *plan, const char *why)
 	plan->object.door = &cei_door_here;
 	plan->why_here = why;
 	/* relaxed: a number for displays */
-	cei_service_tell_stayed(there->link, 1 + atomic_fetch_add_explicit(
-				&there->n_stayed, 1, memory_order_relaxed));
+	n = 1 + atomic_fetch_add_explicit(&there->n_stayed, 1, memory_order_relaxed);
+	if (there->link)                /* else the next daemon hears of it with the next one */
+		cei_service_tell_stayed(there->link, n);
 	return 0;
 }
 
@@ -181,6 +182,17 @@ static int is_pending(ceov_context *context, uint64_t number)
 	       result == CEOV_PENDING;
 }
 
+/* Whether the daemon has launches of the plan in flight. With the plan's lock held. */
+static int is_busy_there(const struct ceov_plan *plan)
+{
+	uint32_t i;
+
+	for (i = 0; plan->there && i < CEI_PLAN_LAUNCHES_MAX; i++)
+		if (is_pending(plan->object.context, plan->there->recent[i]))
+			return 1;
+	return 0;
+}
+
 /* With the plan's lock held. */
 static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_t *ret_number)
 {
@@ -205,6 +217,22 @@ static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_
 	return 0;
 }
 
+/* Launches of a plan end in their order, so that marks rise, only within one engine. CEOV_NONE:
+ * this process carries out the launch; CEOV_FULL: it would have to, but the daemon has not ended
+ * earlier ones yet. 0: the daemon carries it out. */
+static int choose_side(struct ceov_plan *plan, const struct ceov_launch *launch)
+{
+	int is_here, is_there;
+
+	pthread_mutex_lock(&plan->lock);
+	is_here = plan->run.n_in_flight != 0;
+	is_there = is_busy_there(plan);
+	pthread_mutex_unlock(&plan->lock);
+	if (launch->after_stream)
+		return is_there ? CEOV_FULL : CEOV_NONE;
+	return is_here ? CEOV_NONE : 0;
+}
+
 static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch,
 			ceov_ticket *ret_ticket)
 {
@@ -213,8 +241,14 @@ static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch
 	uint64_t number;
 	int r;
 
-	if (launch->after_stream && is_on_gpu(plan))
-		return cei_launch_enqueue(plan, launch, ret_ticket);
+	if (launch->after_stream && !is_on_gpu(plan))
+		return cei_raise(report, CEOV_ERR_INVALID, 0, "ceov_launch: rank %u is on the "
+				 "host: name no after_stream", plan->program.rank);
+	if (is_on_gpu(plan)) {
+		r = choose_side(plan, launch);
+		if (r)
+			return r == CEOV_NONE ? cei_launch_enqueue(plan, launch, ret_ticket) : r;
+	}
 	hold.is_open = 0;
 	pthread_mutex_lock(&plan->lock);
 	r = cei_plan_check_base(plan, launch->base, "ceov_launch", &hold);
@@ -234,13 +268,10 @@ static int is_busy(const struct ceov_plan *plan)
 {
 	/* the lock may change in a const plan */
 	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
-	uint32_t i;
-	int n = 0;
+	int n;
 
 	pthread_mutex_lock(lock);
-	for (i = 0; plan->there && !n && i < CEI_PLAN_LAUNCHES_MAX; i++)
-		n = is_pending(plan->object.context, plan->there->recent[i]);
-	n += plan->run.n_in_flight != 0;        /* launches by this process */
+	n = is_busy_there(plan) || plan->run.n_in_flight;       /* by the daemon, or here */
 	pthread_mutex_unlock(lock);
 	return n;
 }
@@ -369,27 +400,6 @@ static void daemon_lost(void *arg)
 
 /* --- opening ----------------------------------------------------------------- */
 
-static void fill_hello(ceov_context *context, struct cei_service_hello *hello)
-{
-	const struct cei_site *site = &context->site;
-	uint32_t i;
-
-	memset(hello, 0, sizeof(*hello));
-	hello->n_ranks = site->n_ranks;
-	hello->deadline_ns = context->deadline_ns;
-	hello->max_chunk_bytes = context->max_chunk_bytes;
-	hello->urgency = context->urgency;
-	strncpy(hello->name, program_invocation_short_name, sizeof(hello->name) - 1);
-	for (i = 0; i < site->n_members; i++) {
-		hello->members[i].rank = site->members[i].rank;
-		hello->members[i].kind = site->members[i].place.kind;
-		if (site->members[i].place.kind == CEOV_PLACE_GPU)
-			cei_cuda_uuid_of(site->cuda, site->members[i].place.index,
-					 hello->members[i].uuid);
-	}
-	hello->n_members = site->n_members;
-}
-
 /* Members that the daemon serves have rings, in their order. */
 static void number_rings(ceov_context *context)
 {
@@ -415,7 +425,7 @@ static int connect_to(ceov_context *context, uint64_t deadline_ns)
 
 	int r;
 
-	fill_hello(context, &config.hello);
+	cei_there_hello(context, &config.hello);
 	r = cei_service_link_open(&config, &there->link);
 	if (!r)
 		number_rings(context);

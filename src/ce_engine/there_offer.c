@@ -5,8 +5,11 @@
 
 #include "ce_engine/there_offer.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/cuda_driver.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
@@ -62,6 +65,27 @@ const char *cei_there_cannot(const struct ceov_plan *plan)
 }
 
 /* --- sending ------------------------------------------------------------------ */
+
+void cei_there_hello(const ceov_context *context, struct cei_service_hello *hello)
+{
+	const struct cei_site *site = &context->site;
+	uint32_t i;
+
+	memset(hello, 0, sizeof(*hello));
+	hello->n_ranks = site->n_ranks;
+	hello->deadline_ns = context->deadline_ns;
+	hello->max_chunk_bytes = context->max_chunk_bytes;
+	hello->urgency = context->urgency;
+	strncpy(hello->name, program_invocation_short_name, sizeof(hello->name) - 1);
+	for (i = 0; i < site->n_members; i++) {
+		hello->members[i].rank = site->members[i].rank;
+		hello->members[i].kind = site->members[i].place.kind;
+		if (site->members[i].place.kind == CEOV_PLACE_GPU)
+			cei_cuda_uuid_of(site->cuda, site->members[i].place.index,
+					 hello->members[i].uuid);
+	}
+	hello->n_members = site->n_members;
+}
 
 static int offer_all(const struct ceov_plan *plan, struct cei_service_offer *offer)
 {

@@ -3,11 +3,16 @@
 #ifndef CEI_THERE_OFFER_H
 #define CEI_THERE_OFFER_H
 
-/* Plans for a daemon: which ones it can reach, and what it gets of them. */
+/* What a daemon hears of a process and of its plans, and which plans it can reach. */
+
+#include <ceoverlap/ceoverlap.h>
 
 #include "ipc/service_link.h"
 
 struct ceov_plan;                       /* ce_engine/objects/plan.h */
+
+/* Fills in who this process is: its members, with their GPUs, and its settings. */
+void cei_there_hello(const ceov_context *context, struct cei_service_hello *hello);
 
 /* Returns why no daemon can carry out the plan, in words, or NULL. */
 const char *cei_there_cannot(const struct ceov_plan *plan);

@@ -110,6 +110,8 @@ struct cei_client {
 	int                      has_task;
 	struct cei_assembly      assembly;
 	struct cei_service_handle asked;        /* of EXPLAIN and DROP */
+	struct ceov_plan        *dropping;      /* out of its slot, until its launches have ended;
+						 * else NULL */
 	struct cei_service_message answer;
 	int                      has_answer;    /* it was not sent yet, since the socket is full */
 	int                      answer_fd;     /* -1: none */

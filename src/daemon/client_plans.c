@@ -81,6 +81,7 @@ static int take_memory(struct commit *commit, struct cei_region_wire *ret_wire, 
 	struct cei_client *client = commit->client;
 	char text[CEOV_FAILURE_TEXT_BYTES];
 	const char *fault = "is not described", *limit = NULL;
+	uint32_t number = commit->memories.next_memory;
 
 	*ret_fd = -1;
 	if (!cei_offer_take(&commit->memories, ret_wire, ret_fd))
@@ -99,7 +100,7 @@ static int take_memory(struct commit *commit, struct cei_region_wire *ret_wire, 
 		return CEOV_ERR_INVALID;
 	}
 	snprintf(text, sizeof(text), "ceoverlapd: memory %u of the plan %s",
-		 commit->memories.next_memory ? commit->memories.next_memory - 1 : 0, fault);
+		 number, fault);
 	cei_client_refuse(client, CEOV_ERR_INVALID, text);
 	return CEOV_ERR_INVALID;
 }
@@ -142,7 +143,8 @@ static int import_signal(struct commit *commit, uint32_t i)
 		return r;
 	if (parts.control.kind != CEOV_PLACE_HOST ||
 	    (parts.is_in_gpu && parts.gpu.kind != CEOV_PLACE_GPU)) {
-		close(parts.fd);
+		if (parts.fd >= 0)
+			close(parts.fd);
 		if (parts.gpu_fd >= 0)
 			close(parts.gpu_fd);
 		cei_client_refuse(client, CEOV_ERR_INVALID, "ceoverlapd: a signal is in the wrong "
@@ -382,22 +384,29 @@ void cei_client_explain(struct cei_client *client)
 static int run_drop(struct cei_task *task)
 {
 	struct cei_client *client = cei_client_of_task(task);
-	struct ceov_plan *plan = asked_plan(client);
-	struct cei_daemon_intake *intake;
+	struct ceov_plan *plan = client->dropping ? client->dropping : asked_plan(client);
 
 	if (!plan)
 		return 0;
-	if (ceov_plan_idle(plan) == CEOV_PENDING) {     /* a client that is right has waited */
-		if (!client->must_end)
-			return CEOV_PENDING;
-		return 0;
-	}
-	intake = &client->server->intakes[client->engines[plan->member]];
-	(void)cei_intake_take_plan(intake, &client->slots[client->asked.slot]);
-	ceov_plan_release(plan);
+	if (!client->dropping)          /* from now on no launch of it begins */
+		(void)cei_intake_take_plan(
+			&client->server->intakes[client->engines[plan->member]],
+			&client->slots[client->asked.slot]);
+	client->dropping = plan;
+	if (ceov_plan_idle(plan) == CEOV_PENDING)       /* a client that is right has waited */
+		return client->must_end ? 0 : CEOV_PENDING;
+	cei_client_end_drop(client);
+	return 0;
+}
+
+void cei_client_end_drop(struct cei_client *client)
+{
+	if (!client->dropping)
+		return;
+	ceov_plan_release(client->dropping);
+	client->dropping = NULL;
 	cei_client_empty_plan(client, &client->plans[client->asked.slot]);
 	client->n_plans--;
-	return 0;
 }
 
 void cei_client_drop(struct cei_client *client)

@@ -18,6 +18,9 @@ void cei_client_refuse(struct cei_client *client, int error, const char *text);
 void cei_client_refuse_limit(struct cei_client *client, const char *limit);
 void cei_client_refuse_as_raised(struct cei_client *client, int error);
 
+/* Releases the plan that is being dropped, if there is one, of which no launch is in flight. */
+void cei_client_end_drop(struct cei_client *client);
+
 /* Releases the handles that were made for a plan, which was released before. */
 void cei_client_empty_plan(struct cei_client *client, struct cei_client_plan *plan);
 

@@ -356,6 +356,7 @@ static int release_plans(struct cei_client *client)
 	uint64_t n_before = client->n_bytes;
 	uint32_t i;
 
+	cei_client_end_drop(client);
 	for (i = 0; client->plans && i < CEI_CLIENT_PLANS_MAX; i++) {
 		if (!client->slots[i].plan)
 			continue;

@@ -73,7 +73,8 @@ static uint32_t take_from(struct cei_mouth *mouth)
 	}
 	if (r >= 0)
 		return n;
-	atomic_store_explicit(mouth->is_faulty, 1, memory_order_relaxed);
+	/* release: pairs with cei_client_look() */
+	atomic_store_explicit(mouth->is_faulty, 1, memory_order_release);
 	mouth->faulty(mouth->arg);
 	return n;
 }

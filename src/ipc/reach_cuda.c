@@ -197,10 +197,17 @@ static int has_peer_access(struct cei_region *region, uint32_t member)
 static int map_vmm(struct cei_region *region, uint32_t member)
 {
 	uint32_t own = cei_share_cuda_gpu(region, member);
-	int r = own == region->gpu ? 1 : has_peer_access(region, member);
+	int r;
 
-	if (r <= 0 || !region->device)
-		return r < 0 ? r : 0;
+	if (!region->device) {
+		cei_log(region->site->report, CEI_LOG_INFO,
+			"GPU %u cannot map memory of a GPU that this process does not see: set "
+			"CUDA_VISIBLE_DEVICES wider", own);
+		return 0;
+	}
+	r = own == region->gpu ? 1 : has_peer_access(region, member);
+	if (r <= 0)
+		return r;
 	r = cei_vmm_give_access(region, own, cei_share_cuda_rank(region, member));
 	if (!r)
 		region->address[member] = region->device;

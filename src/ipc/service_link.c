@@ -112,7 +112,7 @@ static void *receive_all(void *arg)
 	struct pollfd polled[2] = { { .fd = link->fd, .events = POLLIN },
 				    { .fd = link->stop, .events = POLLIN } };
 	uint8_t *bytes = malloc(CEI_SERVICE_BYTES_MAX);
-	int goes_on = bytes != NULL;
+	int has_bytes = bytes != NULL, goes_on = has_bytes;
 
 	pthread_setname_np(pthread_self(), "ceov-daemon");
 	while (goes_on) {
@@ -126,7 +126,7 @@ static void *receive_all(void *arg)
 	free(bytes);
 	pthread_mutex_lock(&link->lock);
 	link->has_end = 1;
-	link->is_closed = 1;
+	link->is_closed = has_bytes && !goes_on;        /* the daemon's end has closed it */
 	pthread_cond_broadcast(&link->answered);
 	pthread_mutex_unlock(&link->lock);
 	if (!goes_on)

@@ -66,7 +66,7 @@ void cei_service_launcher_attach(struct cei_service_launcher *launcher,
 	launcher->n_rings = areas->n_rings;
 	memcpy(launcher->bells, areas->bells, areas->n_rings * sizeof(*areas->bells));
 	memset(launcher->n_put, 0, sizeof(launcher->n_put));
-	/* release: pairs with wait_until(), which then reads `up` */
+	/* release: pairs with enter(), after which `up` is read */
 	atomic_store_explicit(&launcher->is_lost, 0, memory_order_release);
 	pthread_mutex_unlock(&launcher->lock);
 }

@@ -353,16 +353,28 @@ static int import_own(struct cei_region *region, const struct cei_region_wire *w
 	return r;
 }
 
+/* The GPU of a member of this process, whose context there is; CEOV_NOBODY: no member is on one. */
+static uint32_t any_gpu(const struct cei_site *site)
+{
+	uint32_t i;
+
+	for (i = 0; i < site->n_members; i++)
+		if (site->members[i].place.kind == CEOV_PLACE_GPU)
+			return site->members[i].place.index;
+	return CEOV_NOBODY;
+}
+
 /* Memory that came as a descriptor is mapped at once, for all members; a process that does not see
- * its GPU cannot reach it. */
+ * its GPU cannot reach it. A context of that GPU is not needed, and would cost its memory. */
 static int import_fd(struct cei_region *region, int fd)
 {
+	uint32_t gpu = any_gpu(region->site);
 	struct cei_cuda_hold hold;
 	int r;
 
-	if (region->gpu == CEOV_NOBODY)
+	if (region->gpu == CEOV_NOBODY || gpu == CEOV_NOBODY)
 		return 0;
-	r = cei_cuda_push(region->site->cuda, region->gpu, &hold);
+	r = cei_cuda_push(region->site->cuda, gpu, &hold);
 	if (r)
 		return r;
 	r = cei_vmm_import(region, fd);
@@ -411,7 +423,8 @@ static int import(struct cei_region *region, const struct cei_region_wire *wire,
 }
 
 /* Returns 1: the description contains the IPC handle, or the random number of memory that comes as
- * a descriptor, and either identifies the memory. */
+ * a descriptor. Who knows these was told of the memory by its owner, and could pass it on anyway;
+ * the descriptor itself cannot be compared with another one. */
 static int is_same(const struct cei_region *region, int fd)
 {
 	(void)region;
@@ -447,7 +460,7 @@ static void release_vmm(struct cei_region *region)
 		cei_vmm_release(region);
 		return;
 	}
-	if (cei_cuda_push(cuda, region->gpu, &hold))
+	if (cei_cuda_push(cuda, any_gpu(region->site), &hold))
 		return;
 	if (region->origin == CEI_REGION_CREATED)
 		(void)cuda->calls.ctx_synchronize();    /* an error was told to who caused it */

@@ -93,6 +93,7 @@ static int export(struct cei_region *region, CUmemGenericAllocationHandle alloca
 				      region->gpu, (unsigned long long)region->vmm_bytes);
 	}
 	(void)fcntl(region->fd, F_SETFD, FD_CLOEXEC);
+	/* so few bytes come at once, without an interruption: getrandom(2) */
 	if (getrandom(region->handle, sizeof(region->handle), 0) == sizeof(region->handle))
 		return 0;
 	return cei_raise(region->site->report, CEOV_ERR_SYSTEM, errno, "getrandom: %s",

@@ -28,7 +28,8 @@ int  cei_vmm_import(struct cei_region *region, int fd);
 /* Gives the GPU access, which must be able to access region->gpu. Raises. */
 int  cei_vmm_give_access(const struct cei_region *region, uint32_t gpu, uint32_t rank);
 
-/* Unmaps the memory, and closes region->fd. Nothing may access it any more. */
+/* Unmaps the memory, if it is mapped, and closes region->fd. Nothing may access it any more. Where
+ * it is not mapped, no driver is needed. */
 void cei_vmm_release(struct cei_region *region);
 
 #endif /* CEI_VMM_CUDA_H */

@@ -127,7 +127,7 @@ static void avoid_double_ends(struct cei_ucx *ucx, ucp_config_t *config)
 	unsigned major, minor, release;
 
 	ucx->calls.version(&major, &minor, &release);
-	if (minor < MINOR_OF_DOUBLE_ENDS && !secure_getenv("UCX_ZCOPY_THRESH") &&
+	if (major == 1 && minor < MINOR_OF_DOUBLE_ENDS && !secure_getenv("UCX_ZCOPY_THRESH") &&
 	    !may_use_rdma(&ucx->transport->config))
 		set(ucx, config, &setting);
 }

@@ -118,7 +118,7 @@ START_TEST(test_a_wrong_line_changes_nothing)
 }
 END_TEST
 
-/* Connections that are refused, since their user has its clients already, until the parent kills. */
+/* Connections that are refused, since their user has its clients already, until it is killed. */
 static void knock(void)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -403,7 +403,7 @@ START_TEST(test_what_is_no_program)
 	case 36: transfer->direction = CEI_DIRECTION_ANY; break;
 	case 37: transfer->route = 0; break;
 	case 38: alone.signals[0].flags = 8; break;
-	case 39: alone.movers[0].flags = 2; break;
+	case 39: alone.movers[0].flags = 4; break;
 	case 40: alone.keeps_order = 2; break;
 	case 41: alone.mark_group_bytes = 0; break;
 	case 43: alone.buffers[0].reached = 2; break;
@@ -412,6 +412,14 @@ START_TEST(test_what_is_no_program)
 	default: ck_abort();
 	}
 	ck_assert_int_eq(cei_program_verify(&alone), CEOV_ERR_INVALID);
+}
+END_TEST
+
+/* As an engine of a process with a network has one: its programs go to a daemon, too. */
+START_TEST(test_a_mover_may_leave_the_machine)
+{
+	alone.movers[0].flags = CEI_PROGRAM_CAN_WAIT | CEI_PROGRAM_LEAVES_MACHINE;
+	ck_assert_int_eq(cei_program_verify(&alone), 0);
 }
 END_TEST
 
@@ -430,6 +438,7 @@ int main(void)
 	tcase_add_test(tcase, test_marks_that_nobody_sees_or_raises);
 	tcase_add_test(tcase, test_what_follows_from_the_order);
 	tcase_add_loop_test(tcase, test_what_is_no_program, 0, BROKEN);
+	tcase_add_test(tcase, test_a_mover_may_leave_the_machine);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }

@@ -79,6 +79,10 @@ int cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *
  * accessed. */
 static int is_alive(const struct ceov_signal *signal)
 {
+	/* A guest does not hear of lost ranks; memory that came as a descriptor outlives its
+	 * owner. */
+	if (signal->object.context->ended && signal->gpu && !signal->gpu->vmm_bytes)
+		return 0;
 	return !cei_context_is_lost(signal->object.context, signal->rank) &&
 	       cei_signal_is_writable(signal);
 }

@@ -97,6 +97,7 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 #define BUFFER_FLAGS ((uint32_t)(CEI_PROGRAM_FLOATING | CEI_PROGRAM_MAPPED | \
 				 CEI_PROGRAM_PRIVATE))
 
+#define MOVER_FLAGS  ((uint32_t)(CEI_PROGRAM_CAN_WAIT | CEI_PROGRAM_LEAVES_MACHINE))
 #define SIGNAL_FLAGS ((uint32_t)(CEI_PROGRAM_SEEN | CEI_PROGRAM_IN_GPU))
 
 /* Whether a place is valid on some machine; this one may have fewer places. */
@@ -109,7 +110,7 @@ static int is_place(uint32_t place)
 static int is_mover(const struct cei_program_mover *mover)
 {
 	return mover->moves && !(mover->moves & ~MOVES) &&
-		!(mover->flags & ~(uint32_t)CEI_PROGRAM_CAN_WAIT) &&
+		!(mover->flags & ~MOVER_FLAGS) &&
 		(mover->place == CEOV_NOBODY || mover->place < CEI_MACHINE_GPUS_MAX);
 }
 
