@@ -100,32 +100,9 @@ static uint32_t nasty(uint64_t *state, uint32_t now)
 }
 
 struct scribbler {
-	struct range others[RANGES_MAX];        /* the honest client's, which fork() leaves here */
-	uint32_t     n_others;
-	uint64_t     state;
-	int          forges;
+	uint64_t state;
+	int      forges;
 };
-
-static int is_others(const struct scribbler *scribbler, const struct range *range)
-{
-	uint32_t i;
-
-	for (i = 0; i < scribbler->n_others; i++)
-		if (scribbler->others[i].words == range->words)
-			return 1;
-	return 0;
-}
-
-static uint32_t find_own(const struct scribbler *scribbler, const char *name, char right,
-			 struct range *ranges)
-{
-	uint32_t i, n = 0, n_all = find_mapped(name, right, ranges);
-
-	for (i = 0; i < n_all; i++)
-		if (!is_others(scribbler, &ranges[i]))
-			ranges[n++] = ranges[i];
-	return n;
-}
 
 /* relaxed, in both: the order of nonsense does not matter */
 static void spoil(const struct range *ranges, uint32_t n, uint64_t *state)
@@ -157,10 +134,10 @@ static void *scribble(void *arg)
 {
 	struct range ranges[RANGES_MAX], ups[RANGES_MAX], downs[RANGES_MAX];
 	struct scribbler *scribbler = arg;
-	uint32_t n = find_own(scribbler, "memfd:ceoverlap", 'w', ranges);
+	uint32_t n = find_mapped("memfd:ceoverlap", 'w', ranges);
 
-	if (!n || find_own(scribbler, "memfd:ceoverlapd-up", 'r', ups) != 1 ||
-	    find_own(scribbler, "memfd:ceoverlapd-down", 'w', downs) != 1)
+	if (!n || find_mapped("memfd:ceoverlapd-up", 'r', ups) != 1 ||
+	    find_mapped("memfd:ceoverlapd-down", 'w', downs) != 1)
 		_exit(3);               /* nothing is shared: this would test nothing */
 	for (;;) {
 		if (scribbler->forges)
@@ -181,7 +158,6 @@ static void be_hostile(uint64_t own_seed, int forges)
 	uint64_t end;
 
 	alarm(10);                      /* what it reads of its own is nonsense, too */
-	scribbler.n_others = find_mapped("memfd:ceoverlap", 'r', scribbler.others);
 	make_client(&client);
 	end = cei_deadline(HOSTILE_NS);
 	if (pthread_create(&thread, NULL, scribble, &scribbler))
@@ -209,24 +185,46 @@ static void pass(const struct client *client, uint64_t base)
 	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
 }
 
+/* Hostile clients are forked before there are threads here, and each waits for a byte to begin. */
+static void fork_hostile(pid_t *children, int *starts)
+{
+	uint32_t round;
+	int pipes[2];
+	char byte;
+
+	for (round = 0; round < ROUNDS; round++) {
+		ck_assert_int_eq(pipe(pipes), 0);
+		children[round] = fork();
+		if (!children[round]) {
+			close(pipes[1]);
+			if (read(pipes[0], &byte, 1) == 1)
+				be_hostile(seed + round, round % 2);
+			_exit(0);       /* the test has ended before its turn */
+		}
+		ck_assert_int_ge(children[round], 0);
+		close(pipes[0]);
+		starts[round] = pipes[1];
+	}
+}
+
 START_TEST(test_a_client_that_scribbles_disturbs_nobody)
 {
 	struct client client;
+	pid_t children[ROUNDS];
+	int starts[ROUNDS];
 	uint64_t base = 0;
 	uint32_t round;
 	int status = 0;
-	pid_t child;
 
 	seed = testing_seed();
 	testing_log_init(&lines);
 	daemon_start(&server, "d.sock");
+	fork_hostile(children, starts);
 	make_client(&client);
 	for (round = 0; round < ROUNDS; round++) {
-		child = fork();
-		ck_assert_int_ge(child, 0);
-		if (!child)
-			be_hostile(seed + round, round % 2);
-		while (!waitpid(child, &status, WNOHANG))
+		ck_assert_int_eq(write(starts[round], "x", 1), 1);
+		close(starts[round]);
+		while (!waitpid(children[round], &status, WNOHANG))
 			pass(&client, base++);
 		ck_assert_msg(WIFSIGNALED(status), "the hostile client ended with 0x%x", status);
 	}
