@@ -560,7 +560,8 @@ typedef struct ceov_ticket { uint64_t number; } ceov_ticket;
 /* Starts a launch of a committed plan. launch may be NULL: base 0, polled, no floating
  * buffer. CEOV_FULL: too many launches are in flight, 32 of the plan or 4096 of the context,
  * or the engine has not taken up enough of the earlier ones yet. Launches that have ended do
- * not count, even if an older one is still in flight. */
+ * not count, even if an older one is still in flight. With a daemon also: the launch names an
+ * after_stream, and earlier launches of the plan that named none are in flight. */
 int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
 		ceov_ticket *ret_ticket);
 

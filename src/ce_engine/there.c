@@ -222,15 +222,15 @@ static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_
  * earlier ones yet. 0: the daemon carries it out. */
 static int choose_side(struct ceov_plan *plan, const struct ceov_launch *launch)
 {
-	int is_here, is_there;
+	int r;
 
 	pthread_mutex_lock(&plan->lock);
-	is_here = plan->run.n_in_flight != 0;
-	is_there = is_busy_there(plan);
-	pthread_mutex_unlock(&plan->lock);
 	if (launch->after_stream)
-		return is_there ? CEOV_FULL : CEOV_NONE;
-	return is_here ? CEOV_NONE : 0;
+		r = is_busy_there(plan) ? CEOV_FULL : CEOV_NONE;
+	else
+		r = plan->run.n_in_flight ? CEOV_NONE : 0;
+	pthread_mutex_unlock(&plan->lock);
+	return r;
 }
 
 static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch,
