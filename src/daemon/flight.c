@@ -12,6 +12,7 @@
 #include <json-c/json.h>
 
 #include "base/clock.h"
+#include "base/urgency.h"
 #include "daemon/client.h"
 #include "daemon/journal.h"
 #include "daemon/links.h"
@@ -64,7 +65,7 @@ static void log_engine(struct cei_server *server, uint32_t engine)
 				  " us%s%s", engine, (now_ns - record->done_ns) / US,
 				  client_of(server, record->client), record->launch,
 				  record->transfer, record->chunk, record->bytes, link,
-				  cei_class_name(record->urgency), record->waited_ns / US,
+				  cei_urgency_name(record->urgency), record->waited_ns / US,
 				  record->moved_ns / US,
 				  record->error ? "; its launch failed: " : "",
 				  record->error ? ceov_strerror(record->error) : "");
@@ -114,7 +115,7 @@ static struct json_object *record_json(const struct cei_server *server, uint32_t
 	add_number(object, "bytes", record->bytes);
 	json_object_object_add(object, "link", json_object_new_string(link));
 	json_object_object_add(object, "class",
-			       json_object_new_string(cei_class_name(record->urgency)));
+			       json_object_new_string(cei_urgency_name(record->urgency)));
 	add_number(object, "waited_us", record->waited_ns / US);
 	add_number(object, "moved_us", record->moved_ns / US);
 	json_object_object_add(object, "error", record->error

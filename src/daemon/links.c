@@ -11,15 +11,6 @@
 
 #include "topology/machine.h"
 
-const char *cei_class_name(uint32_t urgency)
-{
-	static const char *const names[] = { [CEOV_URGENCY_NORMAL] = "normal",
-					     [CEOV_URGENCY_URGENT] = "urgent",
-					     [CEOV_URGENCY_BACKGROUND] = "background" };
-
-	return urgency <= CEOV_URGENCY_BACKGROUND ? names[urgency] : "?";
-}
-
 /* Returns whether it is one of the machine's links; then the name says from where to where. */
 static int name_by_places(const struct cei_machine *machine, const struct cei_machine_link *link,
 			  char ret_name[CEI_LINKS_NAME_BYTES])

@@ -26,9 +26,6 @@ struct cei_links *cei_links_read(const struct cei_works *works);
 void cei_links_name(const struct cei_works *works, const struct cei_machine_link *link,
 		    char ret_name[CEI_LINKS_NAME_BYTES]);
 
-/* "normal", "urgent" or "background". */
-const char *cei_class_name(uint32_t urgency);
-
 /* A time, in us, below which at least `percent` of what was counted is; 0: nothing was. */
 uint64_t cei_links_quantile_us(const struct cei_tally_times_view *times, uint32_t percent);
 

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/urgency.h"
 #include "daemon/client.h"
 #include "daemon/links.h"
 #include "daemon/picture.h"
@@ -127,7 +128,7 @@ static void write_users(const struct cei_usage_table *table, FILE *out)
 	      "shares of their own.");
 	for (i = 0; i < table->n; i++) {
 		for (k = 0; k < CEI_FLOWS_URGENCIES; k++) {
-			snprintf(class, sizeof(class), ",class=\"%s\"", cei_class_name(k));
+			snprintf(class, sizeof(class), ",class=\"%s\"", cei_urgency_name(k));
 			write_user(out, "user_bytes_total", table->users[i].uid, class,
 				   table->users[i].usage.bytes[k]);
 		}
@@ -166,7 +167,7 @@ static void for_each_class(const struct cei_links *links, FILE *out,
 		for (k = 0; k < CEI_FLOWS_URGENCIES; k++) {
 			class = &links->links[i].view.classes[k];
 			snprintf(labels, sizeof(labels), "link=\"%s\",class=\"%s\"",
-				 links->links[i].name, cei_class_name(k));
+				 links->links[i].name, cei_urgency_name(k));
 			if (class->moved.n_all)
 				write(out, labels, class);
 		}
@@ -238,16 +239,16 @@ static void write_aims(const struct cei_links *links, FILE *out)
 	      "Chunks of classes that have a time to be done in, and whether they were.");
 	for (k = 0; k < CEI_FLOWS_URGENCIES; k++) {
 		fprintf(out, "ceoverlap_slo_chunks_total{class=\"%s\",met=\"yes\"} %" PRIu64 "\n",
-			cei_class_name(k), n_in_time[k]);
+			cei_urgency_name(k), n_in_time[k]);
 		fprintf(out, "ceoverlap_slo_chunks_total{class=\"%s\",met=\"no\"} %" PRIu64 "\n",
-			cei_class_name(k), n[k] - (n_in_time[k] < n[k] ? n_in_time[k] : n[k]));
+			cei_urgency_name(k), n[k] - (n_in_time[k] < n[k] ? n_in_time[k] : n[k]));
 	}
 	begin(out, "slo_attainment_ratio", "gauge",
 	      "The part of these chunks that was done in time, since the start.");
 	for (k = 0; k < CEI_FLOWS_URGENCIES; k++)
 		if (n[k])
 			fprintf(out, "ceoverlap_slo_attainment_ratio{class=\"%s\"} %.6f\n",
-				cei_class_name(k), (double)n_in_time[k] / (double)n[k]);
+				cei_urgency_name(k), (double)n_in_time[k] / (double)n[k]);
 }
 
 void cei_metrics_write(struct cei_server *server, FILE *out)

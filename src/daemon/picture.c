@@ -14,6 +14,7 @@
 #include <json-c/json.h>
 
 #include "base/clock.h"
+#include "base/urgency.h"
 #include "daemon/client.h"
 #include "daemon/links.h"
 #include "daemon/server.h"
@@ -42,7 +43,7 @@ static void add_classes(struct json_object *object, const char *name,
 	uint32_t i;
 
 	for (i = 0; i < CEI_FLOWS_URGENCIES; i++)
-		add_number(classes, cei_class_name(i), numbers[i]);
+		add_number(classes, cei_urgency_name(i), numbers[i]);
 	add(object, name, classes);
 }
 
@@ -112,7 +113,7 @@ static struct json_object *client_json(struct cei_client *client)
 	add_number(object, "uid", client->uid);
 	add_name(object, client);
 	add_text(object, "state", state_of(client));
-	add_text(object, "class", cei_class_name(cei_limits_cap(limits.most_urgent,
+	add_text(object, "class", cei_urgency_name(cei_limits_cap(limits.most_urgent,
 								client->hello.urgency)));
 	add_number(object, "weight", limits.weight);
 	add_number(object, "bytes_per_second_limit", limits.bytes_per_s);
@@ -172,7 +173,7 @@ static struct json_object *link_json(const char *name, const struct cei_tally_li
 	add_number(object, "waiting_chunks", view->n_waiting);
 	add_number(object, "moving_chunks", view->n_moving);
 	for (i = 0; i < CEI_FLOWS_URGENCIES; i++)
-		add(classes, cei_class_name(i), class_json(&view->classes[i]));
+		add(classes, cei_urgency_name(i), class_json(&view->classes[i]));
 	add(object, "classes", classes);
 	return object;
 }
@@ -269,7 +270,7 @@ static struct json_object *limits_json(const struct cei_limits *limits)
 	add_number(object, "chunk_bytes", limits->max_chunk_bytes);
 	add_number(object, "weight", limits->weight);
 	add_number(object, "bytes_per_second", limits->bytes_per_s);
-	add_text(object, "class", cei_class_name(limits->most_urgent));
+	add_text(object, "class", cei_urgency_name(limits->most_urgent));
 	return object;
 }
 

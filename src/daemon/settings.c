@@ -18,6 +18,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/site.h"
+#include "base/urgency.h"
 #include "daemon/gpus.h"
 #include "daemon/listener.h"
 
@@ -151,21 +152,6 @@ static int to_number(const struct field *field, const char *text, uint64_t *ret_
 	return *ret_number >= field->least && *ret_number <= field->most;
 }
 
-static const char *const classes[] = { "normal", "urgent", "background" };
-
-static int to_class(const char *text, uint64_t *ret_class)
-{
-	uint64_t i;
-
-	for (i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
-		if (strcmp(text, classes[i]))
-			continue;
-		*ret_class = i;
-		return 1;
-	}
-	return 0;
-}
-
 static int to_id(const char *text, uint64_t *ret_id)
 {
 	char *end;
@@ -229,13 +215,15 @@ static int set(struct reading *reading, const struct field *field, void *target,
 	       const char *value)
 {
 	uint64_t number = 0;
+	uint32_t urgency;
 
 	switch (field->kind) {
 	case PATH:
 		return set_path(reading, field, target, value);
 	case CLASS:
-		if (!to_class(value, &number))
+		if (!cei_urgency_read(value, &urgency))
 			return wrong(reading, "must be urgent, normal or background", field->name);
+		number = urgency;
 		break;
 	case GPUS:
 		if (!cei_gpus_read(value, &number))

@@ -36,6 +36,10 @@ double              ctl_real(struct json_object *from, const char *name);
 const char         *ctl_text(struct json_object *from, const char *name);
 size_t              ctl_length(struct json_object *list);
 
+/* The names of classes, in the order in which they are shown. */
+#define CTL_CLASSES 3u
+extern const char *const ctl_classes[CTL_CLASSES];
+
 /* The sum of a field over the classes of a link or of a client's bytes. */
 uint64_t ctl_sum(struct json_object *classes, const char *name);
 

@@ -39,15 +39,16 @@ size_t ctl_length(struct json_object *list)
 	return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
 }
 
+const char *const ctl_classes[CTL_CLASSES] = { "urgent", "normal", "background" };
+
 uint64_t ctl_sum(struct json_object *classes, const char *name)
 {
-	static const char *const names[] = { "urgent", "normal", "background" };
 	uint64_t n = 0;
 	uint32_t i;
 
-	for (i = 0; i < 3; i++)
-		n += name ? ctl_number(ctl_object(classes, names[i]), name)
-			: ctl_number(classes, names[i]);
+	for (i = 0; i < CTL_CLASSES; i++)
+		n += name ? ctl_number(ctl_object(classes, ctl_classes[i]), name)
+			: ctl_number(classes, ctl_classes[i]);
 	return n;
 }
 

@@ -191,10 +191,8 @@ static void put_head(FILE *out, const struct frame_look *look, const struct scen
 	put_history(out, look, scene);
 	fprintf(out, "%s fairness %.3f  ", line_end, scene->fairness);
 	for (i = 0; i < SCENE_CLASSES; i++) {
-		static const char *const names[] = { "urgent", "normal", "background" };
-
 		colour(out, look, colours[i]);
-		fprintf(out, " %s %s", look->is_utf8 ? "\u25a0" : "#", names[i]);
+		fprintf(out, " %s %s", look->is_utf8 ? "\u25a0" : "#", ctl_classes[i]);
 		plain(out, look);
 	}
 	colour(out, look, TITLE);

@@ -11,8 +11,6 @@
 
 #include "tools/ctl/ctl.h"
 
-static const char *const classes[] = { "urgent", "normal", "background" };
-
 uint64_t scene_rate(const struct scene_row *row)
 {
 	return row->rate[SCENE_URGENT] + row->rate[SCENE_NORMAL] + row->rate[SCENE_BACKGROUND];
@@ -46,7 +44,7 @@ static void fill_link(struct scene_row *row, struct json_object *link)
 	row->waiting = ctl_number(link, "waiting_chunks");
 	row->moving = ctl_number(link, "moving_chunks");
 	for (i = SCENE_CLASSES; i-- > 0;) {
-		class = ctl_object(ctl_object(link, "classes"), classes[i]);
+		class = ctl_object(ctl_object(link, "classes"), ctl_classes[i]);
 		row->bytes[i] = ctl_number(class, "bytes");
 		if (!ctl_number(class, "chunks"))
 			continue;
@@ -86,7 +84,7 @@ static void fill_client(struct scene_row *row, struct json_object *client)
 	row->plans = ctl_number(client, "plans");
 	row->unarbitrated = ctl_number(client, "unarbitrated_plans");
 	for (i = 0; i < SCENE_CLASSES; i++)
-		row->bytes[i] = ctl_number(ctl_object(client, "bytes"), classes[i]);
+		row->bytes[i] = ctl_number(ctl_object(client, "bytes"), ctl_classes[i]);
 }
 
 static void fill_clients(struct scene *scene, struct json_object *list,

@@ -87,13 +87,13 @@ static void show_class(struct json_object *link, const char *class)
 static void show_route(struct json_object *link)
 {
 	uint64_t rated = ctl_number(link, "rated_bytes_per_second");
+	uint32_t i;
 
 	printf("%s: %s%s; %" PRIu64 " chunks wait, %" PRIu64 " move\n", ctl_text(link, "link"),
 	       rated ? "rated at " : "its rate is not known", rated ? ctl_rate(rated).text : "",
 	       ctl_number(link, "waiting_chunks"), ctl_number(link, "moving_chunks"));
-	show_class(link, "urgent");
-	show_class(link, "normal");
-	show_class(link, "background");
+	for (i = 0; i < CTL_CLASSES; i++)
+		show_class(link, ctl_classes[i]);
 }
 
 void ctl_show_routes(struct json_object *answer)

@@ -14,6 +14,7 @@
 #include <sys/random.h>
 
 #include "backend/host.h"
+#include "base/urgency.h"
 #include "base/variables.h"
 #include "ce_engine/objects/context.h"
 #include "net/network.h"
@@ -102,14 +103,11 @@ static int class_from(struct cei_report *report, uint32_t *ret_urgency)
 	const char *text = secure_getenv("CEOVERLAP_CLASS");
 
 	*ret_urgency = CEOV_URGENCY_NORMAL;
-	if (!text || !*text || !strcmp(text, "normal"))
+	if (!text || !*text || cei_urgency_read(text, ret_urgency))
 		return 0;
-	if (strcmp(text, "urgent") && strcmp(text, "background"))
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "CEOVERLAP_CLASS is '%s', must be 'urgent', 'normal' or "
-				 "'background'", text);
-	*ret_urgency = *text == 'u' ? CEOV_URGENCY_URGENT : CEOV_URGENCY_BACKGROUND;
-	return 0;
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "CEOVERLAP_CLASS is '%s', must be 'urgent', 'normal' or 'background'",
+			 text);
 }
 
 /* One member, as the environment says. */
