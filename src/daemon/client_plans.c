@@ -95,6 +95,7 @@ static int take_memory(struct commit *commit, struct cei_region_wire *ret_wire, 
 	}
 	if (*ret_fd >= 0)
 		close(*ret_fd);
+	*ret_fd = -1;
 	if (limit) {
 		cei_client_refuse_limit(client, limit);
 		return CEOV_ERR_INVALID;
@@ -120,6 +121,25 @@ static int import_buffer(struct commit *commit, uint32_t i)
 	return r;
 }
 
+static int take_parts(struct commit *commit, const struct cei_program_signal *from,
+		      struct cei_signal_parts *parts)
+{
+	int r = take_memory(commit, &parts->control, &parts->fd);
+
+	if (!r && parts->is_in_gpu)
+		r = take_memory(commit, &parts->gpu, &parts->gpu_fd);
+	if (r)
+		return r;
+	if (parts->is_in_gpu && from->flags & CEI_PROGRAM_SEEN)
+		parts->flags = CEOV_SIGNAL_HOST_VISIBLE;
+	if (parts->control.kind == CEOV_PLACE_HOST &&
+	    (!parts->is_in_gpu || parts->gpu.kind == CEOV_PLACE_GPU))
+		return 0;
+	cei_client_refuse(commit->client, CEOV_ERR_INVALID, "ceoverlapd: a signal is in the wrong "
+			  "kind of memory");
+	return CEOV_ERR_INVALID;
+}
+
 static int import_signal(struct commit *commit, uint32_t i)
 {
 	const struct cei_program_signal *from = &commit->program.signals[i];
@@ -127,29 +147,15 @@ static int import_signal(struct commit *commit, uint32_t i)
 	struct cei_signal_parts parts = {
 		.rank = from->rank,
 		.n_counters = from->n_counters,
+		.fd = -1,
 		.is_in_gpu = (from->flags & CEI_PROGRAM_IN_GPU) != 0,
 		.gpu_fd = -1,
 	};
-	int r = take_memory(commit, &parts.control, &parts.fd);
+	int r = take_parts(commit, from, &parts);
 
-	if (!r && parts.is_in_gpu && from->flags & CEI_PROGRAM_SEEN)
-		parts.flags = CEOV_SIGNAL_HOST_VISIBLE;
-	if (!r && parts.is_in_gpu) {
-		r = take_memory(commit, &parts.gpu, &parts.gpu_fd);
-		if (r && parts.fd >= 0)
-			close(parts.fd);
-	}
-	if (r)
+	if (r) {
+		cei_signal_parts_close(&parts);
 		return r;
-	if (parts.control.kind != CEOV_PLACE_HOST ||
-	    (parts.is_in_gpu && parts.gpu.kind != CEOV_PLACE_GPU)) {
-		if (parts.fd >= 0)
-			close(parts.fd);
-		if (parts.gpu_fd >= 0)
-			close(parts.gpu_fd);
-		cei_client_refuse(client, CEOV_ERR_INVALID, "ceoverlapd: a signal is in the wrong "
-				  "kind of memory");
-		return CEOV_ERR_INVALID;
 	}
 	r = cei_signal_import(client->context, &parts, &commit->plan->signals[i]);
 	if (r)

@@ -7,6 +7,9 @@
 
 #include <stdio.h>
 
+/* Where the control socket is if systemd passes the clients'. Else it is beside that. */
+#define CEI_CONTROL_PATH "/run/ceoverlapd/control"
+
 /* Answers a line of ceoverlapctl: the name of a command. The answer is JSON, with "ok", and
  * "error" where that is false. server: a struct cei_server. */
 void cei_control_answer(void *server, const char *request, FILE *out);

@@ -24,9 +24,6 @@
 
 #define SAMPLE_NS UINT64_C(1000000000)
 
-/* Where systemd passes the clients' socket, and no other path is set. */
-#define CONTROL_PATH "/run/ceoverlapd/control"
-
 /* --- opening ----------------------------------------------------------------- */
 
 /* Returns 0 if the path is too long. */
@@ -40,7 +37,7 @@ static int find_control_path(const struct cei_settings *settings,
 	else if (*settings->socket)
 		n = snprintf(ret_path, CEI_SETTINGS_PATH_BYTES, "%s.control", settings->socket);
 	else
-		n = snprintf(ret_path, CEI_SETTINGS_PATH_BYTES, "%s", CONTROL_PATH);
+		n = snprintf(ret_path, CEI_SETTINGS_PATH_BYTES, "%s", CEI_CONTROL_PATH);
 	return n > 0 && n < (int)CEI_SETTINGS_PATH_BYTES;
 }
 

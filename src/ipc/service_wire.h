@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cuda_driver.h"
 #include "base/site.h"
 #include "ipc/datagram.h"
 
@@ -51,7 +52,7 @@ enum cei_service_type {
 struct cei_service_member {
 	uint32_t rank;
 	uint32_t kind;                  /* enum ceov_place_kind */
-	uint8_t  uuid[16];              /* of its GPU; zeros on the host */
+	uint8_t  uuid[CEI_CUDA_UUID_BYTES];     /* of its GPU; zeros on the host */
 };
 
 struct cei_service_hello {

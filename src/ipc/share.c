@@ -33,7 +33,7 @@ int cei_region_is_shareable(struct cei_region *region)
 	return ops->is_shareable(region);
 }
 
-static void describe_imported(const struct cei_region *region, struct cei_region_wire *wire)
+void cei_region_fill_wire(const struct cei_region *region, struct cei_region_wire *wire)
 {
 	memset(wire, 0, sizeof(*wire));
 	wire->kind = region->kind;
@@ -50,7 +50,7 @@ int cei_region_describe(struct cei_region *region, struct cei_region_wire *ret_w
 {
 	if (region->origin != CEI_REGION_IMPORTED)
 		return cei_share_for(region->kind)->export(region, ret_wire, ret_fd);
-	describe_imported(region, ret_wire);
+	cei_region_fill_wire(region, ret_wire);
 	*ret_fd = region->fd;
 	return 0;
 }

@@ -22,10 +22,10 @@
 
 #include <stdint.h>
 
+#include "base/cuda_driver.h"
 #include "base/site.h"
 
 #define CEI_SHARE_HANDLE_BYTES 64u      /* sizeof(CUipcMemHandle), checked there */
-#define CEI_SHARE_UUID_BYTES   16u
 
 enum cei_region_origin {
 	CEI_REGION_NONE,                /* it has no memory: it was not made, or each launch of a
@@ -67,7 +67,7 @@ struct cei_region {
 	uint64_t               instance[2];     /* of the process that owns the memory */
 	uint64_t               offset_bytes;    /* from the base of the exported allocation */
 	uint8_t                handle[CEI_SHARE_HANDLE_BYTES];
-	uint8_t                uuid[CEI_SHARE_UUID_BYTES];
+	uint8_t                uuid[CEI_CUDA_UUID_BYTES];
 	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* [member]: base of the mapping
 							      * that unmap closes; 0: none */
 	uint64_t               address[CEI_MEMBERS_MAX];     /* [member]: where its backend and
@@ -89,7 +89,7 @@ struct cei_region_wire {
 	uint64_t pid;                   /* of GPU memory: identifies the owner's process, also
 					 * across pid namespaces (share_cuda.c) */
 	uint8_t  handle[CEI_SHARE_HANDLE_BYTES];
-	uint8_t  uuid[CEI_SHARE_UUID_BYTES];
+	uint8_t  uuid[CEI_CUDA_UUID_BYTES];
 };
 
 struct cei_share_ops {
@@ -132,6 +132,9 @@ extern const struct cei_share_ops cei_share_cuda;       /* share_cuda.c, with CU
 
 /* Returns the table for a kind of place. NULL: this build does not support that kind. */
 const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind);
+
+/* Fills a description in from the region, but for `device` and `pid`, which only its owner knows. */
+void cei_region_fill_wire(const struct cei_region *region, struct cei_region_wire *ret_wire);
 
 /* Whether another process of this node can map the region's memory. */
 int  cei_region_is_shareable(struct cei_region *region);

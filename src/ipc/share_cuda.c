@@ -21,7 +21,7 @@
 #define ALLOCATION_BYTES (UINT64_C(2) << 20)
 
 _Static_assert(sizeof(CUipcMemHandle) == CEI_SHARE_HANDLE_BYTES, "IPC handle");
-_Static_assert(sizeof(CUuuid) == CEI_SHARE_UUID_BYTES, "GPU uuid");
+_Static_assert(sizeof(CUuuid) == CEI_CUDA_UUID_BYTES, "GPU uuid");
 
 /* What the driver knows of an address. */
 struct pointer_facts {
@@ -262,7 +262,6 @@ static int export(struct cei_region *region, struct cei_region_wire *ret_wire,
 		  int *ret_fd)
 {
 	struct cei_cuda *cuda = region->site->cuda;
-	struct cei_region_wire wire;
 	struct cei_cuda_hold hold;
 	int r;
 
@@ -281,18 +280,9 @@ static int export(struct cei_region *region, struct cei_region_wire *ret_wire,
 		if (r)
 			return r;
 	}
-	memset(&wire, 0, sizeof(wire));
-	wire.kind = CEOV_PLACE_GPU;
-	wire.has_fd = region->vmm_bytes != 0;
-	wire.size_bytes = region->size_bytes;
-	wire.offset_bytes = region->offset_bytes;
-	wire.device = region->device;
-	wire.buffer_id = region->buffer_id;
-	memcpy(wire.instance, region->instance, sizeof(wire.instance));
-	wire.pid = process_identity();
-	memcpy(wire.handle, region->handle, sizeof(wire.handle));
-	memcpy(wire.uuid, region->uuid, sizeof(wire.uuid));
-	*ret_wire = wire;
+	cei_region_fill_wire(region, ret_wire);
+	ret_wire->device = region->device;
+	ret_wire->pid = process_identity();
 	*ret_fd = region->fd;
 	return 0;
 }

@@ -167,13 +167,7 @@ static int host_export(struct cei_region *region, struct cei_region_wire *ret_wi
 		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
 				 "memory that belongs to another process can only be "
 				 "shared by that process");
-	memset(ret_wire, 0, sizeof(*ret_wire));
-	ret_wire->kind = CEOV_PLACE_HOST;
-	ret_wire->has_fd = 1;
-	ret_wire->size_bytes = region->size_bytes;
-	ret_wire->buffer_id = region->buffer_id;
-	ret_wire->instance[0] = region->instance[0];
-	ret_wire->instance[1] = region->instance[1];
+	cei_region_fill_wire(region, ret_wire);
 	ret_wire->pid = (uint64_t)getpid();
 	*ret_fd = region->fd;
 	return 0;

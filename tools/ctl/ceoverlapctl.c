@@ -12,9 +12,8 @@
 #include <string.h>
 
 #include "config.h"
+#include "daemon/control.h"
 #include "tools/common/streams.h"
-
-#define CONTROL_PATH "/run/ceoverlapd/control"
 
 struct arguments {
 	struct ctl_ask ask;
@@ -46,7 +45,7 @@ static const struct argp_option options_table[] = {
 	{ "socket", 's', "PATH", 0, "The daemon whose clients use this socket (default: what "
 	  "CEOVERLAP_DAEMON names)", 0 },
 	{ "control", 'c', "PATH", 0, "The daemon with this control socket (default: the clients' "
-	  "socket with .control behind it, or " CONTROL_PATH ")", 0 },
+	  "socket with .control behind it, or " CEI_CONTROL_PATH ")", 0 },
 	{ "json", 'j', NULL, 0, "Print JSON", 0 },
 	{ "interval", 'i', "MS", 0, "Of monitor, 100 to 60000 (default 1000)", 1 },
 	{ "count", 'n', "N", 0, "Have monitor end after so many frames", 1 },
@@ -106,7 +105,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 const char *argp_program_version = PACKAGE_STRING;
 
 /* The socket of a daemon that systemd has started (ceoverlapd.socket) has its control socket at
- * CONTROL_PATH, and that of any other one beside it. */
+ * CEI_CONTROL_PATH, and that of any other one beside it. */
 #define UNIT_PATH "/run/ceoverlap.sock"
 
 static void choose_path(struct arguments *arguments)
@@ -119,7 +118,7 @@ static void choose_path(struct arguments *arguments)
 	if (socket && *socket && strcmp(socket, UNIT_PATH))
 		snprintf(arguments->path, sizeof(arguments->path), "%s.control", socket);
 	else
-		snprintf(arguments->path, sizeof(arguments->path), "%s", CONTROL_PATH);
+		snprintf(arguments->path, sizeof(arguments->path), "%s", CEI_CONTROL_PATH);
 	arguments->ask.path = arguments->path;
 }
 

@@ -384,7 +384,7 @@ static int map_parts(ceov_signal *signal, const struct cei_signal_parts *parts)
 	return r ? r : check_size(signal, signal->gpu, gpu_bytes(parts->n_counters));
 }
 
-static void close_parts(const struct cei_signal_parts *parts)
+void cei_signal_parts_close(const struct cei_signal_parts *parts)
 {
 	if (parts->fd >= 0)
 		close(parts->fd);
@@ -399,7 +399,7 @@ int cei_signal_import(ceov_context *context, const struct cei_signal_parts *part
 	int r = new_signal(context, parts->rank, &signal);
 
 	if (r) {
-		close_parts(parts);
+		cei_signal_parts_close(parts);
 		return r;
 	}
 	signal->n_counters = parts->n_counters;

@@ -192,11 +192,14 @@ struct cei_signal_parts {
 	uint32_t               n_counters;
 	uint32_t               flags;   /* enum ceov_signal_flags */
 	struct cei_region_wire control;
-	int                    fd;      /* of the control region */
+	int                    fd;      /* of the control region; -1: none */
 	int                    is_in_gpu;
 	struct cei_region_wire gpu;
-	int                    gpu_fd;  /* -1: its memory has none */
+	int                    gpu_fd;  /* -1: none */
 };
+
+/* Closes the parts' descriptors, those that there are. */
+void cei_signal_parts_close(const struct cei_signal_parts *parts);
 
 /* Makes a signal of its parts, and takes the descriptors in any case. CEOV_ERR_INVALID, raised: a
  * region is too small for the counters. */
