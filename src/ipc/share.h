@@ -133,7 +133,7 @@ extern const struct cei_share_ops cei_share_cuda;       /* share_cuda.c, with CU
 /* Returns the table for a kind of place. NULL: this build does not support that kind. */
 const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind);
 
-/* Fills a description in from the region, but for `device` and `pid`, which only its owner knows. */
+/* Fills a description in from the region, but for `device` and `pid`, which its owner adds. */
 void cei_region_fill_wire(const struct cei_region *region, struct cei_region_wire *ret_wire);
 
 /* Whether another process of this node can map the region's memory. */

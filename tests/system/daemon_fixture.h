@@ -11,13 +11,19 @@
 struct daemon_fixture {
 	pid_t pid;
 	char  path[200];        /* of its socket */
+	char  control[220];     /* of its operator's */
 };
 
 /* Starts a daemon with that name of a socket, and waits until it listens. */
 void daemon_start(struct daemon_fixture *daemon, const char *name);
 
-/* Ends it in order (SIGTERM); it has removed its socket. */
+/* The same with a configuration file, NULL: without one, and with a file for its stderr. */
+void daemon_start_with(struct daemon_fixture *daemon, const char *name, const char *config,
+		       const char *log);
+
+/* Ends it in order (SIGTERM), or waits until it has; it has removed its sockets. */
 void daemon_end(struct daemon_fixture *daemon);
+void daemon_await_end(struct daemon_fixture *daemon);
 
 /* Kills it; its socket's file stays, as nobody is there to remove it. The second call also waits
  * until the process has ended. */

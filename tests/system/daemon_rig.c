@@ -6,47 +6,15 @@
 #include "system/daemon_rig.h"
 
 #include <check.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
 /* --- the daemon --------------------------------------------------------------- */
-
-static int answers(const char *path)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int r, fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_uint_lt(strlen(path), sizeof(address.sun_path));
-	strcpy(address.sun_path, path);
-	r = connect(fd, (const struct sockaddr *)&address, sizeof(address));
-	close(fd);
-	return !r;
-}
-
-static void run(const struct daemon_rig *rig, int has_config)
-{
-	int fd = open(rig->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	dup2(fd, STDERR_FILENO);
-	if (has_config)
-		execl("./ceoverlapd", "ceoverlapd", "--socket", rig->path, "--config", rig->config,
-		      (char *)NULL);
-	else
-		execl("./ceoverlapd", "ceoverlapd", "--socket", rig->path, (char *)NULL);
-	_exit(127);
-}
 
 void daemon_rig_configure(const struct daemon_rig *rig, const char *config)
 {
@@ -59,43 +27,30 @@ void daemon_rig_configure(const struct daemon_rig *rig, const char *config)
 
 void daemon_rig_start(struct daemon_rig *rig, const char *config)
 {
-	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
-	char control[220];
-
 	testing_log_init(&rig->client_log);
-	testing_path("d.sock", rig->path, sizeof(rig->path));
 	testing_path("d.conf", rig->config, sizeof(rig->config));
 	testing_path("d.log", rig->log, sizeof(rig->log));
 	if (config)
 		daemon_rig_configure(rig, config);
-	rig->pid = fork();
-	ck_assert_int_ge(rig->pid, 0);
-	if (!rig->pid)
-		run(rig, config != NULL);
-	snprintf(control, sizeof(control), "%s.control", rig->path);
-	while (!answers(control) && cei_now_ns() < deadline)
-		usleep(1000);
-	ck_assert_int_ne(answers(control), 0);
+	daemon_start_with(&rig->daemon, "d.sock", config ? rig->config : NULL, rig->log);
 }
 
-void daemon_rig_await_end(struct daemon_rig *rig)
+static void remove_files(const struct daemon_rig *rig)
 {
-	char control[220];
-	int status;
-
-	snprintf(control, sizeof(control), "%s.control", rig->path);
-	ck_assert_int_eq(waitpid(rig->pid, &status, 0), rig->pid);
-	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
-	ck_assert_int_ne(access(rig->path, F_OK), 0);
-	ck_assert_int_ne(access(control, F_OK), 0);
 	(void)unlink(rig->config);
 	(void)unlink(rig->log);
 }
 
+void daemon_rig_await_end(struct daemon_rig *rig)
+{
+	daemon_await_end(&rig->daemon);
+	remove_files(rig);
+}
+
 void daemon_rig_end(struct daemon_rig *rig)
 {
-	ck_assert_int_eq(kill(rig->pid, SIGTERM), 0);
-	daemon_rig_await_end(rig);
+	daemon_end(&rig->daemon);
+	remove_files(rig);
 }
 
 int daemon_rig_read(const char *path, char *ret_text, size_t n_bytes)
@@ -136,7 +91,7 @@ int daemon_rig_ctl(const struct daemon_rig *rig, const char *arguments, char *re
 	int status;
 
 	snprintf(command, sizeof(command), "timeout 60 ./ceoverlapctl --socket %s %s 2>&1",
-		 rig->path, arguments);
+		 rig->daemon.path, arguments);
 	pipe = popen(command, "re");
 	ck_assert_ptr_nonnull(pipe);
 	while ((n = fread(ret_text + all, 1, n_bytes - 1 - all, pipe)) > 0)
@@ -170,7 +125,7 @@ static void open_context(struct daemon_rig *rig, struct daemon_rig_client *clien
 	struct ceov_config config = testing_config(members, 2, &rig->client_log);
 
 	memset(client, 0, sizeof(*client));
-	config.daemon = rig->path;
+	config.daemon = rig->daemon.path;
 	ck_assert_int_eq(ceov_open(&config, &client->context), 0);
 	client->ready = testing_signal(client->context, 0, 1);
 	client->arrived = testing_signal(client->context, 1, 1);
@@ -214,10 +169,13 @@ void daemon_rig_pass(struct daemon_rig_client *client)
 	const struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = client->base };
 	ceov_ticket ticket;
 
+	testing_fill(ceov_buffer_base(client->source, 0), DAEMON_RIG_BYTES, client->base);
 	ck_assert_int_eq(ceov_launch(client->plan, &ask, &ticket), 0);
 	ck_assert_int_eq(ceov_signal_raise(client->ready, 0, client->base + 1), 0);
 	ck_assert_int_eq(ceov_signal_wait(client->arrived, 0, client->base + 1,
 					  TESTING_PATIENCE), 0);
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(client->target, 1), DAEMON_RIG_BYTES,
+					client->base), DAEMON_RIG_BYTES);
 	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
 	client->base++;
 }

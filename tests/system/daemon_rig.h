@@ -8,18 +8,17 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
+#include "system/daemon_fixture.h"
 #include "testing.h"
 
 #define DAEMON_RIG_BYTES UINT64_C(100000)
 
 struct daemon_rig {
-	pid_t              pid;
-	char               path[200];
-	char               config[200];
-	char               log[200];    /* a file: its stderr */
-	struct testing_log client_log;
+	struct daemon_fixture daemon;
+	char                  config[200];
+	char                  log[200];         /* a file: its stderr */
+	struct testing_log    client_log;
 };
 
 /* Starts a daemon with a configuration file, NULL: without one. It ends with the test, however that
@@ -63,7 +62,7 @@ void daemon_rig_open(struct daemon_rig *rig, struct daemon_rig_client *client, u
 /* A client whose plan stays in this process, since it names memory that it has registered. */
 void daemon_rig_open_stray(struct daemon_rig *rig, struct daemon_rig_client *client);
 
-/* Launches once, and waits until the data have arrived. */
+/* Launches once, with new data, and waits until they have arrived, whole. */
 void daemon_rig_pass(struct daemon_rig_client *client);
 
 #endif /* CEI_DAEMON_RIG_H */

@@ -83,7 +83,7 @@ START_TEST(test_settings_are_read_again_while_clients_go_on)
 	ck_assert_uint_eq(asks_number("clients", "clients.0.weight"), 5);
 	daemon_rig_pass(&client);
 	config = testing_config(members, 2, &rig.client_log);
-	config.daemon = rig.path;
+	config.daemon = rig.daemon.path;
 	ck_assert_int_eq(ceov_open(&config, &refused), CEOV_ERR_NO_MEMORY);
 	testing_log_has(&rig.client_log, "clients_per_user", NULL, NULL);
 	daemon_rig_pass(&client);
@@ -108,7 +108,7 @@ START_TEST(test_a_wrong_line_changes_nothing)
 	daemon_rig_says(&rig, "metrics", "ceoverlap_config_last_reload_successful 0\n");
 	daemon_rig_pass(&client);
 	daemon_rig_configure(&rig, "[limits]\nplans = 8\n[daemon]\nhost_engines = 2\n");
-	ck_assert_int_eq(kill(rig.pid, SIGHUP), 0);
+	ck_assert_int_eq(kill(rig.daemon.pid, SIGHUP), 0);
 	daemon_rig_logs(&rig, "'host_engines' has changed");
 	daemon_rig_says(&rig, "metrics", "ceoverlap_config_last_reload_successful 1\n");
 	ck_assert_uint_eq(asks_number("limits", "limits.plans"), 8);
@@ -124,7 +124,7 @@ static void knock(void)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd;
 
-	memcpy(address.sun_path, rig.path, strlen(rig.path));
+	memcpy(address.sun_path, rig.daemon.path, strlen(rig.daemon.path));
 	for (;;) {
 		fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 		(void)connect(fd, (const struct sockaddr *)&address, sizeof(address));
@@ -145,7 +145,7 @@ START_TEST(test_settings_are_read_while_clients_are_refused)
 		knock();
 	ck_assert_int_ge(child, 0);
 	for (i = 0; i < 100; i++) {
-		ck_assert_int_eq(kill(rig.pid, SIGHUP), 0);
+		ck_assert_int_eq(kill(rig.daemon.pid, SIGHUP), 0);
 		usleep(5000);
 	}
 	ck_assert_int_eq(kill(child, SIGKILL), 0);
@@ -190,7 +190,7 @@ START_TEST(test_a_daemon_without_a_file)
 	daemon_rig_says(&rig, "status", "no file; the defaults");
 	daemon_rig_configure(&rig, "[limits]\nplans = 0\n");
 	snprintf(command, sizeof(command), "timeout 20 ./ceoverlapd -s %s.2 -c %s 2> %s.2",
-		 rig.path, rig.config, rig.log);
+		 rig.daemon.path, rig.config, rig.log);
 	status = system(command);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
 	snprintf(command, sizeof(command), "%s.2", rig.log);
@@ -204,16 +204,15 @@ END_TEST
 START_TEST(test_the_sockets_mode_and_group_are_set)
 {
 	struct stat stat_of;
-	char config[100], control[240];
+	char config[100];
 
 	snprintf(config, sizeof(config), "[daemon]\nmode = 0660\ngroup = %u\n",
 		 (unsigned)getegid());
 	daemon_rig_start(&rig, config);
-	ck_assert_int_eq(stat(rig.path, &stat_of), 0);
+	ck_assert_int_eq(stat(rig.daemon.path, &stat_of), 0);
 	ck_assert_uint_eq(stat_of.st_mode & 0777, 0660);
 	ck_assert_uint_eq(stat_of.st_gid, getegid());
-	snprintf(control, sizeof(control), "%s.control", rig.path);
-	ck_assert_int_eq(stat(control, &stat_of), 0);
+	ck_assert_int_eq(stat(rig.daemon.control, &stat_of), 0);
 	ck_assert_uint_eq(stat_of.st_mode & 0777, 0600);
 	daemon_rig_end(&rig);
 }
@@ -308,7 +307,7 @@ START_TEST(test_exit_statuses)
 	daemon_rig_fails(&rig, "-i 5 monitor", 2, "from 100 to 60000");
 	daemon_rig_fails(&rig, "status > /dev/full", 1, "");
 	nowhere = rig;
-	testing_path("nowhere", nowhere.path, sizeof(nowhere.path));
+	testing_path("nowhere", nowhere.daemon.path, sizeof(nowhere.daemon.path));
 	daemon_rig_fails(&nowhere, "status", 3, "is ceoverlapd running");
 	daemon_rig_end(&rig);
 	daemon_rig_fails(&rig, "status", 3, "cannot connect");
@@ -318,7 +317,7 @@ END_TEST
 /* The socket's file keeps others out, and so does the daemon, should its file let them in. */
 START_TEST(test_others_are_refused)
 {
-	char command[800], control[240];
+	char command[800];
 	int status;
 
 	if (geteuid()) {
@@ -326,15 +325,14 @@ START_TEST(test_others_are_refused)
 		return;
 	}
 	daemon_rig_start(&rig, NULL);
-	snprintf(control, sizeof(control), "%s.control", rig.path);
-	ck_assert_int_eq(chmod(control, 0666), 0);
+	ck_assert_int_eq(chmod(rig.daemon.control, 0666), 0);
 	ck_assert_int_eq(chmod(getenv("CEOVERLAP_TEST_TMP"), 0755), 0);
 	snprintf(command, sizeof(command), "setpriv --reuid 65534 --clear-groups "
 		 "timeout 20 python3 -c 'import socket, sys\n"
 		 "s = socket.socket(socket.AF_UNIX); s.connect(\"%s\"); s.settimeout(10)\n"
 		 "try: s.send(b\"drain\\n\"); got = s.recv(10)\n"
 		 "except OSError: got = b\"\"\n"
-		 "sys.exit(9 if got else 8)'", control);
+		 "sys.exit(9 if got else 8)'", rig.daemon.control);
 	status = system(command);
 	ck_assert(WIFEXITED(status));
 	ck_assert_int_ne(WEXITSTATUS(status), 9);
@@ -361,7 +359,7 @@ START_TEST(test_what_went_last_is_shown_and_logged)
 	daemon_rig_says(&rig, "dump", "chunk 3: 24.4 KiB over host, normal");
 	ck_assert_uint_eq(asks_number("dump", "transfers.3.chunk"), 3);
 	ck_assert_uint_eq(asks_number("dump", "transfers.3.client"), 1);
-	ck_assert_int_eq(kill(rig.pid, SIGUSR1), 0);
+	ck_assert_int_eq(kill(rig.daemon.pid, SIGUSR1), 0);
 	daemon_rig_logs(&rig, "what went last, because of a signal");
 	daemon_rig_logs(&rig, "chunk 3: 25000 bytes over host, normal");
 	/* nobody raises the mark that this launch waits for */

@@ -379,8 +379,8 @@ static pid_t begin_monitor(uint16_t n_columns, uint16_t n_rows, int *ret_fd)
 		setenv("TERM", "xterm-256color", 1);
 		setenv("LC_ALL", "C.UTF-8", 1);
 		unsetenv("NO_COLOR");
-		execl("./ceoverlapctl", "ceoverlapctl", "-s", rig.path, "-i", "200", "monitor",
-		      (char *)NULL);
+		execl("./ceoverlapctl", "ceoverlapctl", "-s", rig.daemon.path, "-i", "200",
+		      "monitor", (char *)NULL);
 		_exit(127);
 	}
 	said[0] = 0;
@@ -528,7 +528,7 @@ START_TEST(test_lines_have_priorities_in_the_journal)
 	daemon_rig_configure(&rig, "[limits]\nplans = no\n");
 	daemon_rig_fails(&rig, "reload", 1, "plans is 'no'");
 	daemon_rig_logs(&rig, "<3>ceoverlap: error: ");
-	ck_assert_int_eq(kill(rig.pid, SIGUSR1), 0);
+	ck_assert_int_eq(kill(rig.daemon.pid, SIGUSR1), 0);
 	daemon_rig_logs(&rig, "<4>ceoverlapd: what went last");
 	daemon_rig_end(&rig);
 }

@@ -20,44 +20,14 @@
 
 #include "base/clock.h"
 #include "ipc/service_area.h"
-#include "system/daemon_fixture.h"
-#include "testing.h"
+#include "system/daemon_rig.h"
 
-#define BYTES      UINT64_C(65536)
 #define ROUNDS     12u
 #define HOSTILE_NS (TESTING_SECOND / 4)
 #define RANGES_MAX 64u
 
-static struct daemon_fixture server;
-static struct testing_log    lines;
-static uint64_t              seed;
-
-struct client {
-	ceov_context *context;
-	ceov_buffer  *source, *target;
-	ceov_signal  *ready, *arrived;
-	ceov_plan    *plan;
-};
-
-static void make_client(struct client *client)
-{
-	struct ceov_member members[2];
-	struct ceov_config config = testing_config(members, 2, &lines);
-	struct ceov_transfer transfer;
-
-	config.daemon = server.path;
-	ck_assert_int_eq(ceov_open(&config, &client->context), 0);
-	client->source = testing_buffer(client->context, 0, BYTES);
-	client->target = testing_buffer(client->context, 1, BYTES);
-	client->ready = testing_signal(client->context, 0, 1);
-	client->arrived = testing_signal(client->context, 1, 1);
-	client->plan = testing_plan(client->context, 0);
-	transfer = testing_transfer(client->source, client->target, BYTES);
-	transfer.source_ready = testing_mark(client->ready, 0, 1);
-	transfer.then = testing_mark(client->arrived, 0, 1);
-	testing_add(client->plan, &transfer);
-	ck_assert_int_eq(ceov_plan_commit(client->plan), 0);
-}
+static struct daemon_rig rig;
+static uint64_t          seed;
 
 /* --- the hostile client --------------------------------------------------------- */
 
@@ -153,12 +123,12 @@ static void be_hostile(uint64_t own_seed, int forges)
 {
 	struct ceov_launch ask = { .struct_bytes = sizeof(ask), .deadline_ns = 1000000 };
 	struct scribbler scribbler = { .state = own_seed, .forges = forges };
-	struct client client;
+	struct daemon_rig_client client;
 	pthread_t thread;
 	uint64_t end;
 
 	alarm(10);                      /* what it reads of its own is nonsense, too */
-	make_client(&client);
+	daemon_rig_open(&rig, &client, CEOV_URGENCY_NORMAL);
 	end = cei_deadline(HOSTILE_NS);
 	if (pthread_create(&thread, NULL, scribble, &scribbler))
 		_exit(4);
@@ -169,21 +139,7 @@ static void be_hostile(uint64_t own_seed, int forges)
 	kill(getpid(), SIGKILL);
 }
 
-/* --- the honest one ------------------------------------------------------------- */
-
-static void pass(const struct client *client, uint64_t base)
-{
-	const struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = base };
-	ceov_ticket ticket;
-
-	testing_fill(ceov_buffer_base(client->source, 0), BYTES, seed + base);
-	ck_assert_int_eq(ceov_launch(client->plan, &ask, &ticket), 0);
-	ck_assert_int_eq(ceov_signal_raise(client->ready, 0, base + 1), 0);
-	ck_assert_int_eq(ceov_signal_wait(client->arrived, 0, base + 1, TESTING_PATIENCE), 0);
-	ck_assert_uint_eq(testing_check(ceov_buffer_base(client->target, 1), BYTES, seed + base),
-			  BYTES);
-	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
-}
+/* --- the test ------------------------------------------------------------------- */
 
 /* Hostile clients are forked before there are threads here, and each waits for a byte to begin. */
 static void fork_hostile(pid_t *children, int *starts)
@@ -209,29 +165,27 @@ static void fork_hostile(pid_t *children, int *starts)
 
 START_TEST(test_a_client_that_scribbles_disturbs_nobody)
 {
-	struct client client;
+	struct daemon_rig_client client;
 	pid_t children[ROUNDS];
 	int starts[ROUNDS];
-	uint64_t base = 0;
 	uint32_t round;
 	int status = 0;
 
 	seed = testing_seed();
-	testing_log_init(&lines);
-	daemon_start(&server, "d.sock");
+	daemon_rig_start(&rig, NULL);
 	fork_hostile(children, starts);
-	make_client(&client);
+	daemon_rig_open(&rig, &client, CEOV_URGENCY_NORMAL);
 	for (round = 0; round < ROUNDS; round++) {
 		ck_assert_int_eq(write(starts[round], "x", 1), 1);
 		close(starts[round]);
 		while (!waitpid(children[round], &status, WNOHANG))
-			pass(&client, base++);
+			daemon_rig_pass(&client);
 		ck_assert_msg(WIFSIGNALED(status), "the hostile client ended with 0x%x", status);
 	}
-	ck_assert_uint_ge(base, ROUNDS);
-	pass(&client, base);
+	ck_assert_uint_ge(client.base, ROUNDS);
+	daemon_rig_pass(&client);
 	ceov_close(client.context);
-	daemon_end(&server);
+	daemon_rig_end(&rig);
 }
 END_TEST
 
