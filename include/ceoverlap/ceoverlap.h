@@ -234,16 +234,16 @@ void ceov_close(ceov_context *context);
  *
  *   - buffers, signals and plans are what they were, by the same handles; the new daemon has
  *     committed the plans that the lost one had;
- *   - signals that were aborted, by the loss or otherwise, count from 0 again, as after
- *     ceov_signal_renew() at all ranks, and their plans may begin again at any base. All other
- *     signals keep their counters;
+ *   - signals of plans that a daemon carries out for any process of the group, and signals that
+ *     were aborted, count from 0 again, as after ceov_signal_renew() at all ranks, and their plans
+ *     may begin again at any base. All other signals keep their counters;
  *   - launches that were in flight at the loss have ended with CEOV_ERR_DAEMON_LOST. Their targets
  *     may hold a part of the bytes;
- *   - workspaces (ops.h) with a signal that was aborted have failed, and are created anew.
+ *   - workspaces (ops.h) with such a signal have failed, and are created anew.
  *
  * In a process without a daemon, or whose daemon lives, no connection is made, and all else is the
- * same: the call waits for launches, meets the others, and renews signals that were aborted. Where
- * no process has lost anything it is a barrier with these two effects.
+ * same: the call waits for launches, meets the others, and renews signals. Threads that wait for
+ * signals of a daemon's plans meanwhile are told CEOV_ERR_DAEMON_LOST.
  *
  * After an error the caller calls again, which goes on with the part that was not done, or closes
  * the context; the other processes wait for it meanwhile. CEOV_ERR_TIMEOUT: timeout_ns passed, or

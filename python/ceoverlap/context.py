@@ -197,9 +197,9 @@ class Context(_object.NotCopied, Owner):
     def reopen(self, timeout_s: Optional[float] = None) -> None:
         """Goes on with the next daemon after DaemonLostError. All processes of the group call
         it, also those whose daemon was not lost or that have none. Afterwards buffers, signals
-        and plans work as before; signals that were aborted count from 0, all others keep their
-        counters; operators' workspaces with aborted signals have failed and are made anew. After
-        an error or Ctrl-C the next call goes on where this one was; DaemonLostError: the next
+        and plans work as before; signals of plans that a daemon carries out, and signals that
+        were aborted, count from 0, all others keep their counters; operators' workspaces with
+        such signals have failed and are made anew. After an error or Ctrl-C the next call goes on where this one was; DaemonLostError: the next
         daemon has gone, too, and all call again. One thread, and no other is in a call of the
         context but those that wait for launches and signals."""
         self._meet("ceov_reopen", timeout_s)

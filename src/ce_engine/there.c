@@ -551,7 +551,9 @@ int cei_there_keep_quiet(ceov_context *context, int is_quiet)
 	there->is_quiet = is_quiet;
 	/* daemon_lost() sees is_quiet 0 or, called before, is made up for here */
 	is_lost = !is_quiet && (!there->link || cei_service_link_is_lost(there->link));
-	if (is_lost)
+	/* one process hears of a daemon's death before another one that calls ceov_reopen() with
+	 * it: its signals, too, are to be aborted before all have met */
+	if (is_quiet || is_lost)
 		abort_all(context);
 	pthread_mutex_unlock(&context->lock);
 	return is_lost;

@@ -31,8 +31,9 @@ int  cei_there_leave(ceov_context *context, uint64_t deadline_ns);
  * is no connection, and the call can be repeated. */
 int  cei_there_return(ceov_context *context, uint64_t deadline_ns);
 
-/* 1: from now on the loss of the daemon aborts no signals, as nothing is in flight. 0: it does
- * again; returns 1 if the daemon was lost meanwhile, and then has aborted them. */
+/* 1: aborts the signals of all plans that the daemon has; from now on its loss aborts none, as
+ * nothing is in flight. 0: it does again; returns 1 if the daemon was lost meanwhile, and then has
+ * aborted them. */
 int  cei_there_keep_quiet(ceov_context *context, int is_quiet);
 
 /* Ends the connection; the daemon does not move the context's data any more. Accepts a context that

@@ -280,7 +280,8 @@ START_TEST(test_all_ranks_go_on_with_the_next_daemon)
 }
 END_TEST
 
-/* Without a daemon, and where it lives: aborted signals count from 0, others go on. */
+/* Without a daemon, and where it lives: aborted signals and those of a daemon's plans count from 0,
+ * others go on. */
 static void renews_what_was_aborted(const char *path)
 {
 	struct ceov_member members[2];
@@ -314,10 +315,13 @@ static void renews_what_was_aborted(const char *path)
 	ck_assert_int_eq(ceov_launch(moves, NULL, &ticket), 0);
 	ck_assert_int_eq(ceov_signal_raise(aborted, 0, 7), 0);
 	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_reopen(context, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_signal_value(aborted, 0, &value), 0);
+	ck_assert_uint_eq(value, path ? 0 : 7);
 	ceov_close(context);
 }
 
-START_TEST(test_without_a_loss_aborted_signals_are_renewed)
+START_TEST(test_without_a_loss_signals_are_renewed)
 {
 	daemon_start(&server, "d.sock");
 	renews_what_was_aborted(server.path);
@@ -452,7 +456,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(cases, 60 + 2 * (double)n_rounds());
 	tcase_add_test(cases, test_all_ranks_go_on_with_the_next_daemon);
-	tcase_add_test(cases, test_without_a_loss_aborted_signals_are_renewed);
+	tcase_add_test(cases, test_without_a_loss_signals_are_renewed);
 	tcase_add_test(cases, test_who_notices_late_aborts_no_renewed_signal);
 	tcase_add_test(cases, test_no_next_daemon_is_told);
 	suite_add_tcase(all, cases);
