@@ -13,9 +13,17 @@
 #include "base/clock.h"
 #include "unit/nodes_rig.h"
 
+/* A rail's thread that gets no processor for a timeout makes its rail look silent, and a thread
+ * sanitizer makes every thread slower. */
+#ifdef __SANITIZE_THREAD__
+#define MS (3 * TESTING_MS)
+#else
+#define MS TESTING_MS
+#endif
+
 #define MIB        UINT64_C(1048576)
 #define BYTES      (16 * MIB)
-#define TIMEOUT_NS (300 * TESTING_MS)           /* until a silent rail counts as lost */
+#define TIMEOUT_NS (300 * MS)                   /* until a silent rail counts as lost */
 
 static struct nodes nodes;
 
@@ -200,7 +208,7 @@ START_TEST(test_the_loss_of_one_rail_is_survived)
 	check_works(&there);
 	renew(&there);
 	pthread_mutex_lock(&nodes.net.lock);
-	link_of(0, rail)->bytes_ns = 20 * TESTING_MS;
+	link_of(0, rail)->bytes_ns = 20 * MS;
 	if (_i % 2)                     /* its second piece */
 		link_of(0, rail)->fail_at = link_of(0, rail)->n_arrivals + 2;
 	pthread_mutex_unlock(&nodes.net.lock);
@@ -276,14 +284,14 @@ START_TEST(test_lanes_that_will_break_are_left_out)
 {
 	ceov_signal *own, *theirs;
 
-	prepare_for(2, 200 * TESTING_MS);
+	prepare_for(2, 200 * MS);
 	prepare_back(MIB);
 	check_works(&back);
 	renew(&back);
 	own = nodes_signal(&nodes, 0, "own", 1);
 	theirs = nodes_find_signal(&nodes, 1, 0, "own");
 	pthread_mutex_lock(&nodes.net.lock);
-	nodes.net.closings[end_of(0, 0)].delay_ns = 350 * TESTING_MS;
+	nodes.net.closings[end_of(0, 0)].delay_ns = 350 * MS;
 	pthread_mutex_unlock(&nodes.net.lock);
 	cut(0);
 	ck_assert_int_eq(ceov_signal_raise(own, 0, 1), 0);
@@ -328,7 +336,7 @@ START_TEST(test_nothing_lands_after_the_launch_has_failed)
 	link_of(0, 1)->bytes_ns = 3 * TIMEOUT_NS;
 	link_of(0, 1)->sends_early = 1; /* the network holds them when the sender has closed */
 	link_of(0, 1)->is_mute_on_close = 1;
-	nodes.net.closings[end_of(1, 1)].delay_ns = 500 * TESTING_MS;
+	nodes.net.closings[end_of(1, 1)].delay_ns = 500 * MS;
 	pthread_mutex_unlock(&nodes.net.lock);
 	ticket = launch(&there);
 	while (!has_arrived(0, 1, n_arrivals + 2))
@@ -339,7 +347,7 @@ START_TEST(test_nothing_lands_after_the_launch_has_failed)
 	ck_assert(is_loss(end(&there, ticket)));
 	target = ceov_buffer_base(there.target, 1);
 	memcpy(kept, target, BYTES);
-	usleep(800 * 1000);
+	usleep((useconds_t)(800 * MS / 1000));
 	ck_assert_mem_eq(kept, target, BYTES);
 	free(kept);
 	nodes_close(&nodes);
@@ -349,9 +357,9 @@ END_TEST
 /* The receiver's connection does not close: then its process is given up, as if it had one rail. */
 START_TEST(test_a_rail_that_does_not_close_takes_the_process)
 {
-	prepare_for(2, 800 * TESTING_MS);       /* longer than it waits for the connection */
+	prepare_for(2, 800 * MS);       /* longer than it waits for the connection */
 	pthread_mutex_lock(&nodes.net.lock);
-	nodes.net.closings[end_of(1, 1)].delay_ns = 3000 * TESTING_MS;
+	nodes.net.closings[end_of(1, 1)].delay_ns = 3000 * MS;
 	pthread_mutex_unlock(&nodes.net.lock);
 	cut(1);
 	ck_assert(is_loss(end(&there, launch(&there))));
