@@ -73,6 +73,7 @@ threaded_suites = \
 	%D%/unit/test_staging \
 	%D%/unit/test_staging_fails \
 	%D%/unit/test_floating \
+	%D%/unit/test_counted \
 	%D%/unit/test_collective \
 	%D%/unit/test_execute_host \
 	%D%/unit/test_execute_fails \

@@ -441,6 +441,15 @@ struct ceov_transfer {
 	struct ceov_mark then;          /* raised when the target can be read. If the host sees
 					 * that the counter is above this value already, the launch
 					 * fails (CEOV_ERR_INVALID): counters never fall */
+	struct ceov_spot n_rows_at;     /* buffer NULL: all rows are moved. Else a uint64_t, aligned
+					 * to 8 bytes, in host memory of the plan's rank: how many
+					 * of the n_rows rows a launch moves, from the first on. It
+					 * is read when source_ready is reached, so whoever raises
+					 * that mark writes it before, and keeps it until `then` is
+					 * raised. More than n_rows fails the launch
+					 * (CEOV_ERR_INVALID). Needs source_ready, which the engine
+					 * polls: ceov_plan_queue() and captures refuse such a plan.
+					 * A struct that ends before this field moves all rows */
 };
 
 enum ceov_routes {                       /* which paths a plan's bytes may take */

@@ -160,7 +160,8 @@ class ceov_spot(Struct):
 class ceov_transfer(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("source_ready", ceov_mark),
                 ("target_free", ceov_mark), ("source", ceov_spot), ("target", ceov_spot),
-                ("row_bytes", c_uint64), ("n_rows", c_uint64), ("then", ceov_mark)]
+                ("row_bytes", c_uint64), ("n_rows", c_uint64), ("then", ceov_mark),
+                ("n_rows_at", ceov_spot)]
 
 
 class ceov_plan_options(Struct):

@@ -66,6 +66,9 @@ class Transfer(NamedTuple):
     from source to target (a Spot, or a Buffer from its first byte on), then raises the mark
     `then`. Marks may be None.
 
+    With n_rows_at, a place of 8 bytes in host memory of the plan's rank, each launch moves as
+    many rows as the number there says when source_ready is reached, at most n_rows.
+
     With row_bytes 0 a transfer moves nothing and has no buffers: it raises `then` behind the
     bytes of all transfers before it."""
     source: Union[None, Spot, Buffer] = None
@@ -75,12 +78,13 @@ class Transfer(NamedTuple):
     source_ready: Optional[Mark] = None
     target_free: Optional[Mark] = None
     then: Optional[Mark] = None
+    n_rows_at: Union[None, Spot, Buffer] = None
 
     def _struct(self) -> _abi.ceov_transfer:
         struct = _abi.new(_abi.ceov_transfer)
         struct.row_bytes = self.row_bytes
         struct.n_rows = self.n_rows
-        for name in ("source", "target"):
+        for name in ("source", "target", "n_rows_at"):
             spot = getattr(self, name)
             if spot is not None:
                 spot = Spot(spot) if isinstance(spot, Buffer) else spot
@@ -93,7 +97,7 @@ class Transfer(NamedTuple):
 
     def _objects(self):
         """Yields the buffers and signals that the plan has to keep alive for this transfer."""
-        for one in (self.source, self.target):
+        for one in (self.source, self.target, self.n_rows_at):
             if one is not None:
                 yield one if isinstance(one, Buffer) else one.buffer
         for mark in (self.source_ready, self.target_free, self.then):

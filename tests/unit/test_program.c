@@ -415,6 +415,33 @@ START_TEST(test_what_is_no_program)
 }
 END_TEST
 
+/* Likewise, of a transfer whose launches read how many rows they move. */
+START_TEST(test_what_is_no_count)
+{
+	struct cei_program_transfer *transfer = &alone.transfers[1];
+
+	transfer->source_ready = (struct cei_program_mark){ 0, 0, 1 };
+	transfer->is_counted = 1;
+	transfer->count.offset_bytes = BYTES - 8;
+	ck_assert_int_eq(cei_program_verify(&alone), 0);
+	switch (_i) {
+	case 0: transfer->is_counted = 2; break;
+	case 1: transfer->is_counted = 0; break;
+	case 2: transfer->count.buffer = 1; break;
+	case 3: transfer->count.offset_bytes = BYTES; break;
+	case 4: transfer->count.offset_bytes = 4; break;
+	case 5: transfer->count.offset_bytes = UINT64_MAX - 7; break;
+	case 6: transfer->count.pitch_bytes = 8; break;
+	case 7: transfer->source_ready = (struct cei_program_mark){ CEI_PROGRAM_NONE, 0, 0 };
+		break;
+	case 8: alone.buffers[0].kind = CEOV_PLACE_GPU; break;
+	case 9: alone.buffers[0].size_bytes = 7; break;
+	default: ck_abort();
+	}
+	ck_assert_int_eq(cei_program_verify(&alone), CEOV_ERR_INVALID);
+}
+END_TEST
+
 /* As an engine of a process with a network has one: its programs go to a daemon, too. */
 START_TEST(test_a_mover_may_leave_the_machine)
 {
@@ -438,6 +465,7 @@ int main(void)
 	tcase_add_test(tcase, test_marks_that_nobody_sees_or_raises);
 	tcase_add_test(tcase, test_what_follows_from_the_order);
 	tcase_add_loop_test(tcase, test_what_is_no_program, 0, BROKEN);
+	tcase_add_loop_test(tcase, test_what_is_no_count, 0, 10);
 	tcase_add_test(tcase, test_a_mover_may_leave_the_machine);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

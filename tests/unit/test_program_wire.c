@@ -70,6 +70,20 @@ static void random_bytes(const struct cei_program *program,
 	transfer->target.pitch_bytes = transfer->row_bytes + below(8);
 }
 
+/* Of a program that has such memory: buffers of at least 64 bytes. */
+static void random_count(const struct cei_program *program,
+			 struct cei_program_transfer *transfer)
+{
+	uint32_t buffer = random_buffer(program, 0);
+
+	if (transfer->source_ready.signal == CEI_PROGRAM_NONE ||
+	    !cei_program_holds_count(&program->buffers[buffer], program->rank, 8))
+		return;
+	transfer->is_counted = 1;
+	transfer->count.buffer = buffer;
+	transfer->count.offset_bytes = 8 * below(8);
+}
+
 static void random_transfer(const struct cei_program *program,
 			    struct cei_program_transfer *transfer)
 {
@@ -84,6 +98,7 @@ static void random_transfer(const struct cei_program *program,
 	if (program->n_buffers < 2 || !below(5))
 		return;
 	random_bytes(program, transfer);
+	random_count(program, transfer);
 	if (program->n_routes && below(2))
 		transfer->route = below(program->n_routes);
 }
@@ -150,7 +165,7 @@ static void random_program(struct cei_program *program)
 	program->rule = below(CEI_ROUTE_RULE_ALL + 1);
 	program->n_movers = 1 + below(3);
 	program->n_routes = below(program->n_transfers + 1);
-	program->n_buffers = below(2 * program->n_transfers + 1);
+	program->n_buffers = below(3 * program->n_transfers + 1);
 	program->n_signals = below(3 * program->n_transfers + 1);
 	ck_assert_int_eq(cei_program_alloc(program), 0);
 	for (i = 0; i < program->n_buffers; i++) {
@@ -225,6 +240,8 @@ static void same_transfer(const struct cei_program_transfer *a,
 	same_mark(&a->source_ready, &b->source_ready);
 	same_mark(&a->target_free, &b->target_free);
 	same_mark(&a->then, &b->then);
+	ck_assert_uint_eq(a->is_counted, b->is_counted);
+	same_spot(&a->count, &b->count);
 	ck_assert_uint_eq(a->mover, b->mover);
 	ck_assert_uint_eq(a->has_direct, b->has_direct);
 	ck_assert_uint_eq(a->direction, b->direction);

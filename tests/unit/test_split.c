@@ -69,6 +69,52 @@ START_TEST(test_random_pieces_are_cut_into_every_byte_once)
 }
 END_TEST
 
+/* All chunks of a piece, shortened to what belongs to its first n_rows rows, have these rows' bytes
+ * and no others. */
+static void check_first_rows(const struct cei_piece *piece, uint64_t max_bytes, uint64_t n_rows)
+{
+	uint64_t i, n_bytes, sum = 0, count = cei_split_count(piece, max_bytes);
+	uint64_t pitch = piece->target_pitch_bytes, end;
+	struct cei_piece cut;
+
+	for (i = 0; i < count; i++) {
+		cut = cei_split_at(piece, max_bytes, i);
+		n_bytes = cei_split_bytes_within(piece, &cut, n_rows);
+		sum += n_bytes;
+		if (!n_bytes)
+			continue;
+		cut = cei_split_shorten(&cut, n_bytes);
+		ck_assert_uint_eq(cut.row_bytes * cut.n_rows, n_bytes);
+		end = cut.target - piece->target + (cut.n_rows - 1) * pitch + cut.row_bytes;
+		ck_assert_uint_le(end, (n_rows - 1) * pitch + piece->row_bytes);
+	}
+	ck_assert_uint_eq(sum, n_rows * piece->row_bytes);
+}
+
+START_TEST(test_the_first_rows_of_a_piece)
+{
+	uint64_t random = testing_seed(), max_bytes;
+	struct cei_piece piece;
+	uint32_t i;
+
+	for (i = 0; i < testing_share(3000); i++) {
+		memset(&piece, 0, sizeof(piece));
+		piece.source = BASE;
+		piece.target = 2 * BASE;
+		piece.n_rows = 1 + testing_below(&random, testing_below(&random, 2) ? 4 : 60);
+		piece.row_bytes = 1 + testing_below(&random, 60000);
+		if (piece.n_rows > 1) {
+			piece.source_pitch_bytes = piece.row_bytes + testing_below(&random, 9);
+			piece.target_pitch_bytes = piece.row_bytes + testing_below(&random, 9);
+		}
+		max_bytes = 1 + testing_below(&random, 200000);
+		if (piece.row_bytes * piece.n_rows / max_bytes < 3000)
+			check_first_rows(&piece, max_bytes,
+					 testing_below(&random, piece.n_rows + 1));
+	}
+}
+END_TEST
+
 START_TEST(test_a_piece_of_nothing_is_one_chunk_of_nothing)
 {
 	struct cei_piece nothing, cut;
@@ -127,6 +173,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_random_pieces_are_cut_into_every_byte_once);
+	tcase_add_test(all, test_the_first_rows_of_a_piece);
 	tcase_add_test(all, test_a_piece_of_nothing_is_one_chunk_of_nothing);
 	tcase_add_test(all, test_cuts_are_nearly_equal_and_aligned);
 	tcase_add_test(all, test_sizes_beyond_32_bits);

@@ -5,9 +5,13 @@
 
 #include "ce_engine/engine/doorbell.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "ce_engine/exec/lanes.h"
 #include "ce_engine/exec/staging.h"
+#include "ce_engine/program/split.h"
 #include "ce_engine/sched/trace.h"
 
 enum look { LOOK_REACHED, LOOK_NOT_YET, LOOK_ABORTED };
@@ -153,7 +157,17 @@ void cei_doorbell_done(struct cei_doorbell *doorbell, struct cei_launch *launch,
 		cei_parking_done(&doorbell->parking, launch, step);
 }
 
-static uint32_t pass_on(struct cei_doorbell *doorbell, struct cei_launch *launch, uint32_t index)
+/* How many rows the launch moves of the transfer, whose source_ready is reached. */
+static uint64_t rows_of(const struct cei_step *step)
+{
+	/* relaxed: look_at() has acquired the mark whose raiser wrote the number before */
+	return step->count ? atomic_load_explicit(step->count, memory_order_relaxed)
+		: step->piece.n_rows;
+}
+
+/* Passes on n_rows rows of the transfer. */
+static uint32_t pass_on(struct cei_doorbell *doorbell, struct cei_launch *launch, uint32_t index,
+			uint64_t n_rows)
 {
 	const struct cei_step *step = &launch->plan->steps[index];
 	struct cei_chunk *chunk = cei_launch_first(launch, index);
@@ -164,6 +178,8 @@ static uint32_t pass_on(struct cei_doorbell *doorbell, struct cei_launch *launch
 	for (; chunk < end; chunk++) {
 		cei_list_remove(&chunk->link);
 		chunk->state = CEI_CHUNK_READY;
+		chunk->job.bytes = cei_split_bytes_within(&step->piece,
+							  &cei_chunk_cut(chunk)->piece, n_rows);
 		cei_trace_stage(doorbell->trace, chunk, CEI_TRACE_READY);
 		if (step->is_routed && launch->gate == CEOV_NOBODY)
 			cei_staging_send(doorbell->staging, chunk);
@@ -316,18 +332,39 @@ static const struct cei_launch *hold(struct cei_parking *parking, const struct b
 	return launch;
 }
 
-static uint32_t pass_bunch(struct cei_doorbell *doorbell, const struct bunch *bunch)
+/* Reads once how many rows a transfer moves: who wrote the number may change it at any time.
+ * Returns 0 if it has fewer, and *ret_ending is filled. */
+static int count_rows(const struct cei_chunk *chunk, uint64_t *ret_n_rows,
+		      struct cei_ending *ret_ending)
+{
+	const struct cei_step *step = cei_chunk_step(chunk);
+
+	*ret_n_rows = rows_of(step);
+	if (*ret_n_rows <= step->piece.n_rows)
+		return 1;
+	*ret_ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk,
+					   .failure = cei_failure(CEOV_ERR_INVALID, 0) };
+	snprintf(ret_ending->failure.text, sizeof(ret_ending->failure.text),
+		 "n_rows_at is %" PRIu64 " of %" PRIu64 " rows", *ret_n_rows, step->piece.n_rows);
+	return 0;
+}
+
+static uint32_t pass_bunch(struct cei_doorbell *doorbell, const struct bunch *bunch,
+			   struct cei_ending *ret_ending)
 {
 	const struct cei_counter *counter;
 	struct cei_chunk *chunk;
 	uint32_t i, n_passed = 0;
+	uint64_t n_rows;
 
 	for (i = 0; i < bunch->n; i++) {
 		chunk = bunch->chunks[i];
 		if (look_at_target(chunk, &counter) != LOOK_REACHED ||
 		    look_at_source(chunk, &counter) != LOOK_REACHED)
 			continue;
-		n_passed += pass_on(doorbell, chunk->launch, step_index(chunk));
+		if (!count_rows(chunk, &n_rows, ret_ending))
+			return n_passed;
+		n_passed += pass_on(doorbell, chunk->launch, step_index(chunk), n_rows);
 	}
 	return n_passed;
 }
@@ -363,7 +400,9 @@ uint32_t cei_doorbell_poll(struct cei_doorbell *doorbell, struct cei_ending *ret
 		else if (must_hold(&bunch, held))
 			held = hold(parking, &bunch);
 		else
-			n_passed += pass_bunch(doorbell, &bunch);
+			n_passed += pass_bunch(doorbell, &bunch, ret_ending);
+		if (ret_ending->launch)
+			return n_passed;
 	}
 	if (node != armed) {            /* the next pass begins there */
 		cei_list_remove(armed);

@@ -10,6 +10,7 @@
 
 #include "backend/lane.h"
 #include "ce_engine/exec/lower.h"
+#include "ce_engine/program/split.h"
 #include "ce_engine/sched/launch.h"
 #include "ce_engine/sched/trace.h"
 
@@ -154,18 +155,11 @@ static int must_follow(const struct cei_chunk *chunk)
 	return chunk->launch->after && !chunk->launch->has_followed;
 }
 
-static uint64_t bytes_of(const struct cei_chunk *chunk)
-{
-	const struct cei_piece *piece = &cei_chunk_cut(chunk)->piece;
-
-	return piece->row_bytes * piece->n_rows;
-}
-
 /* Of a path of two legs, the leg at hand: into the slot, or out of it. */
 static struct cei_piece piece_of(const struct cei_chunk *chunk)
 {
-	struct cei_piece piece = cei_lower_piece(cei_chunk_step(chunk),
-						 &cei_chunk_cut(chunk)->piece,
+	struct cei_piece moved = cei_split_shorten(&cei_chunk_cut(chunk)->piece, chunk->job.bytes);
+	struct cei_piece piece = cei_lower_piece(cei_chunk_step(chunk), &moved,
 						 chunk->launch->floating);
 	uint64_t slot, pitch = piece.n_rows > 1 ? piece.row_bytes : 0;
 
@@ -190,7 +184,7 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 
 	if (chunk->job.lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
 		return 0;
-	if (group->n_bytes + bytes_of(chunk) > plan->program.mark_group_bytes)
+	if (group->n_bytes + chunk->job.bytes > plan->program.mark_group_bytes)
 		return 0;
 	/* The marks of a group are raised when all of its copies are done. So chunks of different
 	 * urgency are not grouped, and background chunks go alone. */
@@ -235,8 +229,8 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	plan->run.group = group->number;
 	plan->run.group_launch = chunk->launch;
 	group->chunks[group->n_chunks++] = chunk;
-	group->n_bytes += bytes_of(chunk);
-	if (cei_chunk_cut(chunk)->piece.n_rows)
+	group->n_bytes += chunk->job.bytes;
+	if (chunk->job.bytes)
 		group->pieces[group->n_pieces++] = piece_of(chunk);
 	if (then)
 		group->posts[group->n_posts++] = cei_lower_post(then, chunk->launch->base);

@@ -40,6 +40,7 @@ struct cei_step {                       /* one transfer, as committed */
 					 * templates rotate by it */
 	int                is_floating; /* source addresses of the piece and its cuts are offsets
 					 * from the address that a launch gives */
+	const _Atomic uint64_t *count;  /* how many rows a launch moves; NULL: all */
 	uint32_t           first_chunk;
 	uint32_t           n_chunks;
 	struct cei_counter source_ready;

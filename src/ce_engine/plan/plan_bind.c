@@ -330,6 +330,15 @@ static int bind_marks(struct ceov_plan *plan, uint32_t i, struct cei_step *step)
 	return r ? r : bind_then(plan, i, &step->then);
 }
 
+static const _Atomic uint64_t *count_of(const struct ceov_plan *plan,
+					const struct cei_program_spot *spot)
+{
+	const struct cei_region *region = plan->buffers[spot->buffer]->region;
+
+	return (const _Atomic uint64_t *)(const void *)((const char *)region->host +
+							spot->offset_bytes);
+}
+
 static int bind_step(struct ceov_plan *plan, uint32_t i)
 {
 	const struct cei_program *program = &plan->program;
@@ -344,6 +353,8 @@ static int bind_step(struct ceov_plan *plan, uint32_t i)
 	find_places(plan, i, step);
 	step->is_floating = transfer->row_bytes && transfer->source.buffer == program->floating;
 	step->is_routed = transfer->route != CEI_PROGRAM_NONE;
+	if (transfer->is_counted)
+		step->count = count_of(plan, &transfer->count);
 	return bind_marks(plan, i, step);
 }
 

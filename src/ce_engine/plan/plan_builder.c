@@ -149,6 +149,18 @@ static int check_buffer(ceov_plan *plan, const struct ceov_spot *spot, const cha
 	return r;
 }
 
+static int check_count(ceov_plan *plan, const struct ceov_transfer *transfer)
+{
+	int r = check_buffer(plan, &transfer->n_rows_at, "n_rows_at");
+
+	if (r || (transfer->row_bytes && !transfer->n_rows_at.pitch_bytes))
+		return r;
+	return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID, 0,
+			 "transfer %u: n_rows_at says how many rows are moved: %s",
+			 plan->program.n_transfers, transfer->row_bytes
+			 ? "its pitch_bytes must be 0" : "row_bytes must not be 0");
+}
+
 static int check_transfer(ceov_plan *plan, const struct ceov_transfer *transfer)
 {
 	int r;
@@ -167,6 +179,8 @@ static int check_transfer(ceov_plan *plan, const struct ceov_transfer *transfer)
 		r = check_buffer(plan, &transfer->source, "source");
 	if (!r && transfer->row_bytes)
 		r = check_buffer(plan, &transfer->target, "target");
+	if (!r && transfer->n_rows_at.buffer)
+		r = check_count(plan, transfer);
 	return r;
 }
 
@@ -273,23 +287,32 @@ static int take_transfer(ceov_plan *plan, const struct ceov_transfer *from,
 		r = take_mark(plan, &from->then, &to->then);
 	if (!r)
 		r = take_spot(plan, from, &from->source, &to->source);
-	return r ? r : take_spot(plan, from, &from->target, &to->target);
+	if (!r)
+		r = take_spot(plan, from, &from->target, &to->target);
+	if (r || !from->n_rows_at.buffer)
+		return r;
+	to->is_counted = 1;
+	to->count.offset_bytes = from->n_rows_at.offset_bytes;
+	return number_buffer(plan, from->n_rows_at.buffer, &to->count.buffer);
 }
 
 /* --- adding -------------------------------------------------------------- */
 
-int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
+int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *from)
 {
 	struct cei_program_transfer taken;
+	struct ceov_transfer transfer;
 	struct cei_program *program;
 	int r = cei_plan_check_open(plan, "ceov_plan_add");
 
 	if (!r)
-		r = cei_sized_check(&plan->object.context->report, transfer,
-				    sizeof(*transfer), sizeof(*transfer),
+		r = cei_sized_check(&plan->object.context->report, from,
+				    offsetof(struct ceov_transfer, n_rows_at), sizeof(transfer),
 				    "ceov_plan_add: transfer");
-	if (!r)
-		r = check_transfer(plan, transfer);
+	if (r)
+		return r;
+	cei_sized_take(&transfer, from, sizeof(transfer));
+	r = check_transfer(plan, &transfer);
 	if (r)
 		return r;
 	program = &plan->program;
@@ -298,7 +321,7 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 		r = make_room(plan, (void **)&program->transfers, sizeof(taken),
 			      program->n_transfers, &plan->builder->transfers_room);
 	if (!r)
-		r = take_transfer(plan, transfer, &taken);
+		r = take_transfer(plan, &transfer, &taken);
 	if (!r)
 		program->transfers[program->n_transfers++] = taken;
 	return r;

@@ -63,6 +63,10 @@ static int check_step(const struct ceov_plan *plan, uint32_t i)
 	if (!program->transfers[i].has_direct || program->transfers[i].mover)
 		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
 				 "%s: transfer %u has no direct path: launch the plan", call, i);
+	if (program->transfers[i].is_counted)
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
+				 "%s: the rows of transfer %u are counted when its mark is "
+				 "reached: launch the plan", call, i);
 	return check_waits(plan, i);
 }
 

@@ -91,6 +91,15 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 	return rows;
 }
 
+int cei_program_holds_count(const struct cei_program_buffer *buffer, uint32_t rank,
+			    uint64_t offset_bytes)
+{
+	return buffer->rank == rank && buffer->kind == CEOV_PLACE_HOST &&
+		!(buffer->flags & (CEI_PROGRAM_FLOATING | CEI_PROGRAM_FAR_MEMORY)) &&
+		offset_bytes % sizeof(uint64_t) == 0 && buffer->size_bytes >= sizeof(uint64_t) &&
+		offset_bytes <= buffer->size_bytes - sizeof(uint64_t);
+}
+
 /* --- verifying --------------------------------------------------------------------- */
 
 #define MOVES        0xfu               /* enum cei_moves */
@@ -200,6 +209,21 @@ static int is_spot(const struct cei_program *program,
 	return extent && spot->offset_bytes <= size && extent <= size - spot->offset_bytes;
 }
 
+/* Whether the number of rows lies in memory that is known, and a mark says when it is there. */
+static int is_count(const struct cei_program *program,
+		    const struct cei_program_transfer *transfer)
+{
+	const struct cei_program_spot *count = &transfer->count;
+
+	if (!transfer->is_counted)
+		return !count->buffer && !count->offset_bytes && !count->pitch_bytes;
+	return transfer->is_counted == 1 && transfer->row_bytes &&
+		transfer->source_ready.signal != CEI_PROGRAM_NONE &&
+		count->buffer < program->n_buffers && !count->pitch_bytes &&
+		cei_program_holds_count(&program->buffers[count->buffer], program->rank,
+					count->offset_bytes);
+}
+
 static int has_route(const struct cei_program *program,
 		     const struct cei_program_transfer *transfer)
 {
@@ -215,7 +239,8 @@ static int is_transfer(const struct cei_program *program,
 	    transfer->direction >= CEI_DIRECTION_ANY || !has_route(program, transfer))
 		return 0;
 	if (!is_mark(program, &transfer->source_ready) ||
-	    !is_mark(program, &transfer->target_free) || !is_mark(program, &transfer->then))
+	    !is_mark(program, &transfer->target_free) || !is_mark(program, &transfer->then) ||
+	    !is_count(program, transfer))
 		return 0;
 	if (!transfer->row_bytes)
 		return !transfer->n_rows && is_empty_spot(&transfer->source) &&

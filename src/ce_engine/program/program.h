@@ -94,6 +94,9 @@ struct cei_program_transfer {
 	struct cei_program_mark source_ready;
 	struct cei_program_mark target_free;
 	struct cei_program_mark then;
+	uint32_t                is_counted;     /* 1: each launch reads how many rows it moves, ...
+						 */
+	struct cei_program_spot count;          /* ... here; 0: all of them, and this is all 0 */
 
 	/* of cei_program_route() */
 	uint32_t                mover;          /* number of the mover that makes direct copies
@@ -183,6 +186,10 @@ uint32_t cei_program_target_rank(const struct cei_program *program, uint32_t tra
 /* Bytes from the first row's begin to the last row's end; 0: more than fit 64 bits. */
 uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 			    const struct cei_program_spot *spot);
+
+/* Whether the engine of the rank can read the number of rows of a transfer there. */
+int cei_program_holds_count(const struct cei_program_buffer *buffer, uint32_t rank,
+			    uint64_t offset_bytes);
 
 /* Verifies a program from another process: numbers in range, unused fields 0, every spot
  * within its buffer. 0 or CEOV_ERR_INVALID, not raised. */

@@ -121,6 +121,28 @@ static int check_pull(const struct cei_program *program, struct cei_report *repo
 			 source->rank);
 }
 
+static int check_count(const struct cei_program *program, struct cei_report *report, uint32_t i)
+{
+	const struct cei_program_transfer *transfer = &program->transfers[i];
+	const struct cei_program_buffer *buffer;
+
+	if (!transfer->is_counted)
+		return 0;
+	buffer = &program->buffers[transfer->count.buffer];
+	if (transfer->source_ready.signal == CEI_PROGRAM_NONE)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "transfer %u: n_rows_at is set, and source_ready, which says that "
+				 "the number of rows can be read, is not", i);
+	if (cei_program_holds_count(buffer, program->rank, transfer->count.offset_bytes))
+		return 0;
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "transfer %u: n_rows_at: offset %" PRIu64 " of a buffer of rank %u with %"
+			 PRIu64 " bytes of %s memory; it must be 8 bytes of host memory of rank "
+			 "%u, aligned to 8 bytes", i, transfer->count.offset_bytes, buffer->rank,
+			 buffer->size_bytes, buffer->kind == CEOV_PLACE_GPU ? "GPU" : "host",
+			 program->rank);
+}
+
 int cei_program_check_spots(struct cei_program *program, struct cei_report *report)
 {
 	const struct cei_program_transfer *transfer;
@@ -138,6 +160,8 @@ int cei_program_check_spots(struct cei_program *program, struct cei_report *repo
 			r = check_rank(program, report, i);
 		if (!r)
 			r = check_pull(program, report, i);
+		if (!r)
+			r = check_count(program, report, i);
 	}
 	return r;
 }

@@ -54,6 +54,12 @@ static const char *trigger_of(const struct cei_explain *explain,
 	return explain->trigger;
 }
 
+/* Before the bytes of a transfer whose launches read how many rows they move. */
+static const char *at_most(const struct cei_program_transfer *transfer)
+{
+	return transfer->is_counted ? "as many rows as a launch says, at most " : "";
+}
+
 static int explain_path(const struct cei_explain *explain,
 			const struct cei_program_route *found, uint32_t w)
 {
@@ -82,10 +88,10 @@ static int explain_routed(const struct cei_explain *explain, uint32_t i)
 	uint32_t w;
 	int r;
 
-	r = cei_say(explain, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
+	r = cei_say(explain, "transfer %u: rank %u -> rank %u, %s%" PRIu64 " bytes (%" PRIu64
 		" rows); %u path%s (%s); trigger: %s; %u chunks; expected %.1f us\n", i,
 		program->buffers[transfer->source.buffer].rank,
-		program->buffers[transfer->target.buffer].rank,
+		program->buffers[transfer->target.buffer].rank, at_most(transfer),
 		transfer->row_bytes * transfer->n_rows, transfer->n_rows, route->n_paths,
 		route->n_paths == 1 ? "" : "s", route->why, trigger_of(explain, transfer),
 		transfer->n_chunks, (double)route->expected_ns / 1e3);
@@ -137,11 +143,11 @@ int cei_explain_transfer(const struct cei_explain *explain, uint32_t i)
 			   "those before it; trigger: %s\n", i, trigger_of(explain, transfer));
 	if (transfer->route != CEI_PROGRAM_NONE)
 		return explain_routed(explain, i);
-	return cei_say(explain, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
+	return cei_say(explain, "transfer %u: rank %u%s -> rank %u, %s%" PRIu64 " bytes (%" PRIu64
 		   " rows); backend %s, route %s%s; trigger: %s; %u chunk%s; %s\n",
 		   i, program->buffers[transfer->source.buffer].rank,
 		   transfer->source.buffer == program->floating ? " (floating)" : "",
-		   program->buffers[transfer->target.buffer].rank,
+		   program->buffers[transfer->target.buffer].rank, at_most(transfer),
 		   transfer->row_bytes * transfer->n_rows, transfer->n_rows,
 		   explain->movers[transfer->mover], leaves ? "over the network" : "direct ",
 		   leaves ? "" : cei_direction_name((enum cei_direction)transfer->direction),

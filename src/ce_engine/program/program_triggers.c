@@ -31,6 +31,8 @@ static const char *why_not_gated(const struct cei_program *program)
 			return "the rank's first mover does not move all transfers";
 		if (!program->transfers[i].has_direct)
 			return "a transfer has no direct path";
+		if (program->transfers[i].is_counted)
+			return "the number of rows of a transfer is read when its mark is reached";
 		ready = &program->transfers[i].source_ready;
 		if (!is_mark(ready))
 			continue;

@@ -16,7 +16,7 @@
 #define BUFFER_BYTES   40u
 #define SIGNAL_BYTES   16u
 #define MARK_BYTES     16u
-#define TRANSFER_BYTES (2u * 20u + 16u + 3u * MARK_BYTES + 16u)
+#define TRANSFER_BYTES (3u * 20u + 16u + 3u * MARK_BYTES + 20u)
 #define ROUTE_BYTES    (40u + CEI_ROUTE_WHY_BYTES)      /* without its paths */
 #define PATH_BYTES     40u
 
@@ -140,6 +140,8 @@ static void code_transfer(struct codec *codec, struct cei_program_transfer *tran
 	code_mark(codec, &transfer->source_ready);
 	code_mark(codec, &transfer->target_free);
 	code_mark(codec, &transfer->then);
+	code_u32(codec, &transfer->is_counted);
+	code_spot(codec, &transfer->count);
 	code_u32(codec, &transfer->mover);
 	code_u32(codec, &transfer->has_direct);
 	code_u32(codec, &transfer->direction);
@@ -237,14 +239,14 @@ void cei_program_write(const struct cei_program *program, void *bytes)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* A transfer names at most two buffers, three signals and one route. */
+/* A transfer names at most three buffers, three signals and one route. */
 static int numbers_fit(const struct cei_program *program)
 {
 	return program->n_movers <= CEI_PROGRAM_MOVERS_MAX &&
 		program->n_routes <= program->n_transfers &&
 		program->n_transfers <= CEI_PROGRAM_TRANSFERS_MAX &&
 		program->n_expected <= CEI_PROGRAM_TRANSFERS_MAX &&
-		program->n_buffers <= 2 * program->n_transfers &&
+		program->n_buffers <= 3 * program->n_transfers &&
 		program->n_signals <= 3 * program->n_transfers;
 }
 

@@ -19,7 +19,7 @@
 #include "ce_engine/program/program.h"
 
 #define CEI_PROGRAM_MAGIC   UINT32_C(0x52504543)        /* "CEPR" */
-#define CEI_PROGRAM_VERSION 2u
+#define CEI_PROGRAM_VERSION 3u
 
 /* Size of the program's encoding. */
 size_t cei_program_bytes(const struct cei_program *program);

@@ -75,3 +75,28 @@ struct cei_piece cei_split_at(const struct cei_piece *piece, uint64_t max_bytes,
 	cut.row_bytes = piece->row_bytes - at < part ? piece->row_bytes - at : part;
 	return cut;
 }
+
+/* Targets of rows do not overlap, so where a chunk begins there says which row it begins with. */
+uint64_t cei_split_bytes_within(const struct cei_piece *piece, const struct cei_piece *chunk,
+				uint64_t n_rows)
+{
+	uint64_t at = chunk->target - piece->target, pitch = piece->target_pitch_bytes;
+	uint64_t row = pitch ? at / pitch : 0, all = chunk->row_bytes * chunk->n_rows;
+	uint64_t before = row * piece->row_bytes + at - row * pitch;
+	uint64_t within = n_rows * piece->row_bytes;
+
+	if (within <= before)
+		return 0;
+	return within - before < all ? within - before : all;
+}
+
+struct cei_piece cei_split_shorten(const struct cei_piece *chunk, uint64_t n_bytes)
+{
+	struct cei_piece cut = *chunk;
+
+	if (cut.n_rows == 1)
+		cut.row_bytes = n_bytes;
+	else
+		cut.n_rows = n_bytes / cut.row_bytes;
+	return cut;
+}

@@ -23,4 +23,11 @@ uint64_t cei_split_count(const struct cei_piece *piece, uint64_t max_bytes);
 struct cei_piece cei_split_at(const struct cei_piece *piece, uint64_t max_bytes,
 			      uint64_t i);
 
+/* How many bytes of a chunk of the piece belong to the piece's first n_rows rows. */
+uint64_t cei_split_bytes_within(const struct cei_piece *piece, const struct cei_piece *chunk,
+				uint64_t n_rows);
+
+/* The chunk's first n_bytes bytes, at least 1 and at most all; whole rows where it has several. */
+struct cei_piece cei_split_shorten(const struct cei_piece *chunk, uint64_t n_bytes);
+
 #endif /* CEI_SPLIT_H */

@@ -43,7 +43,7 @@ static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
 	const struct cei_cut *cut = cei_chunk_cut(chunk);
 	const struct cei_machine_link *link = cei_chunk_step(chunk)->link;
 
-	if (cut->path != CEI_PATH_DIRECT || !cut->piece.n_rows || !link ||
+	if (cut->path != CEI_PATH_DIRECT || !chunk->job.bytes || !link ||
 	    link->kind == CEI_MACHINE_NONE)
 		return NULL;
 	return link;
@@ -63,12 +63,10 @@ static uint32_t lane_of(const struct cei_chunk *chunk)
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 {
 	const struct ceov_plan *plan = chunk->launch->plan;
-	const struct cei_cut *cut = cei_chunk_cut(chunk);
 	struct cei_job *job = &chunk->job;
 	int is_gated = chunk->launch->gate != CEOV_NOBODY;
 
 	job->link = link_of(chunk);
-	job->bytes = cut->piece.row_bytes * cut->piece.n_rows;
 	job->ready_ns = cei_now_ns();
 	job->lane = (uint16_t)lane_of(chunk);
 	job->turn = cei_chunk_step(chunk)->turn;

@@ -38,7 +38,7 @@ static struct cei_trace_record *begin(struct cei_trace *trace, struct cei_chunk 
 	record->index = chunk->index;
 	record->transfer = cut->step;
 	record->chunk = chunk->index - step->first_chunk;
-	record->bytes = cut->piece.row_bytes * cut->piece.n_rows;
+	record->bytes = chunk->job.bytes;
 	record->direction = (uint8_t)step->direction;
 	record->at_ns[CEI_TRACE_ARMED] = chunk->launch->armed_ns;
 	return record;
