@@ -35,6 +35,33 @@ uint64_t cei_op_most_rows(const struct cei_op_shape *shape)
 	return most;
 }
 
+uint64_t cei_op_block(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
+{
+	return shape->blocks[source * shape->n_ranks + target];
+}
+
+uint64_t cei_op_block_leaves(const struct cei_op_shape *shape, uint32_t source,
+			     uint32_t target)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < target; i++)
+		sum += cei_op_block(shape, source, i);
+	return sum;
+}
+
+uint64_t cei_op_block_arrives(const struct cei_op_shape *shape, uint32_t source,
+			      uint32_t target)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < source; i++)
+		sum += cei_op_block(shape, i, target);
+	return sum;
+}
+
 void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks)
 {
 	if (!rows || !n_ranks || n_ranks > CEI_OP_RANKS_MAX)

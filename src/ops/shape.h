@@ -36,12 +36,6 @@ struct cei_sum_shape {
 	uint32_t by_node;               /* 0 or 1 */
 };
 
-/* Fields of moves. */
-struct cei_move_shape {
-	const uint64_t *blocks;         /* all-to-all: n_ranks * n_ranks sizes, as in struct
-					 * ceov_move; all-gather: NULL */
-};
-
 /* The fields of all operators, and those of each family of operators. */
 struct cei_op_shape {
 	const struct cei_op_kind *kind;
@@ -51,9 +45,11 @@ struct cei_op_shape {
 	uint64_t                 rows[CEI_OP_RANKS_MAX]; /* [rank]; products: rows; sums: elements;
 							  * moves: bytes of the rank's largest
 							  * block */
+	/* The sizes of the blocks of an all-to-all, in the unit of rows: the block from rank r
+	 * to rank t in [r * n_ranks + t]. An op has a copy of its own. NULL: none. */
+	const uint64_t          *blocks;
 	struct cei_product_shape product;
 	struct cei_sum_shape     sum;
-	struct cei_move_shape    move;
 };
 
 /* Return how many rows (or elements, or bytes) these have: all ranks together; all ranks before
@@ -61,6 +57,16 @@ struct cei_op_shape {
 uint64_t cei_op_all_rows(const struct cei_op_shape *shape);
 uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank);
 uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
+
+/* For shapes with blocks. They return the size of the block from `source` to `target`; where it
+ * begins in what the source sends, whose blocks are in the order of targets; and where it begins in
+ * what the target receives, in the order of sources. n_ranks as the target of the second function,
+ * or as the source of the third one, gives the size of the whole. */
+uint64_t cei_op_block(const struct cei_op_shape *shape, uint32_t source, uint32_t target);
+uint64_t cei_op_block_leaves(const struct cei_op_shape *shape, uint32_t source,
+			     uint32_t target);
+uint64_t cei_op_block_arrives(const struct cei_op_shape *shape, uint32_t source,
+			      uint32_t target);
 
 /* Returns a message if the sum of all rows is above max, if all ranks have 0, or if some rank's
  * number is no multiple of step (1 or 8); else NULL. */

@@ -25,6 +25,7 @@ static void quarantine_op(struct cei_object *object)
 	cei_object_end(object);
 	if (op->kind->fini)
 		op->kind->fini(op);
+	free(op->blocks);
 	cei_object_unuse(&op->workspace->object);
 	cei_object_quarantine(&op->object);
 }
@@ -116,11 +117,30 @@ int cei_op_pass_all(ceov_op *op,
 	return r;
 }
 
+/* Copies the caller's list of blocks into the op. */
+static int keep_blocks(ceov_op *op)
+{
+	uint64_t n_bytes = sizeof(*op->blocks) * op->shape.n_ranks * op->shape.n_ranks;
+
+	if (!op->shape.blocks)
+		return 0;
+	op->blocks = malloc(n_bytes);
+	if (!op->blocks)
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_MEMORY, 0,
+				 "%s_create: rank %u: no memory for its shape",
+				 op->kind->name, op->workspace->rank);
+	memcpy(op->blocks, op->shape.blocks, n_bytes);
+	op->shape.blocks = op->blocks;
+	return 0;
+}
+
 static int build(ceov_op *op)
 {
 	uint32_t i;
-	int r = op->kind->build(op);
+	int r = keep_blocks(op);
 
+	if (!r)
+		r = op->kind->build(op);
 	for (i = 0; !r && i < op->kind->n_stages; i++)
 		r = cei_send_stage_close(&op->stages[i]);
 	return r;

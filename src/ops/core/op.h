@@ -43,8 +43,8 @@ struct ceov_op {
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	uint32_t                  n_sent;       /* counters of `sent` that a run awaits */
 	struct cei_product        product;
-	uint64_t                 *blocks;       /* moves only: the memory that shape.move.blocks
-						 * points to, or NULL */
+	uint64_t                 *blocks;       /* the memory that shape.blocks points to, or
+						 * NULL */
 };
 
 /* Implement ceov_*_scratch_bytes() and ceov_*_create() for one kind. `from` is the public struct

@@ -13,9 +13,6 @@
  * way, and gives measurements).
  */
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/sized.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
@@ -51,7 +48,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 		if (move->bytes[i] > largest[i / n_ranks])
 			largest[i / n_ranks] = move->bytes[i];
 	cei_op_take_rows(shape, largest, n_ranks);
-	shape->move.blocks = move->bytes;
+	shape->blocks = move->bytes;
 	return move->tuning;
 }
 
@@ -65,8 +62,7 @@ static uint64_t row_bytes(const struct cei_op_shape *shape)
 static uint64_t block_bytes(const struct cei_op_shape *shape, uint32_t source,
 			    uint32_t target)
 {
-	return shape->move.blocks ? shape->move.blocks[source * shape->n_ranks + target]
-		: shape->rows[source];
+	return shape->blocks ? cei_op_block(shape, source, target) : shape->rows[source];
 }
 
 /* Returns the offset of the block from `source` in what `target` receives. If source is n_ranks,
@@ -74,12 +70,8 @@ static uint64_t block_bytes(const struct cei_op_shape *shape, uint32_t source,
 static uint64_t arrives_at(const struct cei_op_shape *shape, uint32_t source,
 			   uint32_t target)
 {
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < source; i++)
-		sum += block_bytes(shape, i, target);
-	return sum;
+	return shape->blocks ? cei_op_block_arrives(shape, source, target)
+		: cei_op_rows_before(shape, source);
 }
 
 static uint64_t arriving_bytes(const struct cei_op_shape *shape, uint32_t target)
@@ -91,12 +83,7 @@ static uint64_t arriving_bytes(const struct cei_op_shape *shape, uint32_t target
  * targets get the same block. */
 static uint64_t leaves_at(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
 {
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < target && shape->kind == &cei_all_to_all; i++)
-		sum += block_bytes(shape, source, i);
-	return sum;
+	return shape->blocks ? cei_op_block_leaves(shape, source, target) : 0;
 }
 
 static uint64_t leaving_bytes(const struct cei_op_shape *shape, uint32_t source)
@@ -224,23 +211,6 @@ static int pass_piece(ceov_op *op, uint32_t source, uint32_t target, uint32_t pi
 	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
-/* Copies the caller's list of blocks into the op. */
-static int keep_blocks(ceov_op *op)
-{
-	uint64_t n_bytes = sizeof(*op->blocks) * op->shape.n_ranks * op->shape.n_ranks;
-
-	if (!op->shape.move.blocks)
-		return 0;
-	op->blocks = malloc(n_bytes);
-	if (!op->blocks)
-		return cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_MEMORY, 0,
-				 "%s_create: rank %u: no memory for its shape",
-				 op->kind->name, op->workspace->rank);
-	memcpy(op->blocks, op->shape.move.blocks, n_bytes);
-	op->shape.move.blocks = op->blocks;
-	return 0;
-}
-
 /*
  * Adds the transfers. The first counters of `sent` say that the operand was sent; each further one
  * says that one peer, which has no block for this rank, has begun the run. So when a rank has
@@ -252,10 +222,8 @@ static int build(ceov_op *op)
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, peer;
 	struct cei_send_stage *stage = &op->stages[0];
-	int r = keep_blocks(op);
+	int r = cei_send_stage_open(stage, op->workspace, leaving_bytes(shape, rank));
 
-	if (!r)
-		r = cei_send_stage_open(stage, op->workspace, leaving_bytes(shape, rank));
 	if (r || n_ranks == 1)
 		return r;
 	cei_send_stage_follow(stage);
@@ -361,11 +329,6 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 
 /* --- creation -------------------------------------------------------------- */
 
-static void fini(ceov_op *op)
-{
-	free(op->blocks);
-}
-
 int ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *from,
 			   ceov_op **ret_op)
 {
@@ -428,7 +391,6 @@ const struct cei_op_kind cei_all_gather = {
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,
-	.fini = fini,
 };
 
 const struct cei_op_kind cei_all_to_all = {
@@ -447,5 +409,4 @@ const struct cei_op_kind cei_all_to_all = {
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,
-	.fini = fini,
 };
