@@ -153,6 +153,7 @@ pure_suites = \
 	%D%/unit/test_nvml \
 	%D%/unit/test_tiles \
 	%D%/unit/test_tiles_limits \
+	%D%/unit/test_tiles_parts \
 	%D%/unit/test_dtype \
 	%D%/unit/test_selector \
 	%D%/unit/test_candidates \

@@ -43,6 +43,7 @@ static struct asked ask(uint64_t *random)
 	args->rank = (uint32_t)testing_below(random, args->n_ranks);
 	args->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
 	args->scatters = testing_below(random, 2) != 0;
+	args->exchanges = args->scatters && testing_below(random, 2);
 	args->waits = testing_below(random, 4) != 0;
 	args->n_products = args->scatters ? 1 :
 		1 + (uint32_t)testing_below(random, CEI_GEMM_B_MAX);
@@ -288,7 +289,7 @@ static void check_marks(const struct asked *asked, const struct cei_gemm_tile *t
 	if (args->waits && args->scatters && tile->n_rows) {
 		if (!is_own(asked, &found))
 			arrive = counter;
-		else if (args->n_ranks > 1)
+		else if (args->n_ranks > 1 && !args->exchanges)
 			reduce = found.piece;
 	}
 	hold(tile->await == await, "await is the piece's, or none");

@@ -70,6 +70,11 @@ START_TEST(test_questions_that_make_no_sense_are_refused)
 	refuse(&asked);
 	asked.args.scatters = 1;
 	refuse(&asked);
+	asked.args.exchanges = 1;               /* but rows are gathered */
+	refuse(&asked);
+	asked.args.scatters = asked.args.n_products = 1;
+	asked.args.parts = asked.columns;       /* but partial sums are added */
+	refuse(&asked);
 	asked.args.pair = 0;
 	refuse(&asked);
 	asked.args.pair = 3;

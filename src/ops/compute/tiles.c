@@ -22,6 +22,7 @@ struct stretch {
 	uint32_t rank;
 	uint32_t piece;
 	uint64_t rank_row;              /* first row of the rank, in all ranks' rows */
+	uint64_t rank_column;           /* first column of the rank, if columns are divided */
 	uint64_t row;                   /* first row of the piece, in the rank's rows */
 	uint64_t n_rows;
 	uint64_t n_blocks;              /* blocks of as many rows as a tile has; the last one
@@ -56,20 +57,30 @@ uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 
 /* --- checking the arguments -------------------------------------------- */
 
-static int check_extents(const struct cei_tiles_args *args)
+static int fits(const uint64_t *extents, uint32_t n)
 {
-	uint64_t n_rows = 0;
+	uint64_t sum = 0;
 	uint32_t i;
 
-	for (i = 0; i < args->n_ranks; i++) {
-		if (args->rows[i] > EXTENT_MAX - n_rows)
-			return CEOV_ERR_INVALID;
-		n_rows += args->rows[i];
+	for (i = 0; i < n; i++) {
+		if (extents[i] > EXTENT_MAX - sum)
+			return 0;
+		sum += extents[i];
 	}
+	return 1;
+}
+
+static int check_extents(const struct cei_tiles_args *args)
+{
+	uint32_t i;
+
+	if (args->parts)
+		return fits(&args->rows[args->rank], 1) && fits(args->parts, args->n_ranks)
+			? 0 : CEOV_ERR_INVALID;
 	for (i = 0; i < args->n_products; i++)
-		if (args->columns[i] > EXTENT_MAX)
+		if (!fits(&args->columns[i], 1))
 			return CEOV_ERR_INVALID;
-	return 0;
+	return fits(args->rows, args->n_ranks) ? 0 : CEOV_ERR_INVALID;
 }
 
 static int check(const struct cei_tiles_args *args)
@@ -80,7 +91,8 @@ static int check(const struct cei_tiles_args *args)
 	    (uint64_t)args->n_ranks * args->n_pieces >= COUNTERS_LIMIT)
 		return CEOV_ERR_INVALID;
 	if (!args->n_products || args->n_products > CEI_GEMM_B_MAX ||
-	    (args->scatters && args->n_products != 1))
+	    (args->scatters && args->n_products != 1) ||
+	    (args->exchanges && !args->scatters) || (args->parts && !args->exchanges))
 		return CEOV_ERR_INVALID;
 	if (!args->shape.rows || args->shape.rows > UINT16_MAX ||
 	    !args->shape.columns || (args->pair != 1 && args->pair != 2))
@@ -88,19 +100,22 @@ static int check(const struct cei_tiles_args *args)
 	return check_extents(args);
 }
 
-static uint64_t columns_of(const struct cei_tiles_args *args, uint32_t product)
+/* Returns how many tiles lie beside each other in the rank's part of a product. */
+static uint64_t columns_of(const struct cei_tiles_args *args, uint32_t rank, uint32_t product)
 {
-	return cei_ceiling(args->columns[product], args->shape.columns);
+	return cei_ceiling(args->parts ? args->parts[rank] : args->columns[product],
+			   args->shape.columns);
 }
 
-static uint64_t rank_row(const struct cei_tiles_args *args, uint32_t rank)
+/* Returns the sum of the extents of all ranks before this one. */
+static uint64_t before(const uint64_t *extents, uint32_t rank)
 {
-	uint64_t row = 0;
+	uint64_t sum = 0;
 	uint32_t i;
 
 	for (i = 0; i < rank; i++)
-		row += args->rows[i];
-	return row;
+		sum += extents[i];
+	return sum;
 }
 
 /* --- one tile -------------------------------------------------------------- */
@@ -125,11 +140,13 @@ static void mark_scatter(const struct cei_tiles_args *args,
 	tile->a = CEI_GEMM_A_OWN;
 	if (stretch->rank == args->rank) {
 		tile->c_row -= (uint32_t)stretch->rank_row;
-		if (args->waits && args->n_ranks > 1 && tile->n_rows)
+		tile->column -= (uint32_t)stretch->rank_column;
+		if (args->waits && !args->exchanges && args->n_ranks > 1 && tile->n_rows)
 			tile->reduce = (uint16_t)stretch->piece;
 		return;
 	}
 	tile->c = CEI_GEMM_C_PARTIAL;
+	tile->b = args->parts != NULL;
 	if (!args->waits || !tile->n_rows)
 		return;
 	tile->arrive = (uint16_t)(stretch->rank * args->n_pieces + stretch->piece);
@@ -156,7 +173,7 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 	}
 	row = stretch->rank_row + stretch->row + block * shape_rows;
 	tile.a_row = tile.c_row = (uint32_t)row;
-	tile.column = (uint32_t)(column * args->shape.columns);
+	tile.column = (uint32_t)(stretch->rank_column + column * args->shape.columns);
 	tile.b = tile.c = (uint8_t)product;
 	if (args->scatters)
 		mark_scatter(args, stretch, &tile);
@@ -196,7 +213,7 @@ static uint64_t walk_piece(const struct cei_tiles_args *args,
 	struct spot spot;
 
 	for (product = 0; product < args->n_products && n <= TILES_MAX; product++) {
-		n_columns = columns_of(args, product);
+		n_columns = columns_of(args, stretch->rank, product);
 		for (i = 0; to && i < n_groups * n_columns; i++) {
 			spot = spot_at(i, n_groups, n_columns);
 			for (half = 0; half < args->pair; half++)
@@ -212,14 +229,18 @@ static uint64_t walk_piece(const struct cei_tiles_args *args,
 static uint64_t walk_rank(const struct cei_tiles_args *args, uint32_t rank,
 			  struct cei_gemm_tile *to)
 {
-	struct stretch stretch = { .rank = rank, .rank_row = rank_row(args, rank) };
+	struct stretch stretch = { .rank = rank };
 	uint64_t n = 0;
 
+	if (args->parts)
+		stretch.rank_column = before(args->parts, rank);
+	else
+		stretch.rank_row = before(args->rows, rank);
 	for (; stretch.piece < args->n_pieces; stretch.piece++) {
 		stretch.row = cei_piece_rows(args->rows[rank], args->n_pieces,
 					     stretch.piece, &stretch.n_rows);
 		stretch.n_blocks = cei_ceiling(stretch.n_rows, args->shape.rows);
-		stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, 0));
+		stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, rank, 0));
 		n += walk_piece(args, &stretch, to ? to + n : NULL);
 		if (n > TILES_MAX)
 			break;

@@ -18,6 +18,12 @@
  *                   the tiles of all products and columns.
  *   reduce-scatter  rows of rank + 1 first, then rank + 2, ...; own rows last, to which
  *                   the partial sums of the other ranks are added.
+ *   all-to-all      as reduce-scatter, but nothing is added to own rows. If columns are divided
+ *                   instead of rows, each rank's part is a range of the product's columns, of
+ *                   which every piece of rows is sent. The own part is product 0, whose columns
+ *                   begin with the part; all other tiles are of product 1, which has all columns.
+ *                   The last tile of a part may reach into the next part: then it stores what
+ *                   the tiles of that part store there, too.
  */
 
 #include <stdint.h>
@@ -32,7 +38,8 @@ struct cei_tile_shape {
 struct cei_tiles_args {
 	uint32_t              rank;
 	uint32_t              n_ranks;
-	const uint64_t       *rows;             /* of each rank */
+	const uint64_t       *rows;             /* of each rank; where columns are divided: for each
+						 * rank all rows of the product */
 	uint32_t              n_pieces;         /* of each rank's rows, at least 1 */
 	uint32_t              n_products;       /* reduce-scatter: 1 */
 	const uint64_t       *columns;          /* of each product */
@@ -42,7 +49,10 @@ struct cei_tiles_args {
 						 * gemm.h */
 	int                   waits;            /* 0: tiles neither await nor raise a mark, for
 						 * sequences and for measurements */
-	int                   scatters;         /* 0: all-gather; 1: reduce-scatter */
+	int                   scatters;         /* 0: all-gather; 1: reduce-scatter or all-to-all */
+	int                   exchanges;        /* 1: all-to-all, with scatters 1 */
+	const uint64_t       *parts;            /* all-to-all: the columns of each rank's part, if
+						 * columns are divided; NULL: rows are divided */
 };
 
 struct cei_tiles {
