@@ -65,7 +65,7 @@ static void share_out(struct executor_fixture *fixture)
 
 static struct cei_matrix matrix(const void *base, uint64_t rows, uint64_t columns)
 {
-	struct cei_matrix made = { base, rows, columns };
+	struct cei_matrix made = { base, rows, columns, 0 };
 
 	return made;
 }

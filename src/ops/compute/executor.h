@@ -18,11 +18,18 @@
 
 #define CEI_MACHINE_BYTES 96u           /* room for cei_executor.machine */
 
-struct cei_matrix {                     /* row-major, without gaps between rows */
+struct cei_matrix {                     /* row-major */
 	const void *base;               /* NULL: unused */
 	uint64_t    rows;
 	uint64_t    columns;
+	uint64_t    pitch;              /* elements from one row to the next; 0: no gaps. Only a B
+					 * may have gaps, and not where cuBLAS computes */
 };
+
+static inline uint64_t cei_matrix_pitch(const struct cei_matrix *matrix)
+{
+	return matrix->pitch ? matrix->pitch : matrix->columns;
+}
 
 /* The marks that one job awaits and raises. In each run the counters rise to `value`, which is the
  * number of the run, counted from 1. */
@@ -37,6 +44,16 @@ struct cei_job_marks {
 	uint64_t    *epoch;             /* only for captured runs on a GPU: the word in GPU
 					 * memory that holds the run's number, used instead of
 					 * value (see struct cei_gemm_marks); else NULL */
+};
+
+/* Rows that are copied, with gaps between them at either side. */
+struct cei_rows {
+	void       *target;
+	const void *source;
+	uint64_t    row_bytes;
+	uint64_t    n_rows;
+	uint64_t    target_pitch_bytes; /* from one row to the next, at most 2^31 - 1 */
+	uint64_t    source_pitch_bytes;
 };
 
 /* The counters first to first + n - 1 of a signal. */
@@ -149,6 +166,8 @@ struct cei_executor_ops {
 			   const struct cei_reduce_job *job);
 	int      (*copy)(struct cei_executor *executor, void *stream, void *target,
 			 const void *source, uint64_t n_bytes);
+	int      (*copy_rows)(struct cei_executor *executor, void *stream,
+			      const struct cei_rows *rows);
 
 	/* Makes the stream wait until the counters have reached the run's number. Of marks only
 	 * value, epoch and timeout_ns are used. */

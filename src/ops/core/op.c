@@ -49,8 +49,26 @@ static int say_sent(ceov_op *op, struct cei_send_stage *stage)
 	return stage->says_sent ? cei_send_stage_say_sent(stage, op->n_sent++) : 0;
 }
 
+/* How a kind adds what it sends: a block at a time, or a piece of it at a time. */
+struct sending {
+	int (*block)(ceov_op *op, uint32_t target);
+	int (*piece)(ceov_op *op, uint32_t target, uint32_t piece);
+};
+
+static int send_block(ceov_op *op, const struct sending *sending, uint32_t target)
+{
+	uint32_t piece;
+	int r = 0;
+
+	if (sending->block)
+		return sending->block(op, target);
+	for (piece = 0; !r && piece < op->choice.n_pieces; piece++)
+		r = sending->piece(op, target, piece);
+	return r;
+}
+
 static int send_to_other_nodes(ceov_op *op, struct cei_send_stage *stage,
-			       int (*send)(ceov_op *op, uint32_t target))
+			       const struct sending *sending)
 {
 	const struct cei_site *site = &op->workspace->object.context->site;
 	uint32_t n_ranks = op->shape.n_ranks, i, target, n_before;
@@ -61,7 +79,7 @@ static int send_to_other_nodes(ceov_op *op, struct cei_send_stage *stage,
 		if (cei_site_is_local(site, target))
 			continue;
 		n_before = stage->n_added;
-		r = send(op, target);
+		r = send_block(op, sending, target);
 		if (!r && stage->n_added != n_before)
 			r = say_sent(op, stage);
 	}
@@ -72,13 +90,32 @@ int cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 		    int (*send)(ceov_op *op, uint32_t target))
 {
 	const struct cei_site *site = &op->workspace->object.context->site;
+	const struct sending sending = { .block = send };
 	uint32_t n_ranks = op->shape.n_ranks, i, target;
-	int r = send_to_other_nodes(op, stage, send);
+	int r = send_to_other_nodes(op, stage, &sending);
 
 	for (i = 1; !r && i < n_ranks; i++) {
 		target = (op->workspace->rank + i) % n_ranks;
 		if (cei_site_is_local(site, target))
 			r = send(op, target);
+	}
+	return r ? r : say_sent(op, stage);
+}
+
+int cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
+			int (*send)(ceov_op *op, uint32_t target, uint32_t piece))
+{
+	const struct cei_site *site = &op->workspace->object.context->site;
+	const struct sending sending = { .piece = send };
+	uint32_t n_ranks = op->shape.n_ranks, i, piece, target;
+	int r = send_to_other_nodes(op, stage, &sending);
+
+	for (piece = 0; piece < op->choice.n_pieces; piece++) {
+		for (i = 1; !r && i < n_ranks; i++) {
+			target = (op->workspace->rank + i) % n_ranks;
+			if (cei_site_is_local(site, target))
+				r = send(op, target, piece);
+		}
 	}
 	return r ? r : say_sent(op, stage);
 }

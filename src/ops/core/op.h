@@ -61,6 +61,11 @@ int  cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kin
 int  cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 		     int (*send)(ceov_op *op, uint32_t target));
 
+/* The same by calls of send() for each piece, and ranks of this node get all first pieces before
+ * second ones. Ranks of other nodes each have a lane of their own, so they get block after block. */
+int  cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
+			 int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
+
 /* Adds to a stage, for a gather over several nodes, what this rank passes on to others of its
  * node: by calls of pass() for each piece of each shard that enters the node at this rank. */
 int  cei_op_pass_all(ceov_op *op,

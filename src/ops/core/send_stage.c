@@ -79,10 +79,12 @@ static struct ceov_spot source_of(const struct cei_send_stage *stage, const stru
 {
 	ceov_workspace *workspace = stage->workspace;
 	struct ceov_spot source = { .buffer = workspace->scratch[workspace->rank],
-				    .offset_bytes = half_at + leg->source_bytes };
+				    .offset_bytes = half_at + leg->source_bytes,
+				    .pitch_bytes = leg->source_pitch_bytes };
 
 	if (leg->passes_on) {
 		source.offset_bytes = half_at + leg->target_bytes;
+		source.pitch_bytes = leg->target_pitch_bytes;
 	} else if (stage->floating) {
 		source.buffer = stage->floating;
 		source.offset_bytes = leg->source_bytes;
@@ -103,14 +105,16 @@ static struct ceov_mark ready_mark(const struct cei_send_stage *stage, const str
 
 static int send_half(struct cei_send_stage *stage, const struct cei_send *leg, uint32_t half)
 {
-	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
+	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
 	ceov_workspace *workspace = stage->workspace;
 	uint64_t half_at = half * workspace->half_bytes;
 
 	transfer.row_bytes = leg->n_bytes;
+	transfer.n_rows = leg->n_rows ? leg->n_rows : 1;
 	transfer.source = source_of(stage, leg, half_at);
 	transfer.target.buffer = workspace->scratch[leg->target];
 	transfer.target.offset_bytes = half_at + leg->target_bytes;
+	transfer.target.pitch_bytes = leg->target_pitch_bytes;
 	transfer.source_ready = ready_mark(stage, leg, half);
 	if (leg->arrives != CEOV_NOBODY)
 		transfer.then = mark_of(workspace->arrived[half][leg->target], leg->arrives);

@@ -42,7 +42,10 @@ struct cei_send {                       /* one transfer */
 	uint64_t source_bytes;          /* offset in the floating buffer, or in the half of this
 					 * rank's scratch */
 	uint64_t target_bytes;          /* offset in the half of the target's scratch */
-	uint64_t n_bytes;
+	uint64_t n_bytes;               /* of one row, if there are several */
+	uint64_t n_rows;                /* 0: one */
+	uint64_t source_pitch_bytes;    /* of several rows: from one to the next */
+	uint64_t target_pitch_bytes;
 	uint32_t ready;                 /* counter of `ready` that the transfer awaits, or
 					 * CEOV_NOBODY */
 	uint32_t arrives;               /* counter of the target's `arrived` that it raises;

@@ -117,7 +117,7 @@ static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 		    struct cei_gemm_map *map)
 {
 	cuuint64_t sizes[2] = { matrix->columns, matrix->rows };
-	cuuint64_t pitch[1] = { matrix->columns * 2 };
+	cuuint64_t pitch[1] = { cei_matrix_pitch(matrix) * 2 };
 	cuuint32_t box[2] = { CEI_GEMM_K_STEP, box_rows };
 	cuuint32_t steps[2] = { 1, 1 };
 	CUtensorMap made;
@@ -157,7 +157,7 @@ static int make_maps(const struct cei_gpu_executor *own, const struct cei_gemm_j
 		     struct cei_gemm *gemm)
 {
 	uint32_t b_rows = job->b_is_k_by_n ? CEI_GEMM_K_STEP : job->shape.columns / 2, i;
-	struct cei_matrix kept = { job->kept, job->c[0].rows, job->k };
+	struct cei_matrix kept = { job->kept, job->c[0].rows, job->k, 0 };
 	int r = 0;
 
 	for (i = 0; !r && i < CEI_GEMM_A_COUNT; i++)

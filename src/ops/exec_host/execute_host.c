@@ -398,6 +398,20 @@ static int host_copy(struct cei_executor *executor, void *stream, void *target,
 	return 0;
 }
 
+static int host_copy_rows(struct cei_executor *executor, void *stream,
+			  const struct cei_rows *rows)
+{
+	uint64_t i;
+
+	(void)executor;
+	(void)stream;
+	for (i = 0; rows->row_bytes && i < rows->n_rows; i++)
+		memcpy((char *)rows->target + i * rows->target_pitch_bytes,
+		       (const char *)rows->source + i * rows->source_pitch_bytes,
+		       rows->row_bytes);
+	return 0;
+}
+
 static int host_await(struct cei_executor *executor, void *stream,
 		      const struct cei_job_marks *marks, const struct cei_counters *counters)
 {
@@ -455,6 +469,7 @@ const struct cei_executor_ops cei_executor_host = {
 	.gemm = host_gemm,
 	.reduce = host_reduce,
 	.copy = host_copy,
+	.copy_rows = host_copy_rows,
 	.await = host_await,
 	.is_capturing = host_is_capturing,
 	.mark_stream = host_mark,

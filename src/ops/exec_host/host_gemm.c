@@ -66,7 +66,7 @@ int cei_host_gemm_init(struct cei_host_gemm *gemm, const struct cei_gemm_job *jo
 char *cei_matrix_at(const struct cei_matrix *matrix, uint64_t row, uint64_t column)
 {
 	return (char *)(uintptr_t)matrix->base +
-		(row * matrix->columns + column) * CEI_DTYPE16_BYTES;
+		(row * cei_matrix_pitch(matrix) + column) * CEI_DTYPE16_BYTES;
 }
 
 float *cei_host_gemm_sum(const struct cei_host_gemm *gemm, uint64_t row)

@@ -210,7 +210,7 @@ static int list_alone(ceov_op *op, const struct cei_tile_list **ret_list)
 
 struct cei_matrix cei_product_matrix(const void *base, uint64_t rows, uint64_t columns)
 {
-	struct cei_matrix matrix = { rows ? base : NULL, rows, columns };
+	struct cei_matrix matrix = { rows ? base : NULL, rows, columns, 0 };
 
 	return matrix;
 }
