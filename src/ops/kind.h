@@ -71,9 +71,9 @@ struct cei_op_kind {
 	/* Returns why the shape is refused, or NULL. n_ranks of the shape is valid. */
 	const char *(*fault)(const struct cei_op_shape *shape);
 
-	/* Returns why the workspace's executor does not support the kind with this tuning (which
+	/* Returns why the workspace's executor does not support the shape with this tuning (which
 	 * may be NULL), or NULL. A kind that every executor supports sets no function. */
-	const char *(*lacks)(const ceov_workspace *workspace,
+	const char *(*lacks)(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			     const struct ceov_op_tuning *tuning,
 			     const struct cei_rates *rates);
 

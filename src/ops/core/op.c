@@ -252,7 +252,8 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 
 	if (!r)
 		r = cei_tunings_recall(key, &tuning);
-	if (!r && shape->kind->lacks && shape->kind->lacks(workspace, &tuning, &rates))
+	if (!r && shape->kind->lacks &&
+	    shape->kind->lacks(workspace, shape, &tuning, &rates))
 		r = CEOV_NONE;
 	if (!r)
 		*ret_tuning = tuning;
@@ -287,7 +288,7 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 	if (fault)
 		return refuse(workspace, kind, fault);
 	if (kind->lacks)
-		fault = kind->lacks(workspace, tuning, rates);
+		fault = kind->lacks(workspace, shape, tuning, rates);
 	if (fault)
 		return refuse_executor(workspace, kind, fault);
 	needed = kind->scratch_bytes(shape);

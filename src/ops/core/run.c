@@ -104,6 +104,15 @@ int cei_run_await(const struct cei_run *run, ceov_signal *signal, uint32_t first
 	return executor->ops->await(executor, run->stream, &marks, &counters);
 }
 
+int cei_run_await_sent(const struct cei_run *run)
+{
+	struct cei_job_marks marks = cei_run_marks(run, NULL, NULL);
+
+	if (!marks.n_sent)
+		return 0;
+	return cei_run_await(run, marks.sent, marks.sent_index, marks.n_sent);
+}
+
 /* Raises counters from the run's stream. They rise to the run's number; in captured runs the
  * counters are gates and rise to 1. */
 int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,

@@ -295,7 +295,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 0, play, job_of };
+static const struct cei_product_kind product = { 0, play, job_of, NULL };
 
 /* --- the kind -------------------------------------------------------------- */
 

@@ -30,6 +30,11 @@ static const struct {
  * stream. */
 #define RUN_NS  8000.0
 
+/* The time that a gate before a copy costs: the lane's wait, and the ordering that it causes in
+ * hardware. Measured as the time that one more piece adds to a GEMM + reduce-scatter, minus the
+ * time of a mark. */
+#define GATE_NS 5500.0
+
 static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)
 {
 	uint64_t n_steps = cei_ceiling(args->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
@@ -96,6 +101,47 @@ double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t c
 {
 	return (double)(n_rows * columns * CEI_DTYPE16_BYTES) /
 		play->rates->copy_bytes_per_ns + play->rates->mark_ns;
+}
+
+/* Simulates the tiles of one peer's rows and their copies, which wait for the lane; *lane_ns is when
+ * that is free. */
+static void play_target(struct cei_play *play, uint32_t target, double *lane_ns,
+			double arrived_ns[CEI_OP_PIECES_MAX])
+{
+	const struct cei_op_shape *shape = play->shape;
+	double done_ns;
+	uint64_t n_rows;
+	uint32_t piece;
+
+	for (piece = 0; piece < play->n_pieces; piece++) {
+		(void)cei_piece_rows(shape->rows[target], play->n_pieces, piece, &n_rows);
+		if (!n_rows)
+			continue;
+		done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
+		if (done_ns > *lane_ns)
+			*lane_ns = done_ns;
+		*lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+		/* All ranks are simulated alike: when rank 0 sends to its i-th target, the
+		 * peer whose i-th target is rank 0 sends to rank 0. */
+		if (*lane_ns > arrived_ns[piece])
+			arrived_ns[piece] = *lane_ns;
+	}
+}
+
+void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_MAX])
+{
+	double lane_ns = 0;
+	uint32_t target;
+
+	memset(ret_arrived_ns, 0, CEI_OP_PIECES_MAX * sizeof(*ret_arrived_ns));
+	for (target = 1; target < play->shape->n_ranks; target++)
+		play_target(play, target, &lane_ns, ret_arrived_ns);
+}
+
+void cei_play_until(struct cei_play *play, double ns)
+{
+	if (play->free_ns[0] < ns)
+		play->free_ns[0] = ns;
 }
 
 double cei_cost_sim_ns(const struct cei_cost_sim_args *args)

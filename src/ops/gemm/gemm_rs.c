@@ -23,11 +23,6 @@
 
 #define STAGING_ALIGN_BYTES 256u
 
-/* The time that a gate before a copy costs: the lane's wait, and the ordering that it causes in
- * hardware. Measured as the time that one more piece adds to a GEMM + reduce-scatter, minus the
- * time of a mark. */
-#define GATE_NS 5500.0
-
 /* The rate at which one SM reads partial sums from the L2 cache. */
 #define SUM_BYTES_PER_NS 60.0
 
@@ -228,50 +223,20 @@ int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 
 /* --- the cost model -------------------------------------------------------- */
 
-/* What the simulation knows of copies. */
-struct sends {
-	double lane_ns;                         /* when the lane is free */
-	double arrived_ns[CEI_OP_PIECES_MAX];   /* [piece of the own rows]: when the partial sums
-						 * of all peers have arrived */
-};
-
-static void play_target(struct cei_play *play, uint32_t target, struct sends *sends)
-{
-	const struct cei_op_shape *shape = play->shape;
-	double done_ns;
-	uint64_t n_rows;
-	uint32_t piece;
-
-	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(shape->rows[target], play->n_pieces, piece, &n_rows);
-		if (!n_rows)
-			continue;
-		done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
-		if (done_ns > sends->lane_ns)
-			sends->lane_ns = done_ns;
-		sends->lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
-		/* All ranks are simulated alike: when rank 0 sends to its i-th target, the
-		 * peer whose i-th target is rank 0 sends to rank 0. */
-		if (sends->lane_ns > sends->arrived_ns[piece])
-			sends->arrived_ns[piece] = sends->lane_ns;
-	}
-}
-
 static void play(struct cei_play *play)
 {
 	const struct cei_op_shape *shape = play->shape;
 	double sum_ns = (shape->n_ranks - 1) * (double)(play->tile.rows * play->tile.columns) *
 		CEI_DTYPE16_BYTES / SUM_BYTES_PER_NS;
-	struct sends sends = { .lane_ns = 0 };
-	uint32_t target, piece;
+	double arrived_ns[CEI_OP_PIECES_MAX];
+	uint32_t piece;
 	uint64_t n_rows;
 
-	for (target = 1; target < shape->n_ranks; target++)
-		play_target(play, target, &sends);
+	cei_play_sends(play, arrived_ns);
 	for (piece = 0; piece < play->n_pieces; piece++) {
 		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
 		if (n_rows)
-			(void)cei_play_piece(play, n_rows, 0, sends.arrived_ns[piece], sum_ns);
+			(void)cei_play_piece(play, n_rows, 0, arrived_ns[piece], sum_ns);
 	}
 }
 
@@ -303,7 +268,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 1, play, job_of };
+static const struct cei_product_kind product = { 1, play, job_of, NULL };
 
 /* --- the kind -------------------------------------------------------------- */
 

@@ -52,13 +52,14 @@ const char *cei_product_fault(const struct cei_op_shape *shape)
 	return fault ? fault : columns_fault(shape);
 }
 
-const char *cei_product_lacks(const ceov_workspace *workspace,
+const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			      const struct ceov_op_tuning *tuning,
 			      const struct cei_rates *rates)
 {
 	const struct cei_executor *executor = &workspace->executor;
 	struct cei_tile_shape given;
 
+	(void)shape;
 	if (!rates->has_tiles && !rates->has_library)
 		return "there is neither a kernel for this GPU nor cuBLAS";
 	if (!tuning || !tuning->tile_rows)
@@ -94,6 +95,7 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 {
 	struct cei_executor *executor = &op->workspace->executor;
 	struct cei_tiles_args args = { .rank = op->workspace->rank };
+	uint64_t rows[CEI_OP_RANKS_MAX];
 	int r;
 
 	args.n_ranks = op->shape.n_ranks;
@@ -105,6 +107,8 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 	args.pair = executor->ops->pair(executor, op->choice.shape);
 	args.waits = waits;
 	args.scatters = op->kind->product->scatters;
+	if (op->kind->product->ask)
+		op->kind->product->ask(op, &args, rows);
 	r = cei_tiles_init(tiles, &args);
 	return r ? cei_raise(cei_object_report(&op->object), r, 0,
 			     "%s: rank %u: no tiles of %u x %u can be listed for this "

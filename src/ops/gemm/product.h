@@ -21,8 +21,8 @@ struct cei_play;                        /* cost_sim.h */
 
 /* What a kind of operator with a product defines in addition to struct cei_op_kind. */
 struct cei_product_kind {
-	/* 0: rows of A are gathered; 1: partial sums are scattered, and the tiles of own rows
-	 * come last. */
+	/* 0: rows of A are gathered; 1: the product, or partial sums of it, go to other ranks, and
+	 * the tiles of what stays here come last. */
 	int    scatters;
 
 	/* Simulates a run of rank 0 with play->tile and play->n_pieces (cost_sim.h). */
@@ -32,11 +32,16 @@ struct cei_product_kind {
 	 * struct of the run call; scratch: the address of a half. */
 	struct cei_gemm_job (*job)(const ceov_op *op, const void *operands, char *scratch,
 				   const struct cei_tile_list *list);
+
+	/* Sets the fields in which a list of the op's tiles is different from one of the shape's
+	 * rows; rows is memory for args->rows. NULL: it is not different. */
+	void (*ask)(const ceov_op *op, struct cei_tiles_args *args,
+		    uint64_t rows[CEI_OP_RANKS_MAX]);
 };
 
 /* Functions that kinds with a product set in their struct cei_op_kind. */
 const char *cei_product_fault(const struct cei_op_shape *shape);
-const char *cei_product_lacks(const ceov_workspace *workspace,
+const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			      const struct ceov_op_tuning *tuning,
 			      const struct cei_rates *rates);
 uint32_t cei_product_pieces(const struct cei_op_shape *shape);

@@ -289,17 +289,6 @@ static int copy_others(const struct cei_run *run, uint32_t source)
 	return r;
 }
 
-/* Makes the stream wait until the operand was sent. Captured runs need no such wait, because their
- * stream waits for the lane. */
-static int await_sent(const struct cei_run *run)
-{
-	struct cei_job_marks marks = cei_run_marks(run, NULL, NULL);
-
-	if (!marks.n_sent)
-		return 0;
-	return cei_run_await(run, marks.sent, marks.sent_index, marks.n_sent);
-}
-
 /* Copies received blocks in the order in which they arrive if all ranks are equally fast. */
 static int queue_job(const struct cei_run *run)
 {
@@ -308,7 +297,7 @@ static int queue_job(const struct cei_run *run)
 
 	for (i = 1; !r && i < n_ranks; i++)
 		r = copy_others(run, (own + n_ranks - i) % n_ranks);
-	return r ? r : await_sent(run);
+	return r ? r : cei_run_await_sent(run);
 }
 
 /* --- the cost model -------------------------------------------------------- */
