@@ -76,6 +76,7 @@ threaded_suites = \
 	%D%/unit/test_counted \
 	%D%/unit/test_collective \
 	%D%/unit/test_execute_host \
+	%D%/unit/test_experts \
 	%D%/unit/test_execute_fails \
 	%D%/unit/test_execute_sums \
 	%D%/unit/test_workspace \

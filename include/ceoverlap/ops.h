@@ -11,6 +11,7 @@
  *   GEMM + reduce-scatter  C = sum over ranks of A_rank B_rank^T, own rows of it
  *   reduce-scatter, all-reduce                without a GEMM
  *   all-gather, all-to-all                    without a GEMM
+ *   dispatch and combine                      of a mixture of experts
  *
  * WORDS
  *   workspace  scratch memory and signals of one rank, which its peers reach, too. It
@@ -354,6 +355,93 @@ struct ceov_move_run {
 };
 
 int  ceov_move_run(ceov_op *op, const struct ceov_move_run *run);
+
+/* --- mixture of experts: dispatch and combine -------------------------------- */
+
+/*
+ * The experts are divided among the ranks in order: rank r has n_experts / n_ranks of them, from
+ * expert r * n_experts / n_ranks on. A dispatch sends a copy of each token to each of its top_k
+ * experts; a combine brings what the experts made of the copies back and adds it up.
+ *
+ *   dispatch   tokens [n_tokens][hidden] -> received: rows of the own experts, one after another;
+ *              within an expert in the order of ranks, and then of tokens
+ *   experts    whatever the caller makes of the received rows, row by row
+ *   combine    rows in the order of `received` -> sums [n_tokens][hidden], of each token's copies
+ *              in the order of its experts, in fp32
+ *
+ * How many rows go where is read when a run comes to it, and only these are sent; the shape says
+ * how many there can be at most. So nothing is set up when the routing changes. Both operators
+ * may serve the same layer's backward pass: combine is the gradient of dispatch and the other way
+ * round, with the same routing.
+ */
+struct ceov_moe {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;     /* of tokens, rows and sums */
+	uint64_t                     n_tokens;  /* that a rank has in a run at most; the same
+						 * at all ranks, as all fields are */
+	uint64_t                     hidden;    /* elements of a token, a multiple of 8 */
+	uint32_t                     n_experts; /* of all ranks; a multiple of n_ranks */
+	uint32_t                     top_k;     /* experts of a token, at most 64 */
+	uint64_t                     capacity;  /* rows that a rank sends to another one in a
+						 * run at most; later copies, in the order of
+						 * experts and then of tokens, are dropped. 0: as
+						 * many as there can be */
+	uint64_t                     n_received;        /* rows for which `received` has room;
+						 * a run to which more come fails. 0:
+						 * n_ranks * capacity */
+	const struct ceov_op_tuning *tuning;    /* NULL; a mode or a number of pieces has no
+						 * effect so far */
+};
+
+/* Where the copies of one run went: memory of the rank's place, which belongs to the caller. A
+ * dispatch writes it, and the combines and dispatches of the same layer and batch read it. */
+struct ceov_moe_routing {
+	int32_t  *slots;                /* [n_tokens][top_k]: where a copy lies among what the rank
+					 * has sent, or -1: it went nowhere */
+	uint32_t *arrived;              /* [n_ranks][n_experts / n_ranks]: how many rows have come
+					 * from each rank for each own expert */
+};
+
+uint64_t ceov_moe_dispatch_scratch_bytes(const struct ceov_moe *shape, uint32_t n_ranks);
+uint64_t ceov_moe_combine_scratch_bytes(const struct ceov_moe *shape, uint32_t n_ranks);
+
+/* CEOV_ERR_INVALID on GPU ranks and in capturable workspaces, which do not have them yet. */
+int  ceov_moe_dispatch_create(ceov_workspace *workspace, const struct ceov_moe *shape,
+			      ceov_op **ret_op);
+int  ceov_moe_combine_create(ceov_workspace *workspace, const struct ceov_moe *shape,
+			     ceov_op **ret_op);
+
+struct ceov_moe_dispatch_run {
+	size_t                  struct_bytes;
+	void                   *stream;         /* as in struct ceov_ag_gemm_run */
+	uint64_t                n_tokens;       /* of this run, at most the shape's; ranks may
+						 * differ in it */
+	const void             *tokens;         /* [n_tokens][hidden] */
+	const int32_t          *experts;        /* [n_tokens][top_k], numbers of experts; -1:
+						 * none. NULL: the routing is given */
+	struct ceov_moe_routing routing;        /* results; or, without experts, what an earlier
+						 * dispatch has written */
+	void                   *received;       /* [n_received][hidden]; rows behind the last one
+						 * that came are not written */
+	int32_t                *ends;           /* [n_experts / n_ranks]: the row of `received`
+						 * behind the last one of each own expert */
+};
+
+int  ceov_moe_dispatch_run(ceov_op *op, const struct ceov_moe_dispatch_run *run);
+
+struct ceov_moe_combine_run {
+	size_t                  struct_bytes;
+	void                   *stream;
+	uint64_t                n_tokens;       /* as at the dispatch */
+	const void             *rows;           /* [n_received][hidden], in the order of
+						 * `received` */
+	const float            *weights;        /* [n_tokens][top_k], by which copies are
+						 * multiplied; NULL: all are 1 */
+	struct ceov_moe_routing routing;        /* as the dispatch has written it */
+	void                   *sums;           /* [n_tokens][hidden] */
+};
+
+int  ceov_moe_combine_run(ceov_op *op, const struct ceov_moe_combine_run *run);
 
 #ifdef __cplusplus
 }

@@ -13,5 +13,7 @@ extern const struct cei_op_kind cei_reduce_scatter;
 extern const struct cei_op_kind cei_all_reduce;
 extern const struct cei_op_kind cei_all_gather;
 extern const struct cei_op_kind cei_all_to_all;
+extern const struct cei_op_kind cei_moe_dispatch;
+extern const struct cei_op_kind cei_moe_combine;
 
 #endif /* CEI_KINDS_H */

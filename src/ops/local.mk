@@ -8,6 +8,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/compute/executor.h \
 	%D%/compute/dtype.c %D%/compute/dtype.h \
 	%D%/compute/tiles.c %D%/compute/tiles.h \
+	%D%/compute/experts.h \
+	%D%/exec_host/host_experts.c \
 	%D%/exec_host/host_gemm.c %D%/exec_host/host_gemm.h \
 	%D%/exec_host/execute_host.c %D%/exec_host/execute_host.h \
 	%D%/exec_host/measure_host.c \
@@ -40,6 +42,9 @@ endif
 
 # One folder a family of operators
 libceoverlap_core_la_SOURCES += \
+	%D%/experts/combine.c \
+	%D%/experts/dispatch.c \
+	%D%/experts/layout.c %D%/experts/layout.h \
 	%D%/gemm/ag_gemm.c \
 	%D%/gemm/cost_sim.c %D%/gemm/cost_sim.h \
 	%D%/gemm/gemm_rs.c \

@@ -36,6 +36,15 @@ struct cei_sum_shape {
 	uint32_t by_node;               /* 0 or 1 */
 };
 
+/* Fields of mixtures of experts: see struct ceov_moe. */
+struct cei_experts_shape {
+	uint64_t hidden;
+	uint32_t n_experts;
+	uint32_t top_k;
+	uint64_t capacity;              /* never 0 */
+	uint64_t n_received;            /* never 0 */
+};
+
 /* The fields of all operators, and those of each family of operators. */
 struct cei_op_shape {
 	const struct cei_op_kind *kind;
@@ -50,6 +59,7 @@ struct cei_op_shape {
 	const uint64_t          *blocks;
 	struct cei_product_shape product;
 	struct cei_sum_shape     sum;
+	struct cei_experts_shape experts;       /* rows: the most tokens of a rank */
 };
 
 /* Return how many rows (or elements, or bytes) these have: all ranks together; all ranks before

@@ -111,6 +111,7 @@ struct cei_reduce_job {
 };
 
 struct cei_executor_ops;
+struct cei_experts_ops;
 
 struct cei_executor {
 	const struct cei_executor_ops *ops;
@@ -168,6 +169,8 @@ struct cei_executor_ops {
 			 const void *source, uint64_t n_bytes);
 	int      (*copy_rows)(struct cei_executor *executor, void *stream,
 			      const struct cei_rows *rows);
+
+	const struct cei_experts_ops *experts;  /* experts.h; NULL: it has none of these */
 
 	/* Makes the stream wait until the counters have reached the run's number. Of marks only
 	 * value, epoch and timeout_ns are used. */

@@ -43,6 +43,10 @@ struct ceov_op {
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	uint32_t                  n_sent;       /* counters of `sent` that a run awaits */
 	struct cei_product        product;
+	uint64_t                 *counts;       /* experts only: numbers of rows to be sent, [half]
+						 * [rank], and the buffer that they are; else
+						 * NULL */
+	ceov_buffer              *counts_buffer;
 	uint64_t                 *blocks;       /* the memory that shape.blocks points to, or
 						 * NULL */
 };
@@ -62,7 +66,8 @@ int  cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 		     int (*send)(ceov_op *op, uint32_t target));
 
 /* The same by calls of send() for each piece, and ranks of this node get all first pieces before
- * second ones. Ranks of other nodes each have a lane of their own, so they get block after block. */
+ * second ones. Ranks of other nodes each have a lane of their own, so they get block after block.
+ */
 int  cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
 			 int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
 

@@ -116,6 +116,9 @@ static int send_half(struct cei_send_stage *stage, const struct cei_send *leg, u
 	transfer.target.offset_bytes = half_at + leg->target_bytes;
 	transfer.target.pitch_bytes = leg->target_pitch_bytes;
 	transfer.source_ready = ready_mark(stage, leg, half);
+	transfer.n_rows_at.buffer = leg->counts;
+	transfer.n_rows_at.offset_bytes = leg->counts ? sizeof(uint64_t) *
+		(half * workspace->n_ranks + leg->count) : 0;
 	if (leg->arrives != CEOV_NOBODY)
 		transfer.then = mark_of(workspace->arrived[half][leg->target], leg->arrives);
 	return add(stage, half, &transfer);

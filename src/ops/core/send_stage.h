@@ -46,6 +46,9 @@ struct cei_send {                       /* one transfer */
 	uint64_t n_rows;                /* 0: one */
 	uint64_t source_pitch_bytes;    /* of several rows: from one to the next */
 	uint64_t target_pitch_bytes;
+	ceov_buffer *counts;            /* NULL: all rows are sent. Else host memory with a set of
+					 * n_ranks numbers (uint64_t) for each half, ... */
+	uint32_t count;                 /* ... and which of them says how many rows a run sends */
 	uint32_t ready;                 /* counter of `ready` that the transfer awaits, or
 					 * CEOV_NOBODY */
 	uint32_t arrives;               /* counter of the target's `arrived` that it raises;

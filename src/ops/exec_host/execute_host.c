@@ -64,8 +64,7 @@ static int await_sent(const struct cei_executor *executor,
 	return r;
 }
 
-/* Stores a job's first error for status(). */
-static int keep(const struct cei_executor *executor, int r)
+int cei_host_keep(const struct cei_executor *executor, int r)
 {
 	struct cei_host_executor *host = executor->private;
 	int none = 0;
@@ -201,7 +200,7 @@ static int host_gemm(struct cei_executor *executor, void *stream,
 	cei_host_gemm_fini(&task.gemm);
 	if (!r)
 		r = await_sent(executor, &job->marks);
-	return keep(executor, r);
+	return cei_host_keep(executor, r);
 }
 
 /* --- sums ------------------------------------------------------------------ */
@@ -323,7 +322,7 @@ static int host_reduce(struct cei_executor *executor, void *stream,
 	}
 	if (!r)
 		r = await_sent(executor, &job->marks);
-	return keep(executor, r);
+	return cei_host_keep(executor, r);
 }
 
 /* --- the executor's other functions ---------------------------------------- */
@@ -422,7 +421,7 @@ static int host_await(struct cei_executor *executor, void *stream,
 	for (i = 0; !r && i < counters->n; i++)
 		r = await(executor, marks, counters->signal, counters->first + i,
 			  "a mark between two jobs");
-	return keep(executor, r);
+	return cei_host_keep(executor, r);
 }
 
 static int host_is_capturing(struct cei_executor *executor, void *stream, int *ret_is)
@@ -444,7 +443,7 @@ static int host_status(struct cei_executor *executor)
 {
 	struct cei_host_executor *host = executor->private;
 
-	/* acquire: pairs with the release in keep() */
+	/* acquire: pairs with the release in cei_host_keep() */
 	return atomic_load_explicit(&host->error, memory_order_acquire);
 }
 
@@ -468,6 +467,7 @@ const struct cei_executor_ops cei_executor_host = {
 	.keeps = host_keeps,
 	.gemm = host_gemm,
 	.reduce = host_reduce,
+	.experts = &cei_host_experts,
 	.copy = host_copy,
 	.copy_rows = host_copy_rows,
 	.await = host_await,

@@ -9,11 +9,18 @@
 #include <stdint.h>
 
 #include "ops/compute/executor.h"
+#include "ops/compute/experts.h"
 
 struct cei_host_executor {
 	_Atomic int error;              /* the first error of a job */
 	uint64_t    begin_ns;           /* when the measurement under way began */
 };
+
+/* Keeps a job's first error for the executor's status(). Returns r. */
+int  cei_host_keep(const struct cei_executor *executor, int r);
+
+/* host_experts.c */
+extern const struct cei_experts_ops cei_host_experts;
 
 /* measure_host.c: measurements, as struct cei_executor_ops describes them. */
 int  cei_host_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,

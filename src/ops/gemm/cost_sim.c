@@ -103,8 +103,8 @@ double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t c
 		play->rates->copy_bytes_per_ns + play->rates->mark_ns;
 }
 
-/* Simulates the tiles of one peer's rows and their copies, which wait for the lane; *lane_ns is when
- * that is free. */
+/* Simulates the tiles of one peer's rows and their copies, which wait for the lane; *lane_ns is
+ * when that is free. */
 static void play_target(struct cei_play *play, uint32_t target, double *lane_ns,
 			double arrived_ns[CEI_OP_PIECES_MAX])
 {

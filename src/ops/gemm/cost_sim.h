@@ -68,8 +68,9 @@ struct cei_play {
 double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
 		      double more_ns);
 
-/* For products whose rows go to other ranks: simulates the tiles of all peers' rows, and the copies of
- * their pieces. ret_arrived_ns[piece of the own rows]: when that piece has come from all peers. */
+/* For products whose rows go to other ranks: simulates the tiles of all peers' rows, and the copies
+ * of their pieces. ret_arrived_ns[piece of the own rows]: when that piece has come from all
+ * peers. */
 void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_MAX]);
 
 /* Lets the run end no earlier than at `ns`. */

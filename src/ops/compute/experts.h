@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_EXPERTS_H
+#define CEI_EXPERTS_H
+
+/*
+ * What an executor does for mixtures of experts. A rank sends one block to each rank; its own one
+ * stays where it is. A block has n_header_rows rows that hold, in a dispatch, the number of rows
+ * for each expert of the rank that gets it (uint32_t), and then up to `capacity` rows.
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ops.h>
+
+struct cei_executor;                    /* executor.h */
+
+/* One run. All memory is the rank's. */
+struct cei_experts_job {
+	enum ceov_dtype dtype;
+	uint32_t        n_ranks;
+	uint32_t        own;
+	uint32_t        n_local;        /* experts of a rank */
+	uint32_t        top_k;
+	uint32_t        n_header_rows;
+	uint64_t        n_tokens;       /* of this run */
+	uint64_t        capacity;       /* rows of a block */
+	uint64_t        n_received;     /* rows that `rows` has room for */
+	uint64_t        row_bytes;
+	char           *leaving;        /* n_ranks blocks, [target] */
+	char           *arriving;       /* n_ranks blocks, [source]; the own one is not used */
+	uint64_t       *n_rows;         /* [target], in host memory: the rows of a block that are
+					 * sent, with those of the header */
+	const int32_t  *experts;        /* [n_tokens][top_k] */
+	int32_t        *slots;          /* as in struct ceov_moe_routing: target * capacity + row */
+	uint32_t       *arrived;        /* as in struct ceov_moe_routing */
+	int32_t        *ends;           /* [n_local] */
+	const void     *tokens;
+	void           *rows;           /* in the order of experts */
+	const float    *weights;        /* NULL: all are 1 */
+	void           *sums;
+};
+
+/* Each queues one step of a run behind the work on the stream, as the functions of struct
+ * cei_executor_ops do. What peers have sent, and what the caller's routing says, is checked before
+ * it is used as a place. CEOV_ERR_INVALID, raised. */
+struct cei_experts_ops {
+	/* A dispatch: place() chooses the slots, writes headers and n_rows; place_again() takes the
+	 * slots as they are, and writes n_rows. pack() copies tokens to their slots. */
+	int (*place)(struct cei_executor *executor, void *stream,
+		     const struct cei_experts_job *job);
+	int (*place_again)(struct cei_executor *executor, void *stream,
+			   const struct cei_experts_job *job);
+	int (*pack)(struct cei_executor *executor, void *stream,
+		    const struct cei_experts_job *job);
+
+	/* When all blocks have come: receive() takes `arrived` from their headers; sort() computes
+	 * ends, and copies rows from blocks to the order of experts. */
+	int (*receive)(struct cei_executor *executor, void *stream,
+		       const struct cei_experts_job *job);
+	int (*sort)(struct cei_executor *executor, void *stream,
+		    const struct cei_experts_job *job);
+
+	/* A combine: give_back() copies rows to the blocks of the ranks that they came from, and
+	 * writes n_rows. add_up(), when all blocks have come, makes the sums. */
+	int (*give_back)(struct cei_executor *executor, void *stream,
+			 const struct cei_experts_job *job);
+	int (*add_up)(struct cei_executor *executor, void *stream,
+		      const struct cei_experts_job *job);
+};
+
+static inline uint64_t cei_experts_block_bytes(const struct cei_experts_job *job)
+{
+	return (job->n_header_rows + job->capacity) * job->row_bytes;
+}
+
+#endif /* CEI_EXPERTS_H */

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What the host's executor does for mixtures of experts. Meant for tests, not for speed. */
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/objects/context.h"
+#include "ops/compute/dtype.h"
+#include "ops/exec_host/execute_host.h"
+#include "ops/shape.h"
+
+static int refuse(struct cei_executor *executor, const char *what, int64_t value)
+{
+	int r = cei_raise(&executor->context->report, CEOV_ERR_INVALID, 0,
+			  "host executor: rank %u: %s: %" PRId64, executor->rank, what, value);
+
+	return cei_host_keep(executor, r);
+}
+
+static char *block_of(const struct cei_experts_job *job, char *blocks, uint32_t rank)
+{
+	return blocks + rank * cei_experts_block_bytes(job);
+}
+
+/* The block that has come from a rank. */
+static char *arriving(const struct cei_experts_job *job, uint32_t source)
+{
+	return block_of(job, source == job->own ? job->leaving : job->arriving, source);
+}
+
+static char *row_at(const struct cei_experts_job *job, char *block, uint64_t row)
+{
+	return block + (job->n_header_rows + row) * job->row_bytes;
+}
+
+/* --- dispatch -------------------------------------------------------------- */
+
+/* Whether all experts are there, or -1. */
+static int check_experts(struct cei_executor *executor, const struct cei_experts_job *job)
+{
+	int64_t n_experts = (int64_t)job->n_local * job->n_ranks;
+	uint64_t i;
+
+	for (i = 0; i < job->n_tokens * job->top_k; i++)
+		if (job->experts[i] < -1 || job->experts[i] >= n_experts)
+			return refuse(executor, "a token's expert does not exist",
+				      job->experts[i]);
+	return 0;
+}
+
+/* Gives the copies for one expert the next slots of its rank's block, in the order of tokens, and
+ * returns how many got one. *n_taken counts the block's. */
+static uint32_t place_expert(const struct cei_experts_job *job, uint32_t expert, uint64_t *n_taken)
+{
+	uint32_t target = expert / job->n_local, n = 0;
+	uint64_t i;
+
+	for (i = 0; i < job->n_tokens * job->top_k; i++) {
+		if (job->experts[i] != (int32_t)expert)
+			continue;
+		job->slots[i] = -1;
+		if (*n_taken == job->capacity)
+			continue;
+		job->slots[i] = (int32_t)(target * job->capacity + (*n_taken)++);
+		n++;
+	}
+	return n;
+}
+
+static int place(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
+{
+	uint32_t target, i, n;
+	uint64_t copy, n_taken;
+	int r = check_experts(executor, job);
+
+	(void)stream;
+	if (r)
+		return r;
+	for (copy = 0; copy < job->n_tokens * job->top_k; copy++)
+		job->slots[copy] = -1;          /* those that have no expert */
+	for (target = 0; target < job->n_ranks; target++) {
+		n_taken = 0;
+		for (i = 0; i < job->n_local; i++) {
+			n = place_expert(job, target * job->n_local + i, &n_taken);
+			memcpy(block_of(job, job->leaving, target) + i * sizeof(n), &n, sizeof(n));
+		}
+		job->n_rows[target] = job->n_header_rows + n_taken;
+	}
+	return 0;
+}
+
+static int check_slots(struct cei_executor *executor, const struct cei_experts_job *job)
+{
+	int64_t n_slots = (int64_t)(job->n_ranks * job->capacity);
+	uint64_t i;
+
+	for (i = 0; i < job->n_tokens * job->top_k; i++)
+		if (job->slots[i] < -1 || job->slots[i] >= n_slots)
+			return refuse(executor, "routing.slots has a slot that does not exist",
+				      job->slots[i]);
+	return 0;
+}
+
+/* Slots of a block are taken from the first on, so the last one says how many there are. */
+static int place_again(struct cei_executor *executor, void *stream,
+		       const struct cei_experts_job *job)
+{
+	int r = check_slots(executor, job);
+	uint64_t i, row;
+	uint32_t target;
+
+	(void)stream;
+	if (r)
+		return r;
+	for (target = 0; target < job->n_ranks; target++)
+		job->n_rows[target] = job->n_header_rows;
+	for (i = 0; i < job->n_tokens * job->top_k; i++) {
+		if (job->slots[i] < 0)
+			continue;
+		target = (uint32_t)((uint64_t)job->slots[i] / job->capacity);
+		row = job->n_header_rows + (uint64_t)job->slots[i] % job->capacity;
+		if (row >= job->n_rows[target])
+			job->n_rows[target] = row + 1;
+	}
+	return 0;
+}
+
+static char *slot_of(const struct cei_experts_job *job, char *(*block)(
+			const struct cei_experts_job *job, uint32_t rank), int32_t slot)
+{
+	uint64_t n = (uint64_t)slot;
+
+	return row_at(job, block(job, (uint32_t)(n / job->capacity)), n % job->capacity);
+}
+
+static char *leaving(const struct cei_experts_job *job, uint32_t target)
+{
+	return block_of(job, job->leaving, target);
+}
+
+static int pack(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
+{
+	uint64_t i;
+
+	(void)executor;
+	(void)stream;
+	for (i = 0; i < job->n_tokens * job->top_k; i++)
+		if (job->slots[i] >= 0)
+			memcpy(slot_of(job, leaving, job->slots[i]),
+			       (const char *)job->tokens + i / job->top_k * job->row_bytes,
+			       job->row_bytes);
+	return 0;
+}
+
+static int receive(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
+{
+	uint32_t source;
+
+	(void)executor;
+	(void)stream;
+	for (source = 0; source < job->n_ranks; source++)
+		memcpy(job->arrived + source * job->n_local, arriving(job, source),
+		       job->n_local * sizeof(*job->arrived));
+	return 0;
+}
+
+/* Refuses numbers of rows that no block, or the memory for all rows, has room for. */
+static int check_arrived(struct cei_executor *executor, const struct cei_experts_job *job)
+{
+	uint64_t all = 0, of_block;
+	uint32_t source, i;
+
+	for (source = 0; source < job->n_ranks; source++) {
+		of_block = 0;
+		for (i = 0; i < job->n_local; i++)
+			of_block += job->arrived[source * job->n_local + i];
+		if (of_block > job->capacity)
+			return refuse(executor, "more rows came from a rank than a block has; the "
+				      "rank is", source);
+		all += of_block;
+	}
+	if (all <= job->n_received)
+		return 0;
+	return refuse(executor, "more rows came than n_received; there are", (int64_t)all);
+}
+
+/* Copies all rows between blocks and the order of experts; goes_back: to the blocks. */
+static void copy_rows(const struct cei_experts_job *job, char *(*block)(
+			const struct cei_experts_job *job, uint32_t rank), int goes_back)
+{
+	uint64_t done[CEI_OP_RANKS_MAX] = { 0 };        /* [source]: rows of its block */
+	char *row = job->rows, *other;
+	uint32_t i, source;
+	uint64_t n;
+
+	for (i = 0; i < job->n_local; i++) {
+		for (source = 0; source < job->n_ranks; source++) {
+			n = job->arrived[source * job->n_local + i];
+			other = row_at(job, block(job, source), done[source]);
+			memcpy(goes_back ? other : row, goes_back ? row : other,
+			       n * job->row_bytes);
+			done[source] += n;
+			row += n * job->row_bytes;
+		}
+		if (job->ends)
+			job->ends[i] = (int32_t)((uint64_t)(row - (char *)job->rows) /
+						 job->row_bytes);
+	}
+}
+
+static int sort(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
+{
+	int r = check_arrived(executor, job);
+
+	(void)stream;
+	if (!r)
+		copy_rows(job, arriving, 0);
+	return r;
+}
+
+/* --- combine --------------------------------------------------------------- */
+
+static int give_back(struct cei_executor *executor, void *stream,
+		     const struct cei_experts_job *job)
+{
+	int r = check_arrived(executor, job);
+	uint32_t source, i;
+
+	(void)stream;
+	if (!r)
+		r = check_slots(executor, job);
+	if (r)
+		return r;
+	for (source = 0; source < job->n_ranks; source++) {
+		job->n_rows[source] = job->n_header_rows;
+		for (i = 0; i < job->n_local; i++)
+			job->n_rows[source] += job->arrived[source * job->n_local + i];
+	}
+	copy_rows(job, leaving, 1);
+	return 0;
+}
+
+static void add_token(const struct cei_experts_job *job, uint64_t token, float *sum, float *addend)
+{
+	uint64_t hidden = job->row_bytes / cei_dtype_bytes(job->dtype), i;
+	uint32_t k;
+
+	memset(sum, 0, hidden * sizeof(*sum));
+	for (k = 0; k < job->top_k; k++) {
+		int32_t slot = job->slots[token * job->top_k + k];
+		float weight = job->weights ? job->weights[token * job->top_k + k] : 1;
+
+		if (slot < 0)
+			continue;
+		cei_dtype_widen(job->dtype, addend, slot_of(job, arriving, slot), hidden);
+		for (i = 0; i < hidden; i++)
+			sum[i] += weight * addend[i];
+	}
+	cei_dtype_narrow(job->dtype, (char *)job->sums + token * job->row_bytes, sum, hidden);
+}
+
+static int add_up(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
+{
+	uint64_t hidden = job->row_bytes / cei_dtype_bytes(job->dtype), token;
+	float *memory = malloc(2 * hidden * sizeof(*memory));
+
+	(void)stream;
+	if (!memory)
+		return cei_host_keep(executor, cei_raise(&executor->context->report,
+							 CEOV_ERR_NO_MEMORY, 0,
+							 "host executor: rank %u: no memory for "
+							 "sums", executor->rank));
+	for (token = 0; token < job->n_tokens; token++)
+		add_token(job, token, memory, memory + hidden);
+	free(memory);
+	return 0;
+}
+
+const struct cei_experts_ops cei_host_experts = {
+	.place = place,
+	.place_again = place_again,
+	.pack = pack,
+	.receive = receive,
+	.sort = sort,
+	.give_back = give_back,
+	.add_up = add_up,
+};
