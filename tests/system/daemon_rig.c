@@ -53,6 +53,14 @@ void daemon_rig_end(struct daemon_rig *rig)
 	remove_files(rig);
 }
 
+void daemon_rig_kill(struct daemon_rig *rig)
+{
+	daemon_kill(&rig->daemon);
+	(void)unlink(rig->daemon.path);
+	(void)unlink(rig->daemon.control);
+	remove_files(rig);
+}
+
 int daemon_rig_read(const char *path, char *ret_text, size_t n_bytes)
 {
 	FILE *file = fopen(path, "r");
@@ -119,20 +127,22 @@ void daemon_rig_says(const struct daemon_rig *rig, const char *arguments, const 
 
 /* --- clients ------------------------------------------------------------------ */
 
-static void open_context(struct daemon_rig *rig, struct daemon_rig_client *client)
+void daemon_rig_open_bare(struct daemon_rig *rig, struct daemon_rig_client *client)
 {
 	struct ceov_member members[2];
 	struct ceov_config config = testing_config(members, 2, &rig->client_log);
 
 	memset(client, 0, sizeof(*client));
 	config.daemon = rig->daemon.path;
+	config.deadline_ns = rig->deadline_ns;
 	ck_assert_int_eq(ceov_open(&config, &client->context), 0);
 	client->ready = testing_signal(client->context, 0, 1);
 	client->arrived = testing_signal(client->context, 1, 1);
+	client->source = testing_buffer(client->context, 0, DAEMON_RIG_BYTES);
 	client->target = testing_buffer(client->context, 1, DAEMON_RIG_BYTES);
 }
 
-static void make_plan(struct daemon_rig_client *client, uint32_t urgency)
+void daemon_rig_build(struct daemon_rig_client *client, uint32_t urgency)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
 					     .max_chunk_bytes = DAEMON_RIG_BYTES / 4,
@@ -144,24 +154,33 @@ static void make_plan(struct daemon_rig_client *client, uint32_t urgency)
 	transfer.then = testing_mark(client->arrived, 0, 1);
 	ck_assert_int_eq(ceov_plan_create(client->context, 0, &options, &client->plan), 0);
 	testing_add(client->plan, &transfer);
-	ck_assert_int_eq(ceov_plan_commit(client->plan), 0);
+}
+
+static void commit(const struct daemon_rig_client *client)
+{
+	struct ceov_failure failure = { .text = "" };
+	int r = ceov_plan_commit(client->plan);
+
+	(void)ceov_last_failure(client->context, &failure);
+	ck_assert_msg(!r, "commit: %d, %s", r, failure.text);
 }
 
 void daemon_rig_open(struct daemon_rig *rig, struct daemon_rig_client *client, uint32_t urgency)
 {
-	open_context(rig, client);
-	client->source = testing_buffer(client->context, 0, DAEMON_RIG_BYTES);
-	make_plan(client, urgency);
+	daemon_rig_open_bare(rig, client);
+	daemon_rig_build(client, urgency);
+	commit(client);
 }
 
 void daemon_rig_open_stray(struct daemon_rig *rig, struct daemon_rig_client *client)
 {
 	static uint8_t memory[DAEMON_RIG_BYTES];
 
-	open_context(rig, client);
+	daemon_rig_open_bare(rig, client);
 	ck_assert_int_eq(ceov_buffer_register(client->context, 0, memory, sizeof(memory),
 					      &client->source), 0);
-	make_plan(client, CEOV_URGENCY_NORMAL);
+	daemon_rig_build(client, CEOV_URGENCY_NORMAL);
+	commit(client);
 }
 
 void daemon_rig_pass(struct daemon_rig_client *client)

@@ -19,6 +19,7 @@ struct daemon_rig {
 	char                  config[200];
 	char                  log[200];         /* a file: its stderr */
 	struct testing_log    client_log;
+	uint64_t              deadline_ns;      /* of clients' contexts; 0: the default */
 };
 
 /* Starts a daemon with a configuration file, NULL: without one. It ends with the test, however that
@@ -31,6 +32,9 @@ void daemon_rig_configure(const struct daemon_rig *rig, const char *config);
 /* Ends it, in order, or waits for its end; asserts that it has removed its sockets. */
 void daemon_rig_end(struct daemon_rig *rig);
 void daemon_rig_await_end(struct daemon_rig *rig);
+
+/* Kills it, and removes what it has left. */
+void daemon_rig_kill(struct daemon_rig *rig);
 
 /* Runs ceoverlapctl with the arguments, words with spaces between. Copies what it has written to
  * both streams; returns its exit status. */
@@ -56,8 +60,12 @@ struct daemon_rig_client {
 	uint64_t      base;
 };
 
-/* A client with a plan of two ranks, of an urgency, with DAEMON_RIG_BYTES. */
+/* A client of two ranks with a plan, of an urgency, that moves DAEMON_RIG_BYTES. */
 void daemon_rig_open(struct daemon_rig *rig, struct daemon_rig_client *client, uint32_t urgency);
+
+/* The same in parts: all but a plan, and a plan that is not committed yet. */
+void daemon_rig_open_bare(struct daemon_rig *rig, struct daemon_rig_client *client);
+void daemon_rig_build(struct daemon_rig_client *client, uint32_t urgency);
 
 /* A client whose plan stays in this process, since it names memory that it has registered. */
 void daemon_rig_open_stray(struct daemon_rig *rig, struct daemon_rig_client *client);

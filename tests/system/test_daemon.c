@@ -18,145 +18,37 @@
 #include "base/clock.h"
 #include "ce_engine/objects/signal.h"
 #include "ipc/service_wire.h"
-#include "system/daemon_fixture.h"
-#include "testing.h"
+#include "system/daemon_rig.h"
 
-#define BYTES    UINT64_C(100000)
 #define LAUNCHES 200u
+#define NORMAL   CEOV_URGENCY_NORMAL
 
-static struct daemon_fixture server;
-static struct testing_log    lines;
+static struct daemon_rig rig;
 
-static void start_daemon(void)
+static ceov_ticket launch(const struct daemon_rig_client *client)
 {
-	testing_log_init(&lines);
-	daemon_start(&server, "d.sock");
-}
-
-static void end_daemon(void)
-{
-	daemon_end(&server);
-}
-
-static void kill_daemon(void)
-{
-	daemon_kill(&server);
-	ck_assert_int_eq(unlink(server.path), 0);
-}
-
-/* --- clients ------------------------------------------------------------------ */
-
-struct client {
-	ceov_context *context;
-	ceov_buffer  *source, *target;
-	ceov_signal  *ready, *arrived;
-	ceov_plan    *plan;
-};
-
-static ceov_context *open_client(uint32_t n_ranks)
-{
-	struct ceov_member members[4];
-	struct ceov_config config = testing_config(members, n_ranks, &lines);
-	ceov_context *context = NULL;
-
-	config.daemon = server.path;
-	ck_assert_int_eq(ceov_open(&config, &context), 0);
-	return context;
-}
-
-static void make_plan(struct client *client)
-{
-	struct ceov_transfer transfer = testing_transfer(client->source, client->target, BYTES);
-
-	client->ready = testing_signal(client->context, 0, 1);
-	client->arrived = testing_signal(client->context, 1, 1);
-	client->plan = testing_plan(client->context, 0);
-	transfer.source_ready = testing_mark(client->ready, 0, 1);
-	transfer.then = testing_mark(client->arrived, 0, 1);
-	testing_add(client->plan, &transfer);
-}
-
-static void commits(const struct client *client)
-{
-	struct ceov_failure failure = { .text = "" };
-	int r = ceov_plan_commit(client->plan);
-
-	(void)ceov_last_failure(client->context, &failure);
-	ck_assert_msg(!r, "commit: %d, %s", r, failure.text);
-}
-
-static void make_client(struct client *client)
-{
-	client->context = open_client(2);
-	client->source = testing_buffer(client->context, 0, BYTES);
-	client->target = testing_buffer(client->context, 1, BYTES);
-	make_plan(client);
-	commits(client);
-}
-
-static ceov_ticket launch(const struct client *client, uint64_t base)
-{
-	const struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = base };
 	ceov_ticket ticket;
 
-	ck_assert_int_eq(ceov_launch(client->plan, &ask, &ticket), 0);
+	ck_assert_int_eq(ceov_launch(client->plan, NULL, &ticket), 0);
 	return ticket;
 }
 
-/* One launch with new data, which arrive whole. */
-static void pass(const struct client *client, uint64_t base, uint64_t *seed)
-{
-	uint8_t *from = ceov_buffer_base(client->source, 0);
-	ceov_ticket ticket = launch(client, base);
-	uint64_t i;
-
-	for (i = 0; i < BYTES; i++)
-		from[i] = (uint8_t)testing_random(seed);
-	ck_assert_int_eq(ceov_signal_raise(client->ready, 0, base + 1), 0);
-	ck_assert_int_eq(ceov_signal_wait(client->arrived, 0, base + 1, TESTING_PATIENCE), 0);
-	ck_assert_int_eq(memcmp(from, ceov_buffer_base(client->target, 1), BYTES), 0);
-	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
-}
-
-static void explains(ceov_plan *plan, const char *text)
-{
-	char path[200], line[400] = "";
-	int found = 0;
-	FILE *file;
-	int fd;
-
-	testing_path("explained", path, sizeof(path));
-	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(ceov_plan_explain(plan, fd), 0);
-	close(fd);
-	file = fopen(path, "r");
-	ck_assert_ptr_nonnull(file);
-	while (!found && fgets(line, sizeof(line), file))
-		found = strstr(line, text) != NULL;
-	fclose(file);
-	ck_assert_int_eq(unlink(path), 0);
-	ck_assert_msg(found, "no line has '%s'", text);
-}
-
-/* --- tests -------------------------------------------------------------------- */
-
 START_TEST(test_a_daemon_moves_data)
 {
-	uint64_t seed = testing_seed(), i;
-	struct client client;
+	struct daemon_rig_client client;
+	uint32_t i;
 
-	start_daemon();
-	make_client(&client);
-	explains(client.plan, "carried out by the daemon");
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open(&rig, &client, NORMAL);
+	testing_explained(client.plan, "carried out by the daemon");
 	for (i = 0; i < LAUNCHES; i++)
-		pass(&client, i, &seed);
+		daemon_rig_pass(&client);
 	ceov_plan_release(client.plan);
-	make_plan(&client);
-	commits(&client);
-	pass(&client, 0, &seed);
+	daemon_rig_build(&client, NORMAL);
+	ck_assert_int_eq(ceov_plan_commit(client.plan), 0);
+	daemon_rig_pass(&client);
 	ceov_close(client.context);
-	end_daemon();
+	daemon_rig_end(&rig);
 }
 END_TEST
 
@@ -164,13 +56,11 @@ START_TEST(test_wrong_plans_are_refused_with_the_daemons_words)
 {
 	struct ceov_transfer twice;
 	struct ceov_failure failure;
-	struct client client;
+	struct daemon_rig_client client;
 
-	start_daemon();
-	client.context = open_client(2);
-	client.source = testing_buffer(client.context, 0, BYTES);
-	client.target = testing_buffer(client.context, 1, BYTES);
-	make_plan(&client);
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open_bare(&rig, &client);
+	daemon_rig_build(&client, NORMAL);
 	/* the same target twice, in no order */
 	twice = testing_transfer(client.source, client.target, 64);
 	ck_assert_int_eq(ceov_plan_add(client.plan, &twice), 0);
@@ -178,44 +68,39 @@ START_TEST(test_wrong_plans_are_refused_with_the_daemons_words)
 	ck_assert_int_eq(ceov_last_failure(client.context, &failure), 0);
 	ck_assert_int_eq(failure.error, CEOV_ERR_INVALID);
 	ceov_close(client.context);
-	end_daemon();
+	daemon_rig_end(&rig);
 }
 END_TEST
 
 START_TEST(test_what_a_daemon_cannot_reach_stays_here)
 {
-	static uint8_t memory[BYTES];
-	uint64_t seed = testing_seed();
-	struct client client;
+	static uint8_t memory[DAEMON_RIG_BYTES];
+	struct daemon_rig_client client;
 
-	start_daemon();
-	client.context = open_client(2);
-	client.target = testing_buffer(client.context, 1, BYTES);
-	ck_assert_int_eq(ceov_buffer_register(client.context, 0, memory, BYTES, &client.source), 0);
-	make_plan(&client);
-	commits(&client);
-	explains(client.plan, "in this process and not by the daemon");
-	pass(&client, 0, &seed);
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open_stray(&rig, &client);
+	testing_explained(client.plan, "in this process and not by the daemon");
+	daemon_rig_pass(&client);
 	ceov_close(client.context);
 	ck_assert_int_eq(setenv("CEOVERLAP_DAEMON_STRICT", "1", 1), 0);
-	client.context = open_client(2);
-	client.target = testing_buffer(client.context, 1, BYTES);
-	ck_assert_int_eq(ceov_buffer_register(client.context, 0, memory, BYTES, &client.source), 0);
-	make_plan(&client);
+	daemon_rig_open_bare(&rig, &client);
+	ck_assert_int_eq(ceov_buffer_register(client.context, 0, memory, sizeof(memory),
+					      &client.source), 0);
+	daemon_rig_build(&client, NORMAL);
 	ck_assert_int_eq(ceov_plan_commit(client.plan), CEOV_ERR_NO_ROUTE);
 	ceov_close(client.context);
-	end_daemon();
+	daemon_rig_end(&rig);
 }
 END_TEST
 
 START_TEST(test_an_abort_ends_a_launch_there)
 {
-	struct client client;
+	struct daemon_rig_client client;
 	ceov_ticket ticket;
 
-	start_daemon();
-	make_client(&client);
-	ticket = launch(&client, 0);
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open(&rig, &client, NORMAL);
+	ticket = launch(&client);
 	ck_assert_int_eq(ceov_wait(client.context, ticket, 0), CEOV_PENDING);
 	ck_assert_int_eq(ceov_plan_idle(client.plan), CEOV_PENDING);
 	ck_assert_int_eq(ceov_abort(client.context, ticket), 0);
@@ -223,24 +108,24 @@ START_TEST(test_an_abort_ends_a_launch_there)
 	ck_assert_int_eq(ceov_signal_wait(client.arrived, 0, 1, TESTING_PATIENCE),
 			 CEOV_ERR_ABORTED);
 	ceov_close(client.context);
-	end_daemon();
+	daemon_rig_end(&rig);
 }
 END_TEST
 
 START_TEST(test_a_killed_daemon_is_told)
 {
-	struct client client;
+	struct daemon_rig_client client;
 	ceov_ticket ticket;
 
-	start_daemon();
-	make_client(&client);
-	ticket = launch(&client, 0);
-	kill_daemon();
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open(&rig, &client, NORMAL);
+	ticket = launch(&client);
+	daemon_rig_kill(&rig);
 	ck_assert_int_eq(ceov_wait(client.context, ticket, TESTING_PATIENCE),
 			 CEOV_ERR_DAEMON_LOST);
 	ck_assert_int_eq(ceov_signal_wait(client.arrived, 0, 1, TESTING_PATIENCE),
 			 CEOV_ERR_DAEMON_LOST);
-	testing_log_has(&lines, "the daemon at", "has gone", NULL);
+	testing_log_has(&rig.client_log, "the daemon at", "has gone", NULL);
 	ceov_close(client.context);
 }
 END_TEST
@@ -248,35 +133,35 @@ END_TEST
 /* A client in a process of its own, with a launch in flight, is killed; another one goes on. */
 START_TEST(test_a_killed_client_does_not_disturb)
 {
-	uint64_t seed = testing_seed(), i;
-	struct client client, other;
+	struct daemon_rig_client client, other;
 	int pipes[2], status;
 	pid_t child;
+	uint32_t i;
 	char byte;
 
-	start_daemon();
+	daemon_rig_start(&rig, NULL);
 	ck_assert_int_eq(pipe(pipes), 0);
 	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (!child) {
-		make_client(&other);
-		(void)launch(&other, 0);
+		daemon_rig_open(&rig, &other, NORMAL);
+		(void)launch(&other);
 		if (write(pipes[1], "x", 1) != 1)
 			_exit(1);
 		pause();
 		_exit(0);
 	}
-	make_client(&client);
+	daemon_rig_open(&rig, &client, NORMAL);
 	ck_assert_int_eq(read(pipes[0], &byte, 1), 1);
-	pass(&client, 0, &seed);
+	daemon_rig_pass(&client);
 	ck_assert_int_eq(kill(child, SIGKILL), 0);
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	for (i = 1; i < LAUNCHES; i++)
-		pass(&client, i, &seed);
+		daemon_rig_pass(&client);
 	close(pipes[0]);
 	close(pipes[1]);
 	ceov_close(client.context);
-	end_daemon();
+	daemon_rig_end(&rig);
 }
 END_TEST
 
@@ -284,19 +169,19 @@ END_TEST
 START_TEST(test_signals_of_an_idle_client_that_died_are_aborted)
 {
 	const struct cei_signal_header *header;
-	uint64_t deadline, seed = testing_seed();
-	struct client client;
+	uint64_t deadline;
+	struct daemon_rig_client client;
 	int pipes[2], fd, status;
 	char path[64];
 	pid_t child;
 
-	start_daemon();
+	daemon_rig_start(&rig, NULL);
 	ck_assert_int_eq(pipe(pipes), 0);
 	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (!child) {
-		make_client(&client);
-		pass(&client, 0, &seed);
+		daemon_rig_open(&rig, &client, NORMAL);
+		daemon_rig_pass(&client);
 		if (write(pipes[1], &client.arrived->control->fd, sizeof(fd)) != sizeof(fd))
 			_exit(1);
 		pause();
@@ -319,7 +204,7 @@ START_TEST(test_signals_of_an_idle_client_that_died_are_aborted)
 	close(fd);
 	close(pipes[0]);
 	close(pipes[1]);
-	end_daemon();
+	daemon_rig_end(&rig);
 }
 END_TEST
 
@@ -327,15 +212,15 @@ END_TEST
 START_TEST(test_strangers_are_turned_away)
 {
 	uint64_t seed = testing_seed();
-	struct client client;
+	struct daemon_rig_client client;
 	uint8_t bytes[64];
 	uint32_t i, k;
 	int fd;
 
-	start_daemon();
-	make_client(&client);
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open(&rig, &client, NORMAL);
 	for (i = 0; i < 50; i++) {
-		fd = daemon_connect(&server);
+		fd = daemon_connect(&rig.daemon);
 		ck_assert_int_ge(fd, 0);
 		for (k = 0; k < sizeof(bytes); k++)
 			bytes[k] = (uint8_t)testing_random(&seed);
@@ -348,10 +233,10 @@ START_TEST(test_strangers_are_turned_away)
 		while (recv(fd, bytes, sizeof(bytes), 0) > 0)
 			;               /* until the daemon has closed it */
 		close(fd);
-		pass(&client, i, &seed);
+		daemon_rig_pass(&client);
 	}
 	ceov_close(client.context);
-	end_daemon();
+	daemon_rig_end(&rig);
 }
 END_TEST
 
