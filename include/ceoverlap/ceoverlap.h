@@ -514,7 +514,9 @@ int  ceov_plan_commit(ceov_plan *plan);
 
 /* Waits for the plan's launches in flight, which end by their deadlines at the latest, and
  * releases the plan. Memory that a copy which was given up (CEOV_ERR_UNCERTAIN) may still
- * touch stays in use until that copy has ended. */
+ * touch stays in use until that copy has ended. If a daemon carries the plan out, also waits
+ * until the daemon has unmapped the memory that no other plan names, at most for the context's
+ * deadline; after that ceov_last_failure() yields CEOV_ERR_TIMEOUT. */
 void ceov_plan_release(ceov_plan *plan);
 
 /* 0: none of the plan's launches is in flight, and ceov_plan_release() would not wait;

@@ -392,8 +392,10 @@ static int run_drop(struct cei_task *task)
 	struct cei_client *client = cei_client_of_task(task);
 	struct ceov_plan *plan = client->dropping ? client->dropping : asked_plan(client);
 
-	if (!plan)
+	if (!plan) {
+		cei_client_refuse(client, CEOV_ERR_INVALID, "ceoverlapd: there is no such plan");
 		return 0;
+	}
 	if (!client->dropping)          /* from now on no launch of it begins */
 		(void)cei_intake_take_plan(
 			&client->server->intakes[client->engines[plan->member]],
@@ -402,6 +404,7 @@ static int run_drop(struct cei_task *task)
 	if (ceov_plan_idle(plan) == CEOV_PENDING)       /* a client that is right has waited */
 		return client->must_end ? 0 : CEOV_PENDING;
 	cei_client_end_drop(client);
+	client->answer.type = CEI_SERVICE_DROPPED;
 	return 0;
 }
 

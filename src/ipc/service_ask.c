@@ -22,35 +22,44 @@ static void expect_answer(struct cei_service_link *link)
 	pthread_mutex_unlock(&link->lock);
 }
 
-/* Waits for the answer of a type, and takes the descriptor that came with it. */
-static int await_answer(struct cei_service_link *link, uint32_t type, uint64_t deadline_ns,
-			int *ret_fd)
+/* Waits for an answer of any type, and takes the descriptor that came with it. Not raised:
+ * CEOV_ERR_DAEMON_LOST, none will come; CEOV_ERR_TIMEOUT. */
+static int await_any(struct cei_service_link *link, uint64_t deadline_ns, int *ret_fd)
 {
 	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
 				  .tv_nsec = (long)(deadline_ns % 1000000000u) };
-	int error = 0, has_answer, has_end;
+	int error = 0, r;
 
 	pthread_mutex_lock(&link->lock);
 	while (!link->has_answer && !link->has_end && !error)
 		error = pthread_cond_timedwait(&link->answered, &link->lock, &until);
-	has_answer = link->has_answer;
-	has_end = link->has_end;
+	r = link->has_answer ? 0 : link->has_end ? CEOV_ERR_DAEMON_LOST : CEOV_ERR_TIMEOUT;
 	link->wants = 0;
+	link->n_late += r == CEOV_ERR_TIMEOUT;
 	*ret_fd = link->answer_fd;
 	link->answer_fd = -1;
 	pthread_mutex_unlock(&link->lock);
-	if (has_answer && link->answer.type == type)
+	return r;
+}
+
+/* Waits for the answer of a type, and takes the descriptor that came with it. Raises. */
+static int await_answer(struct cei_service_link *link, uint32_t type, uint64_t deadline_ns,
+			int *ret_fd)
+{
+	int r = await_any(link, deadline_ns, ret_fd);
+
+	if (!r && link->answer.type == type)
 		return 0;
 	if (*ret_fd >= 0)
 		close(*ret_fd);
 	*ret_fd = -1;
-	if (has_answer && link->answer.type == CEI_SERVICE_REFUSED)
+	if (!r && link->answer.type == CEI_SERVICE_REFUSED)
 		return cei_service_raise_refused(link, &link->answer.failure);
-	if (has_end)
+	if (r == CEOV_ERR_DAEMON_LOST)
 		return cei_service_raise_lost(link);
-	return cei_raise(link->config.report, has_answer ? CEOV_ERR_VERSION : CEOV_ERR_TIMEOUT, 0,
-			 "ceoverlapd: the daemon %s", has_answer ? "gave an answer of another type"
-			 : "does not answer in time");
+	return cei_raise(link->config.report, r ? CEOV_ERR_TIMEOUT : CEOV_ERR_VERSION, 0,
+			 "ceoverlapd: the daemon %s", r ? "does not answer in time"
+			 : "gave an answer of another type");
 }
 
 static int send_fds(struct cei_service_link *link, const struct cei_service_program *program,
@@ -145,8 +154,23 @@ static void tell(struct cei_service_link *link, const struct cei_service_message
 void cei_service_drop(struct cei_service_link *link, struct cei_service_handle handle)
 {
 	const struct cei_service_message message = { .type = CEI_SERVICE_DROP, .handle = handle };
+	uint64_t deadline_ns = cei_deadline(link->config.timeout_ns);
+	int r, fd = -1;
 
-	tell(link, &message);
+	pthread_mutex_lock(&link->asking);
+	if (!atomic_load(&link->is_lost)) {     /* else nobody touches the memory any more */
+		expect_answer(link);
+		r = cei_service_say(link, &message, deadline_ns);
+		if (!r)
+			r = await_any(link, deadline_ns, &fd);
+		if (fd >= 0)
+			close(fd);
+		if (r == CEOV_ERR_TIMEOUT)
+			(void)cei_raise(link->config.report, r, 0, "ceoverlapd: the daemon at %s "
+					"does not say in time that it has released a plan, and may "
+					"still have its memory mapped", link->config.path);
+	}
+	pthread_mutex_unlock(&link->asking);
 }
 
 void cei_service_tell_stayed(struct cei_service_link *link, uint64_t n_plans)

@@ -74,7 +74,9 @@ static void keep_answer(struct cei_service_link *link, const struct cei_service_
 			struct cei_datagram *datagram)
 {
 	pthread_mutex_lock(&link->lock);
-	if (link->wants && !link->has_answer) {
+	if (link->n_late) {
+		link->n_late--;
+	} else if (link->wants && !link->has_answer) {
 		link->answer = *message;
 		link->has_answer = 1;
 		if (datagram->n_fds) {

@@ -80,7 +80,9 @@ int  cei_service_commit(struct cei_service_link *link, const struct cei_service_
 int  cei_service_explain(struct cei_service_link *link, struct cei_service_handle handle,
 			 int *ret_fd);
 
-/* Tells the daemon that a plan, of which no launch is in flight, is not used any more. */
+/* Has the daemon release a plan, of which no launch is in flight, and waits until it has unmapped
+ * the memory that no other plan names. The wait ends early if the daemon dies; after the link's
+ * timeout CEOV_ERR_TIMEOUT is raised, and the daemon may still have the memory mapped. */
 void cei_service_drop(struct cei_service_link *link, struct cei_service_handle handle);
 
 /* Tells the daemon, for its operator, how many plans so far it cannot reach. */

@@ -32,6 +32,8 @@ struct cei_service_link {
 	pthread_cond_t                 answered;
 	int                            wants;   /* a request has no answer yet */
 	int                            has_answer;
+	uint32_t                       n_late;  /* requests that were given up, whose answers may
+						 * still come: before any later one's */
 	int                            has_end; /* no answer will come any more */
 	int                            is_closed;       /* the other end of the socket is, or
 							 * cannot be read */

@@ -185,6 +185,7 @@ static void put_body(struct cei_writer *writer, const struct cei_service_message
 	case CEI_SERVICE_STAYED:    cei_wire_put_u64(writer, message->stayed.n_plans); break;
 	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
+	case CEI_SERVICE_DROPPED:
 	case CEI_SERVICE_BYE:       break;
 	}
 }
@@ -215,6 +216,7 @@ static void get_body(struct cei_reader *reader, struct cei_service_message *mess
 	case CEI_SERVICE_STAYED:    message->stayed.n_plans = cei_wire_get_u64(reader); break;
 	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
+	case CEI_SERVICE_DROPPED:
 	case CEI_SERVICE_BYE:       break;
 	default:                    reader->failed = 1; break;
 	}

@@ -14,7 +14,9 @@
  *   READY                 ->   nothing; the client holds the word in DOWN that tells its life
  *   PLAN, PART, ... PART  ->   COMMITTED or REFUSED, after the last part
  *   EXPLAIN               ->   EXPLAINED with a file of text, or REFUSED
- *   DROP, STAYED, BYE     ->   nothing
+ *   DROP                  ->   DROPPED, when the daemon has unmapped what only this plan named,
+ *                              or REFUSED
+ *   STAYED, BYE           ->   nothing
  *                         <-   FAILURE, at any time
  */
 
@@ -26,7 +28,7 @@
 #include "ipc/datagram.h"
 
 #define CEI_SERVICE_MAGIC     UINT32_C(0x44564f43)      /* "COVD" */
-#define CEI_SERVICE_VERSION   2u
+#define CEI_SERVICE_VERSION   3u
 #define CEI_SERVICE_BYTES_MAX 65536u
 
 /* What a PART carries of a plan: so many bytes of the program, or descriptors. */
@@ -42,6 +44,7 @@ enum cei_service_type {
 	CEI_SERVICE_PART,
 	CEI_SERVICE_COMMITTED,
 	CEI_SERVICE_DROP,
+	CEI_SERVICE_DROPPED,
 	CEI_SERVICE_EXPLAIN,
 	CEI_SERVICE_EXPLAINED,
 	CEI_SERVICE_FAILURE,

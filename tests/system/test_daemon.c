@@ -240,6 +240,108 @@ START_TEST(test_strangers_are_turned_away)
 }
 END_TEST
 
+/* --- releases ------------------------------------------------------------------ */
+
+/* How many pieces of clients' memory the daemon has mapped. */
+static uint32_t n_mapped(void)
+{
+	char path[64], line[400];
+	uint32_t n = 0;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", rig.daemon.pid);
+	maps = fopen(path, "r");
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, "/memfd:ceoverlap ") != NULL;
+	fclose(maps);
+	return n;
+}
+
+/* Sends the daemon a signal after a while. */
+static pid_t signal_daemon_later(int number)
+{
+	pid_t child = fork();
+
+	ck_assert_int_ge(child, 0);
+	if (child)
+		return child;
+	usleep(200000);
+	_exit(kill(rig.daemon.pid, number) != 0);
+}
+
+static void has_signalled(pid_t child)
+{
+	int status;
+
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+}
+
+/* The daemon does nothing for a while, so that a release which does not wait for it is seen. */
+START_TEST(test_a_released_plan_is_not_mapped_any_more)
+{
+	struct daemon_rig_client client;
+	pid_t child;
+
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open(&rig, &client, NORMAL);
+	ck_assert_uint_eq(n_mapped(), 4);
+	testing_stop(rig.daemon.pid);
+	child = signal_daemon_later(SIGCONT);
+	ceov_plan_release(client.plan);
+	ck_assert_uint_eq(n_mapped(), 0);
+	has_signalled(child);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
+START_TEST(test_a_release_ends_when_the_daemon_dies)
+{
+	uint64_t begin;
+	struct daemon_rig_client client;
+	pid_t child;
+
+	rig.deadline_ns = 3 * TESTING_PATIENCE;
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open(&rig, &client, NORMAL);
+	testing_stop(rig.daemon.pid);
+	child = signal_daemon_later(SIGKILL);
+	begin = cei_now_ns();
+	ceov_plan_release(client.plan);
+	ck_assert_uint_lt(cei_now_ns() - begin, TESTING_PATIENCE);
+	has_signalled(child);
+	daemon_rig_kill(&rig);
+	ceov_close(client.context);
+}
+END_TEST
+
+/* What the daemon says late is not taken for the answer to what is asked next. */
+START_TEST(test_a_release_has_a_deadline)
+{
+	struct ceov_failure failure = { .text = "" };
+	struct daemon_rig_client client;
+
+	rig.deadline_ns = TESTING_SECOND;
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open(&rig, &client, NORMAL);
+	testing_stop(rig.daemon.pid);
+	ceov_plan_release(client.plan);
+	ck_assert_int_eq(ceov_last_failure(client.context, &failure), 0);
+	ck_assert_int_eq(failure.error, CEOV_ERR_TIMEOUT);
+	ck_assert_ptr_nonnull(strstr(failure.text, "may still have its memory mapped"));
+	ck_assert_int_eq(kill(rig.daemon.pid, SIGCONT), 0);
+	daemon_rig_build(&client, NORMAL);
+	ck_assert_int_eq(ceov_plan_commit(client.plan), 0);
+	daemon_rig_pass(&client);
+	ceov_plan_release(client.plan);
+	ck_assert_uint_eq(n_mapped(), 0);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *all = suite_create("daemon");
@@ -254,6 +356,9 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_a_killed_client_does_not_disturb);
 	tcase_add_test(cases, test_signals_of_an_idle_client_that_died_are_aborted);
 	tcase_add_test(cases, test_strangers_are_turned_away);
+	tcase_add_test(cases, test_a_released_plan_is_not_mapped_any_more);
+	tcase_add_test(cases, test_a_release_ends_when_the_daemon_dies);
+	tcase_add_test(cases, test_a_release_has_a_deadline);
 	suite_add_tcase(all, cases);
 	return all;
 }

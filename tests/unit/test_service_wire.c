@@ -116,6 +116,7 @@ static struct cei_service_message random_message(uint32_t type, uint32_t n_part)
 	case CEI_SERVICE_STAYED:    message.stayed.n_plans = testing_random(&state); break;
 	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
+	case CEI_SERVICE_DROPPED:
 	case CEI_SERVICE_BYE:       break;
 	}
 	return message;
