@@ -19,6 +19,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/peer_events.c %D%/peer_events.h \
 	%D%/reopen.c \
 	%D%/signal_renew.c %D%/signal_renew.h \
-	%D%/there.c %D%/there.h \
+	%D%/there.c %D%/there.h %D%/there_private.h \
+	%D%/there_link.c \
 	%D%/there_offer.c %D%/there_offer.h \
 	%D%/warm.c %D%/warm.h

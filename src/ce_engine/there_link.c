@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Connects to a daemon, notices its loss, and goes on with the next one. */
+
+#include "ce_engine/there_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/there_offer.h"
+
+/* --- loss ---------------------------------------------------------------------- */
+
+static void launch_failed(void *arg, const struct ceov_failure *failed)
+{
+	struct ceov_failure failure = *failed;
+	ceov_context *context = arg;
+
+	(void)cei_raise_failure(&context->report, &failure, "%s", failed->text);
+}
+
+/* The marks of launches that were in flight will not be raised: whoever waits for them is
+ * released. With the context's lock held. */
+static void abort_all(ceov_context *context)
+{
+	struct ceov_plan *plan;
+	struct cei_list *node;
+	int is_there;
+
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		pthread_mutex_lock(&plan->lock);
+		is_there = plan->there != NULL;
+		pthread_mutex_unlock(&plan->lock);
+		if (is_there)           /* its signals do not change any more */
+			cei_signals_abort(plan->signals, plan->program.n_signals,
+					  CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
+	}
+}
+
+static void daemon_lost(void *arg)
+{
+	struct cei_report_hold hold;
+	ceov_context *context = arg;
+
+	cei_report_hold_begin(&context->report, &hold);
+	(void)cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0,
+			"the daemon at %s has gone; its launches have failed, and their signals "
+			"are aborted; all processes of the group call ceov_reopen() to go on with "
+			"the next daemon", context->there->path);
+	pthread_mutex_lock(&context->lock);
+	if (!context->there->is_quiet)
+		abort_all(context);
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+}
+
+/* --- opening ----------------------------------------------------------------- */
+
+/* Members that the daemon serves have rings, in their order. */
+static void number_rings(ceov_context *context)
+{
+	uint32_t serves = cei_service_link_welcome(context->there->link)->serves, i, n = 0;
+
+	for (i = 0; i < context->site.n_members; i++)
+		context->there->rings[i] = serves >> i & 1 ? n++ : CEI_THERE_NO_RING;
+}
+
+static int connect_to(ceov_context *context, uint64_t deadline_ns)
+{
+	struct cei_there *there = context->there;
+	struct cei_service_link_config config = {
+		.report = &context->report,
+		.path = there->path,
+		.launcher = &there->launcher,
+		.deadline_ns = deadline_ns,
+		.timeout_ns = context->deadline_ns,
+		.failed = launch_failed,
+		.lost = daemon_lost,
+		.arg = context,
+	};
+
+	int r;
+
+	cei_there_hello(context, &config.hello);
+	r = cei_service_link_open(&config, &there->link);
+	if (!r)
+		number_rings(context);
+	return r;
+}
+
+int cei_there_open(ceov_context *context, const char *path, uint64_t deadline_ns)
+{
+	const char *strict = secure_getenv("CEOVERLAP_DAEMON_STRICT");
+	struct cei_there *there;
+	int r;
+
+	if (context->site.progress_by_caller)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: a daemon moves the data by itself: do not ask for "
+				 "progress_by_caller");
+	there = calloc(1, sizeof(*there));
+	context->there = there;
+	if (there)
+		there->path = strdup(path);
+	if (!there || !there->path)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_open: no memory for a daemon's client");
+	there->is_strict = strict && !strcmp(strict, "1");
+	cei_service_launcher_init(&there->launcher);
+	r = connect_to(context, deadline_ns);
+	if (r)
+		return r;
+	context->site.keeps_files = 1;
+	context->door = &cei_door_there;
+	return 0;
+}
+
+void cei_there_close(ceov_context *context)
+{
+	struct cei_there *there = context->there;
+
+	if (!there)
+		return;
+	cei_service_link_close(there->link, cei_deadline(context->deadline_ns));
+	there->link = NULL;
+	if (there->path)
+		cei_service_launcher_fini(&there->launcher);
+	free(there->path);
+	free(there);
+	context->there = NULL;
+}
+
+/* --- going on ---------------------------------------------------------------- */
+
+int cei_there_leave(ceov_context *context, uint64_t deadline_ns)
+{
+	struct cei_there *there = context->there;
+	int r = there && there->link ? cei_service_link_await_loss(there->link, deadline_ns)
+		: CEOV_NONE;
+
+	if (r == CEOV_PENDING)
+		return cei_raise(&context->report, CEOV_ERR_TIMEOUT, 0,
+				 "ceov_reopen: the daemon at %s dies, and has not ended yet",
+				 there->path);
+	if (r == CEOV_NONE)
+		return 0;
+	cei_service_link_close(there->link, 0);
+	there->link = NULL;
+	return 0;
+}
+
+/* Has the daemon commit the plans that an earlier one had. */
+static int commit_again(ceov_context *context)
+{
+	struct ceov_plan *plan;
+	struct cei_list *node;
+	int r = 0;
+
+	for (node = context->plans.next; !r && node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		if (plan->there)
+			r = cei_there_send(plan, context->there->link, &plan->there->handle);
+	}
+	return r;
+}
+
+/* CEOV_ERR_SYSTEM and CEOV_ERR_DAEMON_LOST: nobody listened any more, or the daemon has gone. */
+static int connect_again(ceov_context *context)
+{
+	struct cei_there *there = context->there;
+	uint64_t deadline_ns = cei_deadline(context->deadline_ns);
+	int r = connect_to(context, deadline_ns);
+
+	if (!r)
+		r = commit_again(context);
+	if (r) {
+		cei_service_link_close(there->link, deadline_ns);
+		there->link = NULL;
+	}
+	return r;
+}
+
+int cei_there_return(ceov_context *context, uint64_t deadline_ns)
+{
+	struct cei_there *there = context->there;
+	int r = cei_there_leave(context, deadline_ns);
+
+	if (r || !there || there->link)
+		return r;
+	/* Who listens may be the old daemon, whose listening socket can be the last to close. */
+	do {
+		r = cei_service_link_await_daemon(&context->report, there->path, deadline_ns);
+		if (!r)
+			r = connect_again(context);
+	} while ((r == CEOV_ERR_SYSTEM || r == CEOV_ERR_DAEMON_LOST) && cei_now_ns() < deadline_ns);
+	return r;
+}
+
+int cei_there_keep_quiet(ceov_context *context, int is_quiet)
+{
+	struct cei_there *there = context->there;
+	int is_lost;
+
+	if (!there)
+		return 0;
+	pthread_mutex_lock(&context->lock);
+	there->is_quiet = is_quiet;
+	/* daemon_lost() sees is_quiet 0 or, called before, is made up for here */
+	is_lost = !is_quiet && (!there->link || cei_service_link_is_lost(there->link));
+	/* one process hears of a daemon's death before another one that calls ceov_reopen() with
+	 * it: its signals, too, are to be aborted before all have met */
+	if (is_quiet || is_lost)
+		abort_all(context);
+	pthread_mutex_unlock(&context->lock);
+	return is_lost;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_THERE_PRIVATE_H
+#define CEI_THERE_PRIVATE_H
+
+/* What there.c, which is the door to a daemon, shares with there_link.c, which connects to it and
+ * goes on with the next one. */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/site.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/there.h"
+#include "ipc/service_link.h"
+
+/* Instead of a ring's number: the daemon does not serve the member. */
+#define CEI_THERE_NO_RING UINT32_MAX
+
+struct cei_there {
+	struct cei_service_link    *link;       /* NULL: the last one has gone, and no other one
+						 * has been connected yet */
+	struct cei_service_launcher launcher;
+	char                       *path;
+	int                         is_strict;  /* CEOVERLAP_DAEMON_STRICT: plans that the daemon
+						 * cannot reach are refused */
+	_Atomic uint64_t            n_stayed;   /* plans that are carried out here, ever */
+	uint32_t                    rings[CEI_MEMBERS_MAX];     /* by member; or
+								 * CEI_THERE_NO_RING */
+	int                         is_quiet;   /* nothing is in flight at any rank: a loss aborts
+						 * no signals. Guarded by the context's lock */
+};
+
+struct cei_there_plan {
+	struct cei_service_handle handle;
+	uint64_t                  n_launches;   /* by the daemon */
+	uint64_t                  recent[CEI_PLAN_LAUNCHES_MAX];        /* numbers of the last
+									 * launches */
+};
+
+#endif /* CEI_THERE_PRIVATE_H */
