@@ -102,24 +102,42 @@ static int offer_all(const struct ceov_plan *plan, struct cei_service_offer *off
 	return r;
 }
 
+/* A plan that was also committed here, on a GPU, has routes over this process's machine. The daemon
+ * finds its own, and allows no more bytes of a plan than transfers without routes take. */
+static int write_plan(const struct ceov_plan *plan, const struct cei_service_offer *offer,
+		      struct cei_service_program *ret_wire)
+{
+	size_t n_bytes = cei_offer_bytes(offer);
+	struct cei_program program;
+	uint8_t *bytes = NULL;
+	int r = cei_program_copy_unrouted(&plan->program, &program);
+
+	if (!r)
+		bytes = malloc(n_bytes + cei_program_bytes(&program));
+	if (!bytes) {
+		if (!r)
+			free(program.transfers);
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory for a plan");
+	}
+	ret_wire->n_bytes = n_bytes + cei_program_bytes(&program);
+	cei_offer_write(offer, bytes);
+	cei_program_write(&program, bytes + n_bytes);
+	free(program.transfers);
+	ret_wire->bytes = bytes;
+	return 0;
+}
+
 static int send_offer(const struct ceov_plan *plan, const struct cei_service_offer *offer,
 		      struct cei_service_link *link, struct cei_service_handle *ret_handle)
 {
-	size_t n_bytes = cei_offer_bytes(offer);
-	struct cei_service_program wire = {
-		.offer = offer, .n_bytes = n_bytes + cei_program_bytes(&plan->program),
-	};
-	uint8_t *bytes = malloc(wire.n_bytes);
-	int r;
+	struct cei_service_program wire = { .offer = offer };
+	int r = write_plan(plan, offer, &wire);
 
-	if (!bytes)
-		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_plan_commit: no memory for %zu bytes", wire.n_bytes);
-	cei_offer_write(offer, bytes);
-	cei_program_write(&plan->program, bytes + n_bytes);
-	wire.bytes = bytes;
+	if (r)
+		return r;
 	r = cei_service_commit(link, &wire, ret_handle);
-	free(bytes);
+	free((void *)(uintptr_t)wire.bytes);
 	return r;
 }
 

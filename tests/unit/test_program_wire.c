@@ -505,6 +505,49 @@ START_TEST(test_damaged_programs_are_refused_or_sound)
 }
 END_TEST
 
+/* What a router sets. */
+static void route(struct cei_program *program, uint32_t n_routes)
+{
+	struct cei_program_transfer *transfer = program->transfers;
+
+	program->n_routes = n_routes;
+	for (; transfer < program->transfers + program->n_transfers; transfer++) {
+		transfer->mover = n_routes ? below(program->n_movers) : 0;
+		transfer->has_direct = n_routes ? below(2) : 0;
+		transfer->direction = n_routes ? below(CEI_DIRECTION_ANY) : 0;
+		transfer->route = n_routes ? below(n_routes) : CEI_PROGRAM_NONE;
+	}
+}
+
+/* A daemon gets a plan again after the client has routed it; these are the same bytes. */
+START_TEST(test_a_copy_without_routes_is_as_before_routing)
+{
+	struct cei_program program, copy;
+	uint8_t *before, *after;
+	uint32_t i, n_routes;
+	size_t n_bytes;
+
+	for (i = 0; i < ROUNDS; i++) {
+		random_program(&program);
+		n_routes = program.n_routes;
+		route(&program, 0);
+		n_bytes = cei_program_bytes(&program);
+		before = malloc(n_bytes);
+		after = malloc(n_bytes);
+		cei_program_write(&program, before);
+		route(&program, n_routes);
+		ck_assert_int_eq(cei_program_copy_unrouted(&program, &copy), 0);
+		ck_assert_uint_eq(cei_program_bytes(&copy), n_bytes);
+		cei_program_write(&copy, after);
+		ck_assert_int_eq(memcmp(before, after, n_bytes), 0);
+		free(copy.transfers);
+		free(before);
+		free(after);
+		cei_program_fini(&program);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("program_wire");
@@ -513,6 +556,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, set_up, NULL);
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_what_is_written_comes_back);
+	tcase_add_test(tcase, test_a_copy_without_routes_is_as_before_routing);
 	tcase_add_test(tcase, test_parts_of_programs_are_refused);
 	tcase_add_test(tcase, test_numbers_beyond_the_bytes_are_refused);
 	tcase_add_test(tcase, test_damaged_programs_are_refused_or_sound);

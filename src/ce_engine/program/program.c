@@ -47,6 +47,30 @@ void cei_program_fini(struct cei_program *program)
 	memset(program, 0, sizeof(*program));
 }
 
+int cei_program_copy_unrouted(const struct cei_program *program, struct cei_program *ret_copy)
+{
+	struct cei_program_transfer *transfers =
+		calloc((size_t)program->n_transfers + 1, sizeof(*transfers));
+	uint32_t i;
+
+	if (!transfers)
+		return CEOV_ERR_NO_MEMORY;
+	for (i = 0; i < program->n_transfers; i++) {
+		transfers[i] = program->transfers[i];
+		transfers[i].mover = 0;
+		transfers[i].has_direct = 0;
+		transfers[i].direction = 0;
+		transfers[i].route = CEI_PROGRAM_NONE;
+		transfers[i].first_chunk = 0;
+		transfers[i].n_chunks = 0;
+	}
+	*ret_copy = *program;
+	ret_copy->transfers = transfers;
+	ret_copy->n_routes = 0;
+	ret_copy->n_chunks = 0;
+	return 0;
+}
+
 static uint64_t address_of(const struct cei_program *program,
 			   const struct cei_program_spot *spot)
 {

@@ -168,6 +168,11 @@ int  cei_program_alloc(struct cei_program *program);
 void cei_program_strip(struct cei_program *program);
 void cei_program_fini(struct cei_program *program);
 
+/* Copies a program as it was before cei_program_route(): that chose paths of this process's
+ * machine. Its transfers are the copy's, to be freed; all other lists are the program's own.
+ * CEOV_ERR_NO_MEMORY, not raised. */
+int  cei_program_copy_unrouted(const struct cei_program *program, struct cei_program *ret_copy);
+
 /* The transfer as one piece in the program's address space; for a floating buffer only its
  * offset. All 0 without bytes. */
 struct cei_piece cei_program_piece(const struct cei_program *program, uint32_t transfer);
