@@ -372,7 +372,8 @@ libtesting_la_SOURCES = \
 	%D%/conformance/ucx_aborts.c %D%/conformance/ucx_aborts.h \
 	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h \
 	%D%/system/daemon_fixture.c %D%/system/daemon_fixture.h \
-	%D%/system/daemon_rig.c %D%/system/daemon_rig.h
+	%D%/system/daemon_rig.c %D%/system/daemon_rig.h \
+	%D%/system/fake_daemon.c %D%/system/fake_daemon.h
 if HAVE_CUDA
 libtesting_la_LIBADD = libwork_kernels.la
 libtesting_la_SOURCES += \

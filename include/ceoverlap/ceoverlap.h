@@ -233,7 +233,8 @@ void ceov_close(ceov_context *context);
  * processes have come. Afterwards
  *
  *   - buffers, signals and plans are what they were, by the same handles; the new daemon has
- *     committed the plans that the lost one had;
+ *     committed the plans that the lost one had. Those of a rank on a GPU that the new one does not
+ *     serve are carried out by this process from then on, and ceov_plan_explain() says so;
  *   - signals of plans that a daemon carries out for any process of the group, and signals that
  *     were aborted, count from 0 again, as after ceov_signal_renew() at all ranks, and their plans
  *     may begin again at any base. All other signals keep their counters;

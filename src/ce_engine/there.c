@@ -38,34 +38,44 @@ static int is_on_gpu(const struct ceov_plan *plan)
 	return site->members[plan->member].place.kind == CEOV_PLACE_GPU;
 }
 
-/* Returns why the daemon cannot carry out the plan, or NULL. */
-static const char *why_here(const struct ceov_plan *plan)
+const char *cei_there_why_here(const struct ceov_plan *plan)
 {
 	if (plan->object.context->there->rings[plan->member] == CEI_THERE_NO_RING)
 		return "its rank is on a GPU that the daemon does not serve";
 	return cei_there_cannot(plan);
 }
 
-static int commit_here(struct ceov_plan *plan, const char *why)
+static int check_strict(const struct ceov_plan *plan, const char *call, const char *why)
+{
+	if (!plan->object.context->there->is_strict)
+		return 0;
+	return cei_raise(&plan->object.context->report, CEOV_ERR_NO_ROUTE, 0,
+			 "%s: the daemon cannot carry out the plan: %s; CEOVERLAP_DAEMON_STRICT "
+			 "asks to refuse it", call, why);
+}
+
+static void note_stayed(struct ceov_plan *plan, const char *why)
 {
 	struct cei_there *there = plan->object.context->there;
 	uint64_t n;
-	int r;
 
-	if (there->is_strict)
-		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_ROUTE, 0,
-				 "ceov_plan_commit: the daemon cannot carry out the plan: %s; "
-				 "CEOVERLAP_DAEMON_STRICT asks to refuse it", why);
-	r = cei_plan_commit(plan);
-	if (r)
-		return r;
 	plan->object.door = &cei_door_here;
 	plan->why_here = why;
 	/* relaxed: a number for displays */
 	n = 1 + atomic_fetch_add_explicit(&there->n_stayed, 1, memory_order_relaxed);
 	if (there->link)                /* else the next daemon hears of it with the next one */
 		cei_service_tell_stayed(there->link, n);
-	return 0;
+}
+
+static int commit_here(struct ceov_plan *plan, const char *why)
+{
+	int r = check_strict(plan, "ceov_plan_commit", why);
+
+	if (!r)
+		r = cei_plan_commit(plan);
+	if (!r)
+		note_stayed(plan, why);
+	return r;
 }
 
 /* --- committing -------------------------------------------------------------- */
@@ -95,7 +105,7 @@ static int commit_also_here(struct ceov_plan *plan, struct cei_service_handle ha
 
 static int commit(struct ceov_plan *plan)
 {
-	const char *why = why_here(plan);
+	const char *why = cei_there_why_here(plan);
 	struct cei_there_plan *there;
 	int r;
 
@@ -305,6 +315,22 @@ static void free_there(struct ceov_plan *plan)
 {
 	free(plan->there);
 	plan->there = NULL;
+}
+
+/* A plan of a rank on a GPU was committed here, too. */
+int cei_there_keep_here(struct ceov_plan *plan, const char *why)
+{
+	int r = check_strict(plan, "ceov_reopen", why);
+
+	if (!r && !is_on_gpu(plan))
+		r = cei_plan_complete(plan);
+	if (r)
+		return r;
+	pthread_mutex_lock(&plan->lock);
+	free_there(plan);
+	pthread_mutex_unlock(&plan->lock);
+	note_stayed(plan, why);
+	return 0;
 }
 
 static void release(struct ceov_plan *plan)

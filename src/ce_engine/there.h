@@ -27,7 +27,8 @@ int  cei_there_open(ceov_context *context, const char *path, uint64_t deadline_n
 int  cei_there_leave(ceov_context *context, uint64_t deadline_ns);
 
 /* If the daemon was lost, waits for the next one, connects, and has it commit the plans that the
- * lost one had. Once it listens, it has the context's deadline for each answer. Raises; then there
+ * lost one had; this process carries out those of members that the next one does not serve. Once
+ * it listens, it has the context's deadline for each answer. Raises; then there
  * is no connection, and the call can be repeated. */
 int  cei_there_return(ceov_context *context, uint64_t deadline_ns);
 

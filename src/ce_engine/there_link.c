@@ -154,8 +154,17 @@ int cei_there_leave(ceov_context *context, uint64_t deadline_ns)
 	return 0;
 }
 
+static int commit_again(struct ceov_plan *plan)
+{
+	const char *why = cei_there_why_here(plan);
+
+	if (why)
+		return cei_there_keep_here(plan, why);
+	return cei_there_send(plan, plan->object.context->there->link, &plan->there->handle);
+}
+
 /* Has the daemon commit the plans that an earlier one had. */
-static int commit_again(ceov_context *context)
+static int commit_all_again(ceov_context *context)
 {
 	struct ceov_plan *plan;
 	struct cei_list *node;
@@ -164,7 +173,7 @@ static int commit_again(ceov_context *context)
 	for (node = context->plans.next; !r && node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		if (plan->there)
-			r = cei_there_send(plan, context->there->link, &plan->there->handle);
+			r = commit_again(plan);
 	}
 	return r;
 }
@@ -177,7 +186,7 @@ static int connect_again(ceov_context *context)
 	int r = connect_to(context, deadline_ns);
 
 	if (!r)
-		r = commit_again(context);
+		r = commit_all_again(context);
 	if (r) {
 		cei_service_link_close(there->link, deadline_ns);
 		there->link = NULL;

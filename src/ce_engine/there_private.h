@@ -38,4 +38,11 @@ struct cei_there_plan {
 									 * launches */
 };
 
+/* Has this process carry out a plan that a lost daemon had committed, since the next one cannot:
+ * `why`, which nobody frees. Raises, and then the plan is as before. */
+int  cei_there_keep_here(struct ceov_plan *plan, const char *why);
+
+/* Returns why the daemon cannot carry out the plan, or NULL. */
+const char *cei_there_why_here(const struct ceov_plan *plan);
+
 #endif /* CEI_THERE_PRIVATE_H */

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "system/daemon_fixture.h"
+#include "system/fake_daemon.h"
 #include "testing.h"
 
 #define PROCESSES 2u
@@ -449,6 +450,84 @@ START_TEST(test_no_next_daemon_is_told)
 }
 END_TEST
 
+/* A rank whose plan moves bytes within its memory. */
+struct mover {
+	ceov_buffer *buffer;
+	ceov_signal *moved;
+	ceov_plan   *plan;
+	uint64_t     base;
+};
+
+static void begin_mover(ceov_context *context, uint32_t rank, struct mover *mover)
+{
+	struct ceov_transfer transfer;
+
+	mover->buffer = testing_buffer(context, rank, 4096);
+	mover->moved = testing_signal(context, rank, 1);
+	mover->plan = testing_plan(context, rank);
+	mover->base = 0;
+	transfer = testing_transfer(mover->buffer, mover->buffer, 2000);
+	transfer.target.offset_bytes = 2048;
+	transfer.then = testing_mark(mover->moved, 0, 1);
+	testing_add(mover->plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(mover->plan), 0);
+	testing_explained(mover->plan, "carried out by the daemon");
+}
+
+static void move(ceov_context *context, uint32_t rank, struct mover *mover)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .base = mover->base };
+	uint8_t *bytes = ceov_buffer_base(mover->buffer, rank);
+	ceov_ticket ticket;
+
+	testing_fill(bytes, 2000, mover->base + 1);
+	ck_assert_int_eq(ceov_launch(mover->plan, &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_signal_wait(mover->moved, 0, mover->base + 1, 0), 0);
+	ck_assert_uint_eq(testing_check(bytes + 2048, 2000, mover->base + 1), 2000);
+	mover->base++;
+}
+
+/* The next daemon serves rank 1 alone. */
+static void goes_on_without_rank_0(const char *strict, int result)
+{
+	struct ceov_member members[2];
+	struct ceov_config config = testing_config(members, 2, NULL);
+	struct mover movers[2];
+	struct fake_daemon fake;
+	ceov_context *context;
+	uint32_t i;
+
+	ck_assert_int_eq(setenv("CEOVERLAP_DAEMON_STRICT", strict, 1), 0);
+	daemon_start(&server, "d.sock");
+	config.daemon = server.path;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	for (i = 0; i < 2; i++) {
+		begin_mover(context, i, &movers[i]);
+		move(context, i, &movers[i]);
+		movers[i].base = 0;
+	}
+	daemon_kill(&server);
+	fake_daemon_start(&fake, server.path, 2);
+	ck_assert_int_eq(ceov_reopen(context, TESTING_PATIENCE), result);
+	if (!result) {
+		testing_explained(movers[0].plan, "on a GPU that the daemon does not serve");
+		move(context, 0, &movers[0]);
+		move(context, 0, &movers[0]);
+		ceov_plan_release(movers[0].plan);
+	}
+	ceov_close(context);
+	fake_daemon_end(&fake);
+	ck_assert_uint_eq(fake.n_commits, !result);
+}
+
+START_TEST(test_plans_of_a_rank_that_is_not_served_any_more_stay_here)
+{
+	goes_on_without_rank_0("0", 0);
+	goes_on_without_rank_0("1", CEOV_ERR_NO_ROUTE);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *all = suite_create("reopen");
@@ -459,6 +538,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_without_a_loss_signals_are_renewed);
 	tcase_add_test(cases, test_who_notices_late_aborts_no_renewed_signal);
 	tcase_add_test(cases, test_no_next_daemon_is_told);
+	tcase_add_test(cases, test_plans_of_a_rank_that_is_not_served_any_more_stay_here);
 	suite_add_tcase(all, cases);
 	return all;
 }

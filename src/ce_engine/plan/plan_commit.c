@@ -279,12 +279,11 @@ static int check_order(struct ceov_plan *plan)
 
 /* --- commit ------------------------------------------------------------------------ */
 
-/* Undoes what a commit built; the transfers stay. */
-static void unbuild(struct ceov_plan *plan)
+/* Undoes what cei_plan_complete() built. */
+static void take_down(struct ceov_plan *plan)
 {
 	cei_waits_fini(&plan->waits);
 	cei_plan_unbind(plan);
-	cei_program_strip(&plan->program);
 	free(plan->paths);
 	free(plan->steps);
 	free(plan->run.turns);
@@ -293,6 +292,13 @@ static void unbuild(struct ceov_plan *plan)
 	plan->steps = NULL;
 	plan->run.turns = NULL;
 	plan->cuts = NULL;
+}
+
+/* Undoes what a commit built; the transfers stay. */
+static void unbuild(struct ceov_plan *plan)
+{
+	take_down(plan);
+	cei_program_strip(&plan->program);
 }
 
 int cei_plan_prepare(struct ceov_plan *plan)
@@ -314,6 +320,21 @@ void cei_plan_unprepare(struct ceov_plan *plan)
 	unbuild(plan);
 }
 
+int cei_plan_complete(struct ceov_plan *plan)
+{
+	int r = cei_plan_bind(plan);
+
+	if (!r)
+		r = check_stale(plan);
+	if (!r)
+		r = check_order(plan);
+	if (!r)
+		r = cei_plan_cut(plan);
+	if (r)
+		take_down(plan);
+	return r;
+}
+
 int cei_plan_commit(struct ceov_plan *plan)
 {
 	int r = compile(plan);
@@ -321,13 +342,7 @@ int cei_plan_commit(struct ceov_plan *plan)
 	if (!r)
 		r = cei_program_check_spots(&plan->program, &plan->object.context->report);
 	if (!r)
-		r = cei_plan_bind(plan);
-	if (!r)
-		r = check_stale(plan);
-	if (!r)
-		r = check_order(plan);
-	if (!r)
-		r = cei_plan_cut(plan);
+		r = cei_plan_complete(plan);
 	if (r)
 		unbuild(plan);
 	else
