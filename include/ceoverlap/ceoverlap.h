@@ -247,7 +247,10 @@ void ceov_close(ceov_context *context);
  * signals of a daemon's plans meanwhile are told CEOV_ERR_DAEMON_LOST.
  *
  * After an error the caller calls again, which goes on with the part that was not done, or closes
- * the context; the other processes wait for it meanwhile. CEOV_ERR_TIMEOUT: timeout_ns passed, or
+ * the context; the other processes wait for it meanwhile. Until a call has returned 0, launch
+ * nothing: the loss of a daemon then still ends launches with CEOV_ERR_DAEMON_LOST, but aborts no
+ * signals, which others may have renewed already, so a thread that waits for one waits until its
+ * timeout. CEOV_ERR_TIMEOUT: timeout_ns passed, or
  * the context's deadline for an answer of the new daemon; the failure says what was waited for.
  * CEOV_ERR_DAEMON_LOST: the next daemon has gone, too; the others are told, and all call again.
  * CEOV_ERR_PEER_LOST: a process of the group has gone: close the context. Other errors: what the

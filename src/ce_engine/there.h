@@ -33,8 +33,9 @@ int  cei_there_leave(ceov_context *context, uint64_t deadline_ns);
 int  cei_there_return(ceov_context *context, uint64_t deadline_ns);
 
 /* 1: aborts the signals of all plans that the daemon has; from now on its loss aborts none, as
- * nothing is in flight. 0: it does again; returns 1 if the daemon was lost meanwhile, and then has
- * aborted them. */
+ * nothing is in flight, and since other processes may renew the same signals. That holds until 0 is
+ * said, also after a ceov_reopen() that failed. 0: it does again; returns 1 if the daemon was lost
+ * meanwhile, and then has aborted them. */
 int  cei_there_keep_quiet(ceov_context *context, int is_quiet);
 
 /* Ends the connection; the daemon does not move the context's data any more. Accepts a context that

@@ -27,8 +27,9 @@ struct cei_there {
 	_Atomic uint64_t            n_stayed;   /* plans that are carried out here, ever */
 	uint32_t                    rings[CEI_MEMBERS_MAX];     /* by member; or
 								 * CEI_THERE_NO_RING */
-	int                         is_quiet;   /* nothing is in flight at any rank: a loss aborts
-						 * no signals. Guarded by the context's lock */
+	int                         is_quiet;   /* from when nothing is in flight at any rank until
+						 * ceov_reopen() succeeds: a loss aborts no signals.
+						 * Guarded by the context's lock */
 };
 
 struct cei_there_plan {
