@@ -199,7 +199,8 @@ if HAVE_DAEMON
 pure_suites += %D%/unit/test_daemon_settings \
 	%D%/unit/test_daemon_watchdog \
 	%D%/system/test_daemon_ops \
-	%D%/system/test_daemon_show
+	%D%/system/test_daemon_show \
+	%D%/system/test_daemon_systemd
 endif
 # Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.

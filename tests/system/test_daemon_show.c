@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests what an operator of a real ceoverlapd sees: metrics wherever they are shown, the live view
- * on a terminal and in a pipe, and what systemd hears. */
+/* Tests what an operator of a real ceoverlapd sees: metrics wherever they are shown, and the live
+ * view on a terminal and in a pipe. */
 
 #include <check.h>
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -453,87 +452,6 @@ START_TEST(test_monitor_ends_with_the_daemon)
 }
 END_TEST
 
-/* --- systemd ------------------------------------------------------------------ */
-
-/* A socket such as systemd listens at. */
-static int notify_socket(void)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval patience = { .tv_sec = 20 };
-	char path[100];
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	ck_assert_int_ge(fd, 0);
-	testing_path("notify", path, sizeof(path));
-	strcpy(address.sun_path, path);
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-	ck_assert_int_eq(setenv("NOTIFY_SOCKET", path, 1), 0);
-	return fd;
-}
-
-static void hears(int fd, const char *text)
-{
-	char message[512];
-	ssize_t n;
-
-	do {
-		n = recv(fd, message, sizeof(message) - 1, 0);
-		ck_assert_msg(n > 0, "nobody says %s", text);
-		message[n] = 0;
-	} while (!strstr(message, text));
-}
-
-START_TEST(test_systemd_is_told)
-{
-	int fd = notify_socket();
-	char path[100];
-
-	ck_assert_int_eq(setenv("WATCHDOG_USEC", "400000", 1), 0);
-	daemon_rig_start(&rig, "[limits]\nplans = 3\n");
-	unsetenv("NOTIFY_SOCKET");
-	unsetenv("WATCHDOG_USEC");
-	hears(fd, "READY=1");
-	hears(fd, "WATCHDOG=1");
-	hears(fd, "WATCHDOG=1");        /* its engine sleeps, and turns nevertheless */
-	daemon_rig_says(&rig, "reload", "read again");
-	hears(fd, "RELOADING=1");
-	hears(fd, "READY=1");
-	hears(fd, "WATCHDOG=1");
-	daemon_rig_end(&rig);
-	hears(fd, "STOPPING=1");
-	close(fd);
-	testing_path("notify", path, sizeof(path));
-	unlink(path);
-}
-END_TEST
-
-/* The rig's log is what stderr is, so the journal seems to read it. */
-START_TEST(test_lines_have_priorities_in_the_journal)
-{
-	char stream[64], path[200];
-	struct stat stat_of;
-	int fd;
-
-	testing_path("d.log", path, sizeof(path));
-	fd = open(path, O_WRONLY | O_CREAT, 0600);
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(fstat(fd, &stat_of), 0);
-	close(fd);
-	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)stat_of.st_dev,
-		 (unsigned long long)stat_of.st_ino);
-	ck_assert_int_eq(setenv("JOURNAL_STREAM", stream, 1), 0);
-	daemon_rig_start(&rig, "[limits]\nplans = 3\n");
-	unsetenv("JOURNAL_STREAM");
-	daemon_rig_configure(&rig, "[limits]\nplans = no\n");
-	daemon_rig_fails(&rig, "reload", 1, "plans is 'no'");
-	daemon_rig_logs(&rig, "<3>ceoverlap: error: ");
-	ck_assert_int_eq(kill(rig.daemon.pid, SIGUSR1), 0);
-	daemon_rig_logs(&rig, "<4>ceoverlapd: what went last");
-	daemon_rig_end(&rig);
-}
-END_TEST
-
 static Suite *suite(void)
 {
 	Suite *all = suite_create("what a daemon shows");
@@ -547,8 +465,6 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_monitor_prints_lines_where_there_is_no_terminal);
 	tcase_add_test(cases, test_monitor_draws_and_leaves_the_terminal_as_it_was);
 	tcase_add_test(cases, test_monitor_ends_with_the_daemon);
-	tcase_add_test(cases, test_systemd_is_told);
-	tcase_add_test(cases, test_lines_have_priorities_in_the_journal);
 	suite_add_tcase(all, cases);
 	return all;
 }
