@@ -138,6 +138,7 @@ static int load(const struct arguments *arguments, struct cei_server_config *ret
 		return 0;
 	}
 	ret_config->settings = ret_config->of_file;
+	ret_config->has_drain = arguments->has_drain;
 	return lay_over(arguments, &ret_config->settings);
 }
 

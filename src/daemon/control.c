@@ -46,8 +46,10 @@ static struct json_object *show_limits(struct cei_server *server)
 
 static struct json_object *reload(struct cei_server *server)
 {
-	if (cei_server_reload(server))
-		return fail(server->fault.text);
+	struct cei_settings_fault fault;
+
+	if (cei_server_reload(server, &fault))
+		return fail(fault.text);
 	return ok(json_object_new_object());
 }
 

@@ -98,11 +98,12 @@ static void look(void *arg, uint64_t now_ns)
 static void on_signal(void *arg, uint32_t number)
 {
 	struct cei_operation *operation = arg;
+	struct cei_settings_fault fault;
 
 	if (number == SIGUSR1)
 		cei_flight_log(operation->server, "of a signal");
 	else if (number == SIGHUP)
-		(void)cei_server_reload(operation->server);
+		(void)cei_server_reload(operation->server, &fault);
 }
 
 int cei_operation_open(struct cei_operation *operation, struct cei_server *server)

@@ -20,14 +20,13 @@ static void take_over(struct cei_server *server, const struct cei_settings *of_f
 {
 	struct cei_settings *settings = &server->config.settings;
 
-	if (settings->drain_ns == server->config.of_file.drain_ns)
+	if (!server->config.has_drain)
 		settings->drain_ns = of_file->drain_ns;
 	memcpy(settings->textfile, of_file->textfile, sizeof(settings->textfile));
 	settings->textfile_ns = of_file->textfile_ns;
 	memcpy(settings->slo_ns, of_file->slo_ns, sizeof(settings->slo_ns));
 	settings->classes = of_file->classes;
 	settings->limits = of_file->limits;
-	server->config.of_file = *of_file;
 }
 
 void cei_server_set_aims(struct cei_server *server)
@@ -51,44 +50,49 @@ static void apply(struct cei_server *server)
 		cei_client_set_share(CEI_OWNER(node, struct cei_client, link));
 }
 
-static int fail(struct cei_server *server, int error)
+static int fail(struct cei_server *server, int error, const struct cei_settings_fault *fault)
 {
 	return cei_raise(&server->report, error, 0, "%s; all settings stay as they were",
-			 server->fault.text);
+			 fault->text);
 }
 
 /* systemd wants to know when a reload began (Type=notify-reload), and that it has ended. */
-static void tell_begin(void)
+static void tell_begin(const struct cei_server *server)
 {
 	char text[64];
 
+	if (server->is_draining)        /* it knows that the daemon ends, and would wait for more */
+		return;
 	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu",
 		 (unsigned long long)(cei_now_ns() / 1000));
 	(void)sd_notify(0, text);
 }
 
-int cei_server_reload(struct cei_server *server)
+int cei_server_reload(struct cei_server *server, struct cei_settings_fault *ret_fault)
 {
 	struct cei_settings of_file;
 	const char *name;
 	int r;
 
 	if (!server->config.file) {
-		snprintf(server->fault.text, sizeof(server->fault.text),
+		snprintf(ret_fault->text, sizeof(ret_fault->text),
 			 "the daemon was started without a configuration file (--config)");
-		return fail(server, CEOV_ERR_STATE);
+		return fail(server, CEOV_ERR_STATE, ret_fault);
 	}
-	tell_begin();
+	tell_begin(server);
+	server->fault.text[0] = 0;
 	r = cei_settings_read(server->config.file, &of_file, &server->fault);
 	if (!server->is_draining)
 		(void)sd_notify(0, "READY=1");
-	if (r)
-		return fail(server, r);
+	if (r) {
+		*ret_fault = server->fault;
+		return fail(server, r, ret_fault);
+	}
 	name = cei_settings_at_start(&server->config.of_file, &of_file);
 	if (name)
-		cei_log(&server->report, CEI_LOG_WARN, "%s: '%s' has changed, which takes effect "
-			"when the daemon is started anew", server->config.file, name);
-	server->fault.text[0] = 0;
+		cei_log(&server->report, CEI_LOG_WARN, "%s: '%s' is not what it was when the "
+			"daemon was started, and takes effect when it is started anew",
+			server->config.file, name);
 	server->n_reloads++;
 	take_over(server, &of_file);
 	apply(server);

@@ -37,7 +37,8 @@ struct cei_server_config {
 	const char          *file;      /* the configuration file, which is read again on demand;
 					 * NULL: none */
 	struct cei_settings  settings;  /* of the file, and of the command line over them */
-	struct cei_settings  of_file;   /* of the file alone */
+	struct cei_settings  of_file;   /* of the file alone, as it was at the start */
+	int                  has_drain; /* the command line says drain_ns: files do not change it */
 };
 
 struct cei_server_hooks {               /* what an operator wants beside; NULL: nothing */

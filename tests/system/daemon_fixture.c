@@ -6,6 +6,7 @@
 #include <check.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -54,13 +55,22 @@ static void await_control(const struct daemon_fixture *daemon)
 /* In the child: no assert here, since another thread may have had Check's lock. */
 static void be_daemon(const struct daemon_fixture *daemon, const char *config, const char *log)
 {
+	const char *arguments[8] = { "ceoverlapd", "--socket", daemon->path };
+	uint32_t n = 3;
 	int fd = log ? open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : STDERR_FILENO;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (fd < 0 || dup2(fd, STDERR_FILENO) < 0)
 		_exit(126);
-	execl("./ceoverlapd", "ceoverlapd", "--socket", daemon->path, config ? "--config" : NULL,
-	      config, (char *)NULL);
+	if (config) {
+		arguments[n++] = "--config";
+		arguments[n++] = config;
+	}
+	if (daemon->drain) {
+		arguments[n++] = "--drain";
+		arguments[n++] = daemon->drain;
+	}
+	execv("./ceoverlapd", (char *const *)(uintptr_t)arguments);
 	_exit(127);
 }
 

@@ -10,6 +10,7 @@
 
 struct daemon_fixture {
 	pid_t pid;
+	const char *drain;      /* its option --drain, in seconds; NULL: it gets none */
 	char  path[200];        /* of its socket */
 	char  control[220];     /* of its operator's */
 };

@@ -109,11 +109,43 @@ START_TEST(test_a_wrong_line_changes_nothing)
 	daemon_rig_pass(&client);
 	daemon_rig_configure(&rig, "[limits]\nplans = 8\n[daemon]\nhost_engines = 2\n");
 	ck_assert_int_eq(kill(rig.daemon.pid, SIGHUP), 0);
-	daemon_rig_logs(&rig, "'host_engines' has changed");
+	daemon_rig_logs(&rig, "'host_engines' is not what it was");
 	daemon_rig_says(&rig, "metrics", "ceoverlap_config_last_reload_successful 1\n");
 	ck_assert_uint_eq(asks_number("limits", "limits.plans"), 8);
 	daemon_rig_pass(&client);
 	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
+/* How often the log says a text. */
+static uint32_t n_logged(const char *text)
+{
+	const char *at = said;
+	uint32_t n = 0;
+
+	ck_assert_int_eq(daemon_rig_read(rig.log, said, sizeof(said)), 1);
+	while ((at = strstr(at, text))) {
+		at += strlen(text);
+		n++;
+	}
+	return n;
+}
+
+/* As long as the file differs from what the daemon was started with, and no longer. */
+START_TEST(test_what_only_counts_at_the_start_is_told_each_time)
+{
+	static const char told[] = "'host_engines' is not what it was";
+
+	daemon_rig_start(&rig, "[limits]\nplans = 7\n");
+	daemon_rig_configure(&rig, "[daemon]\nhost_engines = 2\n");
+	daemon_rig_says(&rig, "reload", "read again");
+	ck_assert_uint_eq(n_logged(told), 1);
+	daemon_rig_says(&rig, "reload", "read again");
+	ck_assert_uint_eq(n_logged(told), 2);
+	daemon_rig_configure(&rig, "[daemon]\nhost_engines = 1\n");
+	daemon_rig_says(&rig, "reload", "read again");
+	ck_assert_uint_eq(n_logged(told), 2);
 	daemon_rig_end(&rig);
 }
 END_TEST
@@ -187,7 +219,11 @@ START_TEST(test_a_daemon_without_a_file)
 
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_fails(&rig, "reload", 1, "without a configuration file");
+	ck_assert_int_eq(kill(rig.daemon.pid, SIGHUP), 0);
+	while (n_logged("without a configuration file") < 2)
+		usleep(1000);
 	daemon_rig_says(&rig, "status", "no file; the defaults");
+	daemon_rig_says(&rig, "metrics", "ceoverlap_config_last_reload_successful 1\n");
 	daemon_rig_configure(&rig, "[limits]\nplans = 0\n");
 	snprintf(command, sizeof(command), "timeout 20 ./ceoverlapd -s %s.2 -c %s 2> %s.2",
 		 rig.daemon.path, rig.config, rig.log);
@@ -393,6 +429,7 @@ static Suite *suite(void)
 	tcase_set_timeout(cases, 90);
 	tcase_add_test(cases, test_settings_are_read_again_while_clients_go_on);
 	tcase_add_test(cases, test_a_wrong_line_changes_nothing);
+	tcase_add_test(cases, test_what_only_counts_at_the_start_is_told_each_time);
 	tcase_add_test(cases, test_settings_are_read_while_clients_are_refused);
 	tcase_add_test(cases, test_plans_of_too_many_chunks_are_refused);
 	tcase_add_test(cases, test_a_daemon_without_a_file);

@@ -48,6 +48,18 @@ static void hears(int fd, const char *text)
 	} while (!strstr(message, text));
 }
 
+/* What has come already. */
+static void hears_no(int fd, const char *text)
+{
+	char message[512];
+	ssize_t n;
+
+	while ((n = recv(fd, message, sizeof(message) - 1, MSG_DONTWAIT)) > 0) {
+		message[n] = 0;
+		ck_assert_msg(!strstr(message, text), "%s", message);
+	}
+}
+
 START_TEST(test_systemd_is_told)
 {
 	int fd = notify_socket();
@@ -66,6 +78,33 @@ START_TEST(test_systemd_is_told)
 	hears(fd, "WATCHDOG=1");
 	daemon_rig_end(&rig);
 	hears(fd, "STOPPING=1");
+	close(fd);
+	testing_path("notify", path, sizeof(path));
+	unlink(path);
+}
+END_TEST
+
+/* 5 s for launches, and twice 10 s for engines. */
+START_TEST(test_systemd_hears_of_the_command_lines_drain)
+{
+	struct daemon_rig_client client;
+	int fd = notify_socket();
+	char path[100];
+
+	rig.daemon.drain = "5";
+	daemon_rig_start(&rig, "[daemon]\ndrain_seconds = 5\n");
+	unsetenv("NOTIFY_SOCKET");
+	daemon_rig_configure(&rig, "[daemon]\ndrain_seconds = 1\n");
+	daemon_rig_says(&rig, "reload", "read again");
+	daemon_rig_open(&rig, &client, CEOV_URGENCY_NORMAL);
+	ck_assert_int_eq(ceov_launch(client.plan, NULL, NULL), 0);      /* keeps it from its end */
+	daemon_rig_says(&rig, "drain", "ends when all launches have");
+	hears(fd, "EXTEND_TIMEOUT_USEC=25000000");
+	daemon_rig_says(&rig, "reload", "read again");
+	ck_assert_int_eq(ceov_signal_raise(client.ready, 0, 1), 0);
+	daemon_rig_await_end(&rig);
+	hears_no(fd, "RELOADING");
+	ceov_close(client.context);
 	close(fd);
 	testing_path("notify", path, sizeof(path));
 	unlink(path);
@@ -105,6 +144,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(cases, 120);
 	tcase_add_test(cases, test_systemd_is_told);
+	tcase_add_test(cases, test_systemd_hears_of_the_command_lines_drain);
 	tcase_add_test(cases, test_lines_have_priorities_in_the_journal);
 	suite_add_tcase(all, cases);
 	return all;
