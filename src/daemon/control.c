@@ -110,6 +110,17 @@ static const struct {
 	{ "metrics", show_metrics },
 };
 
+static void put(struct json_object *object, FILE *out)
+{
+	fprintf(out, "%s\n", json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
+	json_object_put(object);
+}
+
+void cei_control_refuse(const char *text, FILE *out)
+{
+	put(fail(text), out);
+}
+
 void cei_control_answer(void *server, const char *request, FILE *out)
 {
 	struct json_object *object = NULL;
@@ -121,8 +132,7 @@ void cei_control_answer(void *server, const char *request, FILE *out)
 	if (!object)
 		object = fail("the daemon does not know this command: ceoverlapctl is of another "
 			      "version");
-	fprintf(out, "%s\n", json_object_to_json_string_ext(object, JSON_C_TO_STRING_PLAIN));
-	json_object_put(object);
+	put(object, out);
 }
 
 /* --- HTTP ---------------------------------------------------------------------- */

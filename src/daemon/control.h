@@ -14,6 +14,9 @@
  * "error" where that is false. server: a struct cei_server. */
 void cei_control_answer(void *server, const char *request, FILE *out);
 
+/* Answers, in the same way, who may not ask. */
+void cei_control_refuse(const char *text, FILE *out);
+
 /* Answers the head of a request of HTTP: metrics, or an error. */
 void cei_control_answer_http(void *server, const char *request, FILE *out);
 

@@ -58,7 +58,8 @@ static int open_control(struct cei_operation *operation)
 	operation->made_control = 1;
 	operation->control = (struct cei_outlet){
 		.report = &server->report, .event = server->event, .what = "control socket",
-		.end = "\n", .is_private = 1, .answer = cei_control_answer, .arg = server,
+		.end = "\n", .is_private = 1, .refuse = cei_control_refuse,
+		.answer = cei_control_answer, .arg = server,
 	};
 	return cei_outlet_open(&operation->control, fd);
 }

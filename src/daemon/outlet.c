@@ -133,6 +133,24 @@ static void add(struct cei_outlet *outlet, int fd)
 		end(connection);
 }
 
+/* Says why, as far as the socket takes it at once. */
+static void refuse(struct cei_outlet *outlet, int fd, const char *why)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = outlet->refuse ? open_memstream(&text, &n) : NULL;
+
+	cei_log(outlet->report, CEI_LOG_WARN, "%s: a connection was refused: %s", outlet->what,
+		why);
+	if (out) {
+		outlet->refuse(why, out);
+		if (!fclose(out))
+			(void)send(fd, text, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+		free(text);
+	}
+	close(fd);
+}
+
 static int on_listener(sd_event_source *source, int fd, uint32_t events, void *arg)
 {
 	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -142,14 +160,12 @@ static int on_listener(sd_event_source *source, int fd, uint32_t events, void *a
 	(void)events;
 	if (connection < 0)
 		return 0;
-	if (may_ask(outlet, connection) && outlet->n_connections < CEI_OUTLET_CONNECTIONS) {
+	if (!may_ask(outlet, connection))
+		refuse(outlet, connection, "only root and the daemon's user may ask");
+	else if (outlet->n_connections >= CEI_OUTLET_CONNECTIONS)
+		refuse(outlet, connection, "16 ask already, which is the limit: try again");
+	else
 		add(outlet, connection);
-		return 0;
-	}
-	cei_log(outlet->report, CEI_LOG_WARN, "%s: a connection was refused: %s", outlet->what,
-		outlet->n_connections < CEI_OUTLET_CONNECTIONS
-		? "its user is neither root nor the daemon's" : "there are 16 already");
-	close(connection);
 	return 0;
 }
 

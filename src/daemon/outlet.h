@@ -27,6 +27,9 @@ struct cei_outlet {                     /* filled by its owner, as far as the bl
 	const char        *what;        /* for messages */
 	const char        *end;         /* a request is complete with this */
 	int                is_private;  /* only root and the daemon's own user may ask */
+	/* What is sent to who is refused, before the connection is closed. text: why. NULL:
+	 * nothing is. */
+	void             (*refuse)(const char *text, FILE *out);
 	/* Answers a request, a text without its end. */
 	void             (*answer)(void *arg, const char *request, FILE *out);
 	void              *arg;

@@ -53,7 +53,9 @@ static int connect_to(const char *path, int *ret_status)
 	return -1;
 }
 
-/* Reads to the end. The caller frees the text. NULL, with errno set. */
+/* Reads to the end. The caller frees the text. NULL, with errno set. A daemon that refuses who
+ * connects may have closed the connection with the command unread: then what it said comes before
+ * an error. */
 static char *receive(int fd)
 {
 	size_t n = 0, room = 65536;
@@ -73,7 +75,7 @@ static char *receive(int fd)
 		else if (r < 0 && errno == EINTR)
 			r = 1;
 	}
-	if (text && !r) {
+	if (text && (!r || (n && errno == ECONNRESET))) {
 		text[n] = 0;
 		return text;
 	}
@@ -93,8 +95,8 @@ static struct json_object *understand(const char *path, const char *text, int *r
 	struct json_object *answer = json_tokener_parse(text);
 
 	if (!answer)
-		return refuse(path, *text ? "an answer that is not JSON" : "no answer: only root "
-			      "and the daemon's user may ask, 16 at a time", ret_status);
+		return refuse(path, *text ? "an answer that is not JSON" : "the daemon has closed "
+			      "the connection without an answer", ret_status);
 	if (json_object_get_boolean(ctl_object(answer, "ok")))
 		return answer;
 	(void)refuse(path, ctl_text(answer, "error"), ret_status);
@@ -112,7 +114,8 @@ struct json_object *ctl_ask(const char *path, const char *command, int *ret_stat
 	if (fd < 0)
 		return NULL;
 	n = snprintf(line, sizeof(line), "%s\n", command);
-	text = send(fd, line, (size_t)n, MSG_NOSIGNAL) == n ? receive(fd) : NULL;
+	/* whoever is refused finds the connection closed, and reads why */
+	text = send(fd, line, (size_t)n, MSG_NOSIGNAL) == n || errno == EPIPE ? receive(fd) : NULL;
 	if (!text) {
 		(void)fail(path, "no answer", ret_status);
 		close(fd);
