@@ -332,6 +332,60 @@ START_TEST(test_what_clients_do_is_shown)
 }
 END_TEST
 
+static int has_entry(const char *manual, const char *name)
+{
+	char entry[80];
+
+	snprintf(entry, sizeof(entry), "Cm %s\n", name);
+	if (strstr(manual, entry))
+		return 1;
+	snprintf(entry, sizeof(entry), "Cm %s ,", name);
+	return strstr(manual, entry) != NULL;
+}
+
+/* Asserts that the manual has an entry for each field of an object, and of those in it. Users, who
+ * are numbers, are no fields. */
+static void is_described(const char *manual, struct json_object *object)
+{
+	size_t i;
+
+	if (json_object_is_type(object, json_type_array))
+		for (i = 0; i < json_object_array_length(object); i++)
+			is_described(manual, json_object_array_get_idx(object, i));
+	if (!json_object_is_type(object, json_type_object))
+		return;
+	json_object_object_foreach(object, name, value) {
+		if (name[strspn(name, "0123456789")])
+			ck_assert_msg(has_entry(manual, name), "the manual has no %s", name);
+		is_described(manual, value);
+	}
+}
+
+START_TEST(test_the_manual_describes_the_fields)
+{
+	static const char *const commands[] = { "status", "limits", "dump", "metrics", "reload" };
+	const char *folder = getenv("srcdir") ? getenv("srcdir") : ".";
+	static char manual[65536];
+	struct daemon_rig_client client;
+	struct json_object *answer;
+	char path[256];
+	uint32_t i;
+
+	snprintf(path, sizeof(path), "%s/man/ceoverlapctl.1", folder);
+	ck_assert_int_eq(daemon_rig_read(path, manual, sizeof(manual)), 1);
+	daemon_rig_start(&rig, "[user 0]\nweight = 3\n");
+	daemon_rig_open(&rig, &client, NORMAL);
+	daemon_rig_pass(&client);
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		answer = asks(commands[i]);
+		is_described(manual, answer);
+		json_object_put(answer);
+	}
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 START_TEST(test_exit_statuses)
 {
 	struct daemon_rig nowhere;
@@ -465,6 +519,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_a_class_is_capped);
 	tcase_add_test(cases, test_a_limit_in_bytes_per_second_holds_at_once);
 	tcase_add_test(cases, test_what_clients_do_is_shown);
+	tcase_add_test(cases, test_the_manual_describes_the_fields);
 	tcase_add_test(cases, test_exit_statuses);
 	tcase_add_test(cases, test_others_are_refused);
 	tcase_add_test(cases, test_who_is_one_too_many_hears_of_the_limit);
