@@ -119,8 +119,33 @@ int cei_operation_open(struct cei_operation *operation, struct cei_server *serve
 	return r ? r : open_http(operation);
 }
 
+/* Nobody would write it any more, and node_exporter would show what it says for ever as if it was
+ * of now: a metric that is absent says that the daemon has gone. */
+static void remove_textfile(struct cei_operation *operation)
+{
+	if (!*operation->textfile)
+		return;
+	(void)unlink(operation->textfile);
+	*operation->textfile = 0;
+	operation->textfile_at_ns = 0;
+}
+
+static void write_textfile(struct cei_operation *operation, uint64_t now_ns)
+{
+	const struct cei_settings *settings = &operation->server->config.settings;
+
+	if (strcmp(operation->textfile, settings->textfile))
+		remove_textfile(operation);
+	if (!*settings->textfile || now_ns < operation->textfile_at_ns)
+		return;
+	operation->textfile_at_ns = now_ns + settings->textfile_ns;
+	if (!cei_metrics_write_file(operation->server))
+		memcpy(operation->textfile, settings->textfile, sizeof(operation->textfile));
+}
+
 void cei_operation_close(struct cei_operation *operation)
 {
+	remove_textfile(operation);
 	/* first the file, which may be the next daemon's as soon as nobody listens */
 	if (operation->made_control)
 		(void)unlink(operation->control_path);
@@ -204,8 +229,5 @@ void cei_operation_look(struct cei_operation *operation, uint64_t now_ns)
 	if (operation->feed_ns && now_ns >= operation->feed_at_ns)
 		feed(operation, now_ns);
 	cei_flight_look(server, now_ns, &operation->no_flight_until_ns);
-	if (!*server->config.settings.textfile || now_ns < operation->textfile_at_ns)
-		return;
-	operation->textfile_at_ns = now_ns + server->config.settings.textfile_ns;
-	(void)cei_metrics_write_file(server);
+	write_textfile(operation, now_ns);
 }

@@ -25,6 +25,8 @@ struct cei_operation {                  /* zeroed before */
 	uint64_t          sample_at_ns; /* rates of clients are computed again */
 	uint64_t          sampled_ns;
 	uint64_t          textfile_at_ns;
+	/* the text file that was written last; "": none is there */
+	char              textfile[CEI_SETTINGS_TEXT_BYTES];
 	uint64_t          no_flight_until_ns;   /* see daemon/flight.h */
 	uint64_t          feed_ns;      /* the watchdog is fed so often; 0: there is none */
 	uint64_t          feed_at_ns;

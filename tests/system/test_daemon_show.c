@@ -308,7 +308,7 @@ END_TEST
 
 START_TEST(test_metrics_in_a_file)
 {
-	char path[200], config[300];
+	char path[200], other[200], config[300];
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
 	struct stat stats;
 	mode_t mask;
@@ -327,8 +327,17 @@ START_TEST(test_metrics_in_a_file)
 	while (!daemon_rig_read(path, said, sizeof(said)) && cei_now_ns() < deadline)
 		usleep(1000);
 	check_text(said);
+	/* what nobody replaces any more is removed: when another file is named, and at the end */
+	testing_path("n.prom", other, sizeof(other));
+	snprintf(config, sizeof(config), "[metrics]\ntextfile = %s\n", other);
+	daemon_rig_configure(&rig, config);
+	daemon_rig_says(&rig, "reload", "read again");
+	while (!daemon_rig_read(other, said, sizeof(said)) && cei_now_ns() < deadline)
+		usleep(1000);
+	check_text(said);
+	ck_assert_int_ne(access(path, F_OK), 0);
 	daemon_rig_end(&rig);
-	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_ne(access(other, F_OK), 0);
 }
 END_TEST
 
