@@ -10,6 +10,7 @@
 
 #include <json-c/json.h>
 
+#include "base/clock.h"
 #include "daemon/flight.h"
 #include "daemon/metrics.h"
 #include "daemon/picture.h"
@@ -69,26 +70,10 @@ static struct json_object *dump(struct cei_server *server)
 	return ok(object);
 }
 
-/* The caller frees it. NULL: no memory. */
-static char *metrics_text(struct cei_server *server, size_t *ret_n)
-{
-	char *text = NULL;
-	FILE *out = open_memstream(&text, ret_n);
-
-	if (!out)
-		return NULL;
-	cei_metrics_write(server, out);
-	if (!fclose(out))
-		return text;
-	free(text);
-	return NULL;
-}
-
 static struct json_object *show_metrics(struct cei_server *server)
 {
+	char *text = cei_metrics_text(server);
 	struct json_object *object;
-	size_t n;
-	char *text = metrics_text(server, &n);
 
 	if (!text)
 		return fail("no memory");
@@ -146,8 +131,7 @@ static void answer_http(FILE *out, const char *status, const char *type, const c
 void cei_control_answer_http(void *server, const char *request, FILE *out)
 {
 	static const char path[] = "GET /metrics";
-	size_t n;
-	char *text;
+	const char *text;
 
 	if (strncmp(request, "GET ", 4)) {
 		answer_http(out, "405 Method Not Allowed", "text/plain", "GET alone is known\n");
@@ -158,10 +142,9 @@ void cei_control_answer_http(void *server, const char *request, FILE *out)
 		answer_http(out, "404 Not Found", "text/plain", "there is /metrics alone\n");
 		return;
 	}
-	text = metrics_text(server, &n);
+	text = cei_metrics_scrape(server, cei_now_ns());
 	if (text)
 		answer_http(out, "200 OK", "text/plain; version=0.0.4; charset=utf-8", text);
 	else
 		answer_http(out, "503 Service Unavailable", "text/plain", "no memory\n");
-	free(text);
 }

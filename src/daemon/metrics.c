@@ -268,6 +268,41 @@ void cei_metrics_write(struct cei_server *server, FILE *out)
 	free(links);
 }
 
+/* --- as a text ---------------------------------------------------------------------- */
+
+char *cei_metrics_text(struct cei_server *server)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	if (!out)
+		return NULL;
+	cei_metrics_write(server, out);
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
+}
+
+const char *cei_metrics_scrape(struct cei_server *server, uint64_t now_ns)
+{
+	struct cei_metrics_scraped *scraped = &server->scraped;
+
+	if (scraped->text && now_ns < scraped->until_ns)
+		return scraped->text;
+	cei_metrics_forget(server);
+	scraped->text = cei_metrics_text(server);
+	scraped->until_ns = now_ns + CEI_METRICS_FRESH_NS;
+	return scraped->text;
+}
+
+void cei_metrics_forget(struct cei_server *server)
+{
+	free(server->scraped.text);
+	server->scraped.text = NULL;
+}
+
 /* --- the text file ------------------------------------------------------------------ */
 
 /* Others read it, whatever the umask is, so it is replaced whole. */

@@ -22,6 +22,7 @@
 #include "ce_engine/objects/works.h"
 #include "daemon/account.h"
 #include "daemon/intake.h"
+#include "daemon/metrics.h"
 #include "daemon/porter.h"
 #include "daemon/settings.h"
 #include "daemon/usage.h"
@@ -72,6 +73,7 @@ struct cei_server {
 	_Atomic uint64_t         n_errors[1 - CEI_ERROR_LOWEST];        /* launches that failed, by
 						 * -error */
 	struct cei_server_hooks  hooks;         /* set after open, before run */
+	struct cei_metrics_scraped scraped;
 	uint64_t                 began_ns;
 	double                   fairness;      /* of late: see ceoverlapctl(1) */
 	uint32_t                 timed_out;     /* number of the client of which a launch has passed

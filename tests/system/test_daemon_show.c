@@ -306,6 +306,33 @@ START_TEST(test_metrics_by_http)
 }
 END_TEST
 
+/* Launches between requests change what they show at most once a second. */
+START_TEST(test_who_asks_without_a_pause_gets_what_was_rendered_before)
+{
+	static const char name[] = "\nceoverlap_launches_total ";
+	uint64_t last = UINT64_MAX, n, n_changes = 0, begin_ns = cei_now_ns();
+	struct daemon_rig_client client;
+	uint32_t port = free_port(), i;
+	char config[100], *at;
+
+	snprintf(config, sizeof(config), "[metrics]\nhttp_port = %u\n", port);
+	daemon_rig_start(&rig, config);
+	daemon_rig_open(&rig, &client, CEOV_URGENCY_NORMAL);
+	for (i = 0; i < 30 || n_changes < 2; i++) {     /* the first one counts, too */
+		daemon_rig_pass(&client);
+		get(port, "GET /metrics HTTP/1.1\r\n", "\r\n");
+		at = strstr(said, name);
+		ck_assert_ptr_nonnull(at);
+		n = strtoull(at + sizeof(name) - 1, NULL, 10);
+		n_changes += n != last;
+		last = n;
+	}
+	ck_assert_uint_le(n_changes, 2 + (cei_now_ns() - begin_ns) / TESTING_SECOND);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 START_TEST(test_metrics_in_a_file)
 {
 	char path[200], other[200], config[300];
@@ -470,6 +497,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_metrics_are_prometheus_text);
 	tcase_add_test(cases, test_the_dashboard_knows_the_metrics);
 	tcase_add_test(cases, test_metrics_by_http);
+	tcase_add_test(cases, test_who_asks_without_a_pause_gets_what_was_rendered_before);
 	tcase_add_test(cases, test_metrics_in_a_file);
 	tcase_add_test(cases, test_monitor_prints_lines_where_there_is_no_terminal);
 	tcase_add_test(cases, test_monitor_draws_and_leaves_the_terminal_as_it_was);
