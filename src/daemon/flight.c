@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/urgency.h"
 #include "daemon/client.h"
+#include "daemon/fields.h"
 #include "daemon/journal.h"
 #include "daemon/links.h"
 #include "daemon/server.h"
@@ -94,11 +95,6 @@ void cei_flight_look(struct cei_server *server, uint64_t now_ns, uint64_t *not_b
 	cei_flight_log(server, why);
 }
 
-static void add_number(struct json_object *object, const char *name, uint64_t number)
-{
-	json_object_object_add(object, name, json_object_new_uint64(number));
-}
-
 static struct json_object *record_json(const struct cei_server *server, uint32_t engine,
 				       const struct cei_tally_record *record)
 {
@@ -106,20 +102,18 @@ static struct json_object *record_json(const struct cei_server *server, uint32_t
 	char link[CEI_LINKS_NAME_BYTES];
 
 	name_link(server, engine, record->link, link);
-	add_number(object, "engine", engine);
-	add_number(object, "age_us", (cei_now_ns() - record->done_ns) / US);
-	add_number(object, "client", client_of(server, record->client));
-	add_number(object, "launch", record->launch);
-	add_number(object, "transfer", record->transfer);
-	add_number(object, "chunk", record->chunk);
-	add_number(object, "bytes", record->bytes);
-	json_object_object_add(object, "link", json_object_new_string(link));
-	json_object_object_add(object, "class",
-			       json_object_new_string(cei_urgency_name(record->urgency)));
-	add_number(object, "waited_us", record->waited_ns / US);
-	add_number(object, "moved_us", record->moved_ns / US);
-	json_object_object_add(object, "error", record->error
-			       ? json_object_new_string(ceov_strerror(record->error)) : NULL);
+	cei_fields_add_number(object, "engine", engine);
+	cei_fields_add_number(object, "age_us", (cei_now_ns() - record->done_ns) / US);
+	cei_fields_add_number(object, "client", client_of(server, record->client));
+	cei_fields_add_number(object, "launch", record->launch);
+	cei_fields_add_number(object, "transfer", record->transfer);
+	cei_fields_add_number(object, "chunk", record->chunk);
+	cei_fields_add_number(object, "bytes", record->bytes);
+	cei_fields_add_text(object, "link", link);
+	cei_fields_add_text(object, "class", cei_urgency_name(record->urgency));
+	cei_fields_add_number(object, "waited_us", record->waited_ns / US);
+	cei_fields_add_number(object, "moved_us", record->moved_ns / US);
+	cei_fields_add_text(object, "error", record->error ? ceov_strerror(record->error) : NULL);
 	return object;
 }
 

@@ -16,25 +16,11 @@
 #include "base/clock.h"
 #include "base/urgency.h"
 #include "daemon/client.h"
+#include "daemon/fields.h"
 #include "daemon/links.h"
 #include "daemon/server.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-
-static void add(struct json_object *object, const char *name, struct json_object *value)
-{
-	json_object_object_add(object, name, value);
-}
-
-static void add_number(struct json_object *object, const char *name, uint64_t number)
-{
-	add(object, name, json_object_new_uint64(number));
-}
-
-static void add_text(struct json_object *object, const char *name, const char *text)
-{
-	add(object, name, text ? json_object_new_string(text) : NULL);
-}
 
 static void add_classes(struct json_object *object, const char *name,
 			const uint64_t numbers[CEI_FLOWS_URGENCIES])
@@ -43,8 +29,8 @@ static void add_classes(struct json_object *object, const char *name,
 	uint32_t i;
 
 	for (i = 0; i < CEI_FLOWS_URGENCIES; i++)
-		add_number(classes, cei_urgency_name(i), numbers[i]);
-	add(object, name, classes);
+		cei_fields_add_number(classes, cei_urgency_name(i), numbers[i]);
+	cei_fields_add(object, name, classes);
 }
 
 /* --- users ------------------------------------------------------------------ */
@@ -90,7 +76,7 @@ static void add_name(struct json_object *object, const struct cei_client *client
 		if (name[i] < ' ' || name[i] > '~')
 			name[i] = '?';
 	name[sizeof(name) - 1] = 0;
-	add_text(object, "name", name);
+	cei_fields_add_text(object, "name", name);
 }
 
 static uint32_t waiting_of(const struct cei_server *server, uint32_t slot)
@@ -106,27 +92,28 @@ static struct json_object *client_json(struct cei_client *client)
 {
 	const struct cei_limits limits = cei_client_limits(client);
 	const struct cei_usage usage = cei_client_usage(client);
+	uint32_t urgency = cei_limits_cap(limits.most_urgent, client->hello.urgency);
 	struct json_object *object = json_object_new_object();
 
-	add_number(object, "number", client->number);
-	add_number(object, "pid", (uint64_t)client->pid);
-	add_number(object, "uid", client->uid);
+	cei_fields_add_number(object, "number", client->number);
+	cei_fields_add_number(object, "pid", (uint64_t)client->pid);
+	cei_fields_add_number(object, "uid", client->uid);
 	add_name(object, client);
-	add_text(object, "state", state_of(client));
-	add_text(object, "class", cei_urgency_name(cei_limits_cap(limits.most_urgent,
-								client->hello.urgency)));
-	add_number(object, "weight", limits.weight);
-	add_number(object, "bytes_per_second_limit", limits.bytes_per_s);
-	add(object, "has_share", json_object_new_boolean(client->shown_slot != 0));
-	add_number(object, "ranks", client->hello.n_members);
-	add_number(object, "plans", client->shown_plans);
-	add_number(object, "unarbitrated_plans", client->n_stayed);
-	add_number(object, "regions", client->shown_regions);
-	add_number(object, "mapped_bytes", client->shown_bytes);
-	add_number(object, "launches", usage.n_launches);
-	add_number(object, "failed_launches", usage.n_failed);
-	add_number(object, "waiting_chunks", waiting_of(client->server, client->shown_slot));
-	add_number(object, "bytes_per_second", client->bytes_per_s);
+	cei_fields_add_text(object, "state", state_of(client));
+	cei_fields_add_text(object, "class", cei_urgency_name(urgency));
+	cei_fields_add_number(object, "weight", limits.weight);
+	cei_fields_add_number(object, "bytes_per_second_limit", limits.bytes_per_s);
+	cei_fields_add(object, "has_share", json_object_new_boolean(client->shown_slot != 0));
+	cei_fields_add_number(object, "ranks", client->hello.n_members);
+	cei_fields_add_number(object, "plans", client->shown_plans);
+	cei_fields_add_number(object, "unarbitrated_plans", client->n_stayed);
+	cei_fields_add_number(object, "regions", client->shown_regions);
+	cei_fields_add_number(object, "mapped_bytes", client->shown_bytes);
+	cei_fields_add_number(object, "launches", usage.n_launches);
+	cei_fields_add_number(object, "failed_launches", usage.n_failed);
+	cei_fields_add_number(object, "waiting_chunks",
+			      waiting_of(client->server, client->shown_slot));
+	cei_fields_add_number(object, "bytes_per_second", client->bytes_per_s);
 	add_classes(object, "bytes", usage.bytes);
 	return object;
 }
@@ -151,12 +138,12 @@ static struct json_object *class_json(const struct cei_tally_class_view *class)
 {
 	struct json_object *object = json_object_new_object();
 
-	add_number(object, "bytes", class->bytes);
-	add_number(object, "chunks", class->moved.n_all);
-	add_number(object, "wait_p50_us", cei_links_quantile_us(&class->waited, 50));
-	add_number(object, "wait_p99_us", cei_links_quantile_us(&class->waited, 99));
-	add_number(object, "copy_p50_us", cei_links_quantile_us(&class->moved, 50));
-	add_number(object, "copy_p99_us", cei_links_quantile_us(&class->moved, 99));
+	cei_fields_add_number(object, "bytes", class->bytes);
+	cei_fields_add_number(object, "chunks", class->moved.n_all);
+	cei_fields_add_number(object, "wait_p50_us", cei_links_quantile_us(&class->waited, 50));
+	cei_fields_add_number(object, "wait_p99_us", cei_links_quantile_us(&class->waited, 99));
+	cei_fields_add_number(object, "copy_p50_us", cei_links_quantile_us(&class->moved, 50));
+	cei_fields_add_number(object, "copy_p99_us", cei_links_quantile_us(&class->moved, 99));
 	return object;
 }
 
@@ -164,17 +151,19 @@ static struct json_object *link_json(const char *name, const struct cei_tally_li
 {
 	struct json_object *object = json_object_new_object();
 	struct json_object *classes = json_object_new_object();
+	enum cei_machine_link_kind kind = view->link
+		? (enum cei_machine_link_kind)view->link->kind : (enum cei_machine_link_kind)0;
 	uint32_t i;
 
-	add_text(object, "link", name);
-	add_text(object, "kind", view->link
-		 ? cei_machine_link_kind_name((enum cei_machine_link_kind)view->link->kind) : NULL);
-	add_number(object, "rated_bytes_per_second", view->link ? view->link->bytes_per_s : 0);
-	add_number(object, "waiting_chunks", view->n_waiting);
-	add_number(object, "moving_chunks", view->n_moving);
+	cei_fields_add_text(object, "link", name);
+	cei_fields_add_text(object, "kind", view->link ? cei_machine_link_kind_name(kind) : NULL);
+	cei_fields_add_number(object, "rated_bytes_per_second",
+			      view->link ? view->link->bytes_per_s : 0);
+	cei_fields_add_number(object, "waiting_chunks", view->n_waiting);
+	cei_fields_add_number(object, "moving_chunks", view->n_moving);
 	for (i = 0; i < CEI_FLOWS_URGENCIES; i++)
-		add(classes, cei_urgency_name(i), class_json(&view->classes[i]));
-	add(object, "classes", classes);
+		cei_fields_add(classes, cei_urgency_name(i), class_json(&view->classes[i]));
+	cei_fields_add(object, "classes", classes);
 	return object;
 }
 
@@ -204,13 +193,13 @@ static void add_sums(struct json_object *object, struct cei_server *server)
 	sum = cei_usage_sum(&table);
 	for (node = server->clients.next; node != &server->clients; node = node->next)
 		n_plans += CEI_OWNER(node, struct cei_client, link)->shown_plans;
-	add_number(object, "clients", sum.n_clients);
-	add_number(object, "clients_ever", server->n_clients_ever);
-	add_number(object, "plans", n_plans);
-	add_number(object, "unarbitrated_plans", sum.n_stayed);
-	add_number(object, "mapped_bytes", sum.n_mapped);
-	add_number(object, "launches", sum.n_launches);
-	add_number(object, "failed_launches", sum.n_failed);
+	cei_fields_add_number(object, "clients", sum.n_clients);
+	cei_fields_add_number(object, "clients_ever", server->n_clients_ever);
+	cei_fields_add_number(object, "plans", n_plans);
+	cei_fields_add_number(object, "unarbitrated_plans", sum.n_stayed);
+	cei_fields_add_number(object, "mapped_bytes", sum.n_mapped);
+	cei_fields_add_number(object, "launches", sum.n_launches);
+	cei_fields_add_number(object, "failed_launches", sum.n_failed);
 	add_classes(object, "bytes", sum.bytes);
 }
 
@@ -223,22 +212,23 @@ static struct json_object *daemon_json(struct cei_server *server)
 
 	snprintf(instance, sizeof(instance), "%016" PRIx64 "%016" PRIx64, server->instance[0],
 		 server->instance[1]);
-	add_text(object, "version", ceov_version());
-	add_number(object, "pid", (uint64_t)getpid());
-	add_text(object, "instance", instance);
-	add_text(object, "state", server->is_draining ? "drains" : "serves");
-	add_number(object, "uptime_seconds", (cei_now_ns() - server->began_ns) /
-		   NS_PER_S);
-	add_text(object, "socket", *server->config.settings.socket
-		 ? server->config.settings.socket : NULL);
-	add_text(object, "config", server->config.file);
-	add_text(object, "config_fault", *server->fault.text ? server->fault.text : NULL);
-	add_number(object, "reloads", server->n_reloads);
+	cei_fields_add_text(object, "version", ceov_version());
+	cei_fields_add_number(object, "pid", (uint64_t)getpid());
+	cei_fields_add_text(object, "instance", instance);
+	cei_fields_add_text(object, "state", server->is_draining ? "drains" : "serves");
+	cei_fields_add_number(object, "uptime_seconds", (cei_now_ns() - server->began_ns) /
+			      NS_PER_S);
+	cei_fields_add_text(object, "socket", *server->config.settings.socket
+			    ? server->config.settings.socket : NULL);
+	cei_fields_add_text(object, "config", server->config.file);
+	cei_fields_add_text(object, "config_fault",
+			    *server->fault.text ? server->fault.text : NULL);
+	cei_fields_add_number(object, "reloads", server->n_reloads);
 	for (i = 0; i < server->site.n_members; i++)
 		json_object_array_add(turns, json_object_new_uint64(
 				      cei_intake_turns(&server->intakes[i])));
-	add(object, "engine_turns", turns);
-	add(object, "fairness", json_object_new_double(server->fairness));
+	cei_fields_add(object, "engine_turns", turns);
+	cei_fields_add(object, "fairness", json_object_new_double(server->fairness));
 	add_sums(object, server);
 	return object;
 }
@@ -247,10 +237,10 @@ struct json_object *cei_picture_all(struct cei_server *server)
 {
 	struct json_object *object = json_object_new_object();
 
-	add_number(object, "at_ns", cei_now_ns());
-	add(object, "daemon", daemon_json(server));
-	add(object, "clients", clients_json(server));
-	add(object, "links", links_json(server));
+	cei_fields_add_number(object, "at_ns", cei_now_ns());
+	cei_fields_add(object, "daemon", daemon_json(server));
+	cei_fields_add(object, "clients", clients_json(server));
+	cei_fields_add(object, "links", links_json(server));
 	return object;
 }
 
@@ -260,17 +250,17 @@ static struct json_object *limits_json(const struct cei_limits *limits)
 {
 	struct json_object *object = json_object_new_object();
 
-	add_number(object, "clients_per_user", limits->n_clients_uid);
-	add_number(object, "plans", limits->n_plans);
-	add_number(object, "transfers_per_plan", limits->n_transfers);
-	add_number(object, "chunks", limits->n_chunks);
-	add_number(object, "regions", limits->n_regions);
-	add_number(object, "bytes", limits->n_bytes);
-	add_number(object, "bytes_per_user", limits->n_bytes_uid);
-	add_number(object, "chunk_bytes", limits->max_chunk_bytes);
-	add_number(object, "weight", limits->weight);
-	add_number(object, "bytes_per_second", limits->bytes_per_s);
-	add_text(object, "class", cei_urgency_name(limits->most_urgent));
+	cei_fields_add_number(object, "clients_per_user", limits->n_clients_uid);
+	cei_fields_add_number(object, "plans", limits->n_plans);
+	cei_fields_add_number(object, "transfers_per_plan", limits->n_transfers);
+	cei_fields_add_number(object, "chunks", limits->n_chunks);
+	cei_fields_add_number(object, "regions", limits->n_regions);
+	cei_fields_add_number(object, "bytes", limits->n_bytes);
+	cei_fields_add_number(object, "bytes_per_user", limits->n_bytes_uid);
+	cei_fields_add_number(object, "chunk_bytes", limits->max_chunk_bytes);
+	cei_fields_add_number(object, "weight", limits->weight);
+	cei_fields_add_number(object, "bytes_per_second", limits->bytes_per_s);
+	cei_fields_add_text(object, "class", cei_urgency_name(limits->most_urgent));
 	return object;
 }
 
@@ -284,17 +274,17 @@ struct json_object *cei_picture_limits(const struct cei_server *server)
 	char uid[16];
 	uint32_t i;
 
-	add_number(all, "clients", settings->limits.all.n_clients);
+	cei_fields_add_number(all, "clients", settings->limits.all.n_clients);
 	for (i = 0; i < settings->limits.n_users; i++) {
 		snprintf(uid, sizeof(uid), "%u", settings->limits.users[i].uid);
-		add(users, uid, limits_json(&settings->limits.users[i].limits));
+		cei_fields_add(users, uid, limits_json(&settings->limits.users[i].limits));
 	}
-	add_number(classes, "normal", settings->classes.normal);
-	add_number(classes, "background", settings->classes.background);
-	add_number(classes, "urgent_percent", settings->classes.urgent_percent);
-	add_number(classes, "urgent_us", settings->classes.urgent_ns / 1000);
-	add(object, "limits", all);
-	add(object, "users", users);
-	add(object, "classes", classes);
+	cei_fields_add_number(classes, "normal", settings->classes.normal);
+	cei_fields_add_number(classes, "background", settings->classes.background);
+	cei_fields_add_number(classes, "urgent_percent", settings->classes.urgent_percent);
+	cei_fields_add_number(classes, "urgent_us", settings->classes.urgent_ns / 1000);
+	cei_fields_add(object, "limits", all);
+	cei_fields_add(object, "users", users);
+	cei_fields_add(object, "classes", classes);
 	return object;
 }
