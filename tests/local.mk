@@ -197,6 +197,7 @@ pure_suites += %D%/unit/test_ucx
 endif
 if HAVE_DAEMON
 pure_suites += %D%/unit/test_daemon_settings \
+	%D%/unit/test_daemon_usage \
 	%D%/unit/test_daemon_watchdog \
 	%D%/system/test_daemon_ops \
 	%D%/system/test_daemon_show \
@@ -332,6 +333,7 @@ endif
 %C%_system_daemon_torture_SOURCES = %D%/system/daemon_torture.c \
 	%D%/system/torture_client.c %D%/system/torture_client.h
 
+%C%_unit_test_daemon_usage_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_unit_test_daemon_watchdog_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_system_test_daemon_ops_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
 %C%_system_test_daemon_ops_LDADD = $(LDADD) $(JSON_C_LIBS)

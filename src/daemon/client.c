@@ -380,14 +380,19 @@ static int can_read(sd_event_source *source, int fd, uint32_t events, void *arg)
 static const char *enter(struct cei_client *client)
 {
 	struct cei_server *server = client->server;
+	const struct cei_usage none = { .n_launches = 0 };
 	struct ucred credentials;
 	socklen_t n_bytes = sizeof(credentials);
+	const char *limit;
 
 	if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &credentials, &n_bytes))
 		return "who connects";
 	client->uid = credentials.uid;
 	client->pid = credentials.pid;
-	return cei_account_enter(&server->accounts, client->uid, &client->account);
+	limit = cei_account_enter(&server->accounts, client->uid, &client->account);
+	if (!limit)                     /* its user has a row of its own from now on, or none */
+		cei_usage_add(&server->usage, client->uid, &none);
+	return limit;
 }
 
 struct cei_client *cei_client_new(struct cei_server *server, int fd)
@@ -446,10 +451,11 @@ void cei_client_free(struct cei_client *client)
 			"without a farewell", client->number, client->pid, client->uid);
 	sd_event_source_disable_unref(client->source);
 	close(client->fd);
-	usage = cei_client_usage(client);
-	cei_usage_add(&server->usage, client->uid, &usage);
-	if (client->account)
+	if (client->account) {          /* else it was refused */
+		usage = cei_client_usage(client);
+		cei_usage_add(&server->usage, client->uid, &usage);
 		cei_account_leave(&server->accounts, client->account);
+	}
 	cei_server_forget(server, client);
 	free(client);
 }

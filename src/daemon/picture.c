@@ -44,6 +44,8 @@ void cei_picture_usage(struct cei_server *server, struct cei_usage_table *ret_ta
 	*ret_table = server->usage;
 	for (node = server->clients.next; node != &server->clients; node = node->next) {
 		client = CEI_OWNER(node, struct cei_client, link);
+		if (!client->account)   /* it is refused, and has no row */
+			continue;
 		usage = cei_client_usage(client);
 		usage.n_clients = 1;
 		usage.n_mapped = client->shown_bytes;

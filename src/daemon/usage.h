@@ -3,8 +3,12 @@
 #ifndef CEI_DAEMON_USAGE_H
 #define CEI_DAEMON_USAGE_H
 
-/* What users have had moved, for displays: that of clients that have gone stays counted. The number
- * of users that are told apart is bounded. Front thread. */
+/*
+ * What users have had moved, for displays: that of clients that have gone stays counted. The first
+ * CEI_USAGE_USERS users that come are told apart; all others are added up in one row more. A user
+ * gets its row, or none, with the first thing that is added, even if that is 0, and keeps it: so
+ * no counter that is shown falls. Front thread.
+ */
 
 #include <stdint.h>
 
@@ -32,7 +36,7 @@ struct cei_usage_table {
 	} users[CEI_USAGE_USERS + 1];   /* the last place is that of CEI_USAGE_OTHERS */
 };
 
-/* Adds what a user had. */
+/* Adds what a user had, in the user's row or in that of CEI_USAGE_OTHERS. */
 void cei_usage_add(struct cei_usage_table *table, uint32_t uid, const struct cei_usage *more);
 
 /* What all users had together. */
