@@ -167,6 +167,7 @@ pure_suites = \
 	%D%/unit/test_network_wire \
 	%D%/unit/test_note_stream \
 	%D%/unit/test_clock \
+	%D%/unit/test_condition \
 	%D%/unit/test_urgency \
 	%D%/unit/test_clock_offset \
 	%D%/unit/test_trace_merge \

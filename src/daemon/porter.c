@@ -8,13 +8,11 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "base/write.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 /* Returns the first task whose time has come, or NULL and the time of the earliest one. With the
  * lock held. */
@@ -33,18 +31,6 @@ static struct cei_task *next_task(struct cei_porter *porter, uint64_t *ret_when_
 			*ret_when_ns = task->not_before_ns;
 	}
 	return NULL;
-}
-
-/* With the lock held. */
-static void sleep_until(struct cei_porter *porter, uint64_t when_ns)
-{
-	struct timespec until = { .tv_sec = (time_t)(when_ns / NS_PER_S),
-				  .tv_nsec = (long)(when_ns % NS_PER_S) };
-
-	if (when_ns == CEI_FOREVER)
-		pthread_cond_wait(&porter->came, &porter->lock);
-	else
-		pthread_cond_timedwait(&porter->came, &porter->lock, &until);
 }
 
 /* With the lock held, which is given up while the task runs. */
@@ -78,7 +64,7 @@ static void *porter_main(void *arg)
 		if (task)
 			carry_out(porter, task);
 		else
-			sleep_until(porter, when_ns);
+			cei_condition_wait(&porter->came, &porter->lock, when_ns);
 	}
 	pthread_mutex_unlock(&porter->lock);
 	return NULL;
@@ -86,14 +72,10 @@ static void *porter_main(void *arg)
 
 int cei_porter_init(struct cei_porter *porter, struct cei_report *report)
 {
-	pthread_condattr_t attributes;
 	int error;
 
 	pthread_mutex_init(&porter->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&porter->came, &attributes);
-	pthread_condattr_destroy(&attributes);
+	(void)cei_condition_init(&porter->came);        /* on Linux it cannot fail */
 	cei_list_init(&porter->tasks);
 	cei_list_init(&porter->finished);
 	porter->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -12,12 +12,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "ipc/alive.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 struct cei_alive_watch {
 	struct cei_report              *report;
@@ -80,16 +78,6 @@ static void look_at_all(struct cei_alive_watch *watch)
 	}
 }
 
-static void sleep_for_a_while(struct cei_alive_watch *watch)
-{
-	const uint64_t until_ns = cei_deadline(CEI_ALIVE_WATCH_NS);
-	struct timespec until;
-
-	until.tv_sec = (time_t)(until_ns / NS_PER_S);
-	until.tv_nsec = (long)(until_ns % NS_PER_S);
-	pthread_cond_timedwait(&watch->changed, &watch->lock, &until);
-}
-
 static void *watch_main(void *arg)
 {
 	struct cei_alive_watch *watch = arg;
@@ -103,7 +91,8 @@ static void *watch_main(void *arg)
 		if (cei_list_is_empty(&watch->all))
 			pthread_cond_wait(&watch->changed, &watch->lock);
 		else
-			sleep_for_a_while(watch);
+			cei_condition_wait(&watch->changed, &watch->lock,
+					   cei_deadline(CEI_ALIVE_WATCH_NS));
 	}
 	pthread_mutex_unlock(&watch->lock);
 	return NULL;
@@ -114,14 +103,8 @@ static void *watch_main(void *arg)
 /* Initialises the lock and the conditions. Returns an errno. */
 static int init_locks(struct cei_alive_watch *watch)
 {
-	pthread_condattr_t monotonic;
-	int error = pthread_condattr_init(&monotonic);
+	int error = cei_condition_init(&watch->changed);
 
-	if (error)
-		return error;
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	error = pthread_cond_init(&watch->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
 	if (!error)
 		error = pthread_cond_init(&watch->told, NULL);
 	if (!error)

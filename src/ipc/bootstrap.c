@@ -18,19 +18,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-
-#define NS_PER_S UINT64_C(1000000000)
+#include "base/condition.h"
 
 int cei_bootstrap_wait(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(deadline_ns / NS_PER_S),
-		.tv_nsec = (long)(deadline_ns % NS_PER_S),
-	};
-
 	if (cei_now_ns() >= deadline_ns)
 		return CEOV_NONE;
-	pthread_cond_timedwait(&bootstrap->changed, &bootstrap->lock, &until);
+	cei_condition_wait(&bootstrap->changed, &bootstrap->lock, deadline_ns);
 	return 0;
 }
 
@@ -58,15 +52,8 @@ int cei_bootstrap_raise_gone(struct cei_bootstrap *bootstrap, uint32_t rank,
 /* Initialises the lock and the condition. Returns an errno. */
 static int init_locks(struct cei_bootstrap *bootstrap)
 {
-	pthread_condattr_t attributes;
-	int error;
+	int error = cei_condition_init(&bootstrap->changed);
 
-	error = pthread_condattr_init(&attributes);
-	if (error)
-		return error;
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	error = pthread_cond_init(&bootstrap->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
 	if (error)
 		return error;
 	error = pthread_mutex_init(&bootstrap->lock, NULL);

@@ -5,10 +5,10 @@
 
 #include "ipc/service_link_private.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 
 /* The caller holds `asking`. */
 static void expect_answer(struct cei_service_link *link)
@@ -26,13 +26,11 @@ static void expect_answer(struct cei_service_link *link)
  * CEOV_ERR_DAEMON_LOST, none will come; CEOV_ERR_TIMEOUT. */
 static int await_any(struct cei_service_link *link, uint64_t deadline_ns, int *ret_fd)
 {
-	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
-				  .tv_nsec = (long)(deadline_ns % 1000000000u) };
 	int error = 0, r;
 
 	pthread_mutex_lock(&link->lock);
 	while (!link->has_answer && !link->has_end && !error)
-		error = pthread_cond_timedwait(&link->answered, &link->lock, &until);
+		error = cei_condition_wait(&link->answered, &link->lock, deadline_ns);
 	r = link->has_answer ? 0 : link->has_end ? CEOV_ERR_DAEMON_LOST : CEOV_ERR_TIMEOUT;
 	link->wants = 0;
 	link->n_late += r == CEOV_ERR_TIMEOUT;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 
 /* The watcher looks at the end of the link so often. */
 #define WATCH_NS UINT64_C(50000000)
@@ -387,7 +388,6 @@ static int start(struct cei_service_link *link)
 static struct cei_service_link *new_link(const struct cei_service_link_config *config)
 {
 	struct cei_service_link *link = calloc(1, sizeof(*link));
-	pthread_condattr_t attributes;
 
 	if (!link)
 		return NULL;
@@ -396,10 +396,7 @@ static struct cei_service_link *new_link(const struct cei_service_link_config *c
 	link->fd = link->stop = link->answer_fd = -1;
 	pthread_mutex_init(&link->asking, NULL);
 	pthread_mutex_init(&link->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&link->answered, &attributes);
-	pthread_condattr_destroy(&attributes);
+	(void)cei_condition_init(&link->answered);      /* on Linux it cannot fail */
 	return link;
 }
 
@@ -431,12 +428,9 @@ int cei_service_link_open(const struct cei_service_link_config *config,
 /* The daemon closes the socket when it does not touch the client's memory any more. */
 static void await_end(struct cei_service_link *link, uint64_t deadline_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
-				  .tv_nsec = (long)(deadline_ns % 1000000000u) };
-
 	pthread_mutex_lock(&link->lock);
 	while (!link->has_end &&
-	       !pthread_cond_timedwait(&link->answered, &link->lock, &until))
+	       !cei_condition_wait(&link->answered, &link->lock, deadline_ns))
 		;
 	if (!link->has_end)
 		cei_log(link->config.report, CEI_LOG_WARN,

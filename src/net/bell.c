@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/report.h"
+#include "base/write.h"
 
 int cei_bell_init(struct cei_bell *bell, struct cei_report *report)
 {
@@ -32,17 +33,11 @@ void cei_bell_fini(struct cei_bell *bell)
 
 void cei_bell_ring(struct cei_bell *bell)
 {
-	uint64_t one = 1;
-	ssize_t n_written;
-
 	/* seq_cst, both, against cei_bell_may_sleep(): either the thread sees this ring, or it is
 	 * seen asleep here */
 	atomic_fetch_add(&bell->n_rings, 1);
-	if (!atomic_load(&bell->is_asleep))
-		return;
-	/* fails only if the descriptor has been rung 2^64 - 2 times and is readable already */
-	n_written = write(bell->fd, &one, sizeof(one));
-	(void)n_written;
+	if (atomic_load(&bell->is_asleep))
+		cei_ring_eventfd(bell->fd);
 }
 
 uint32_t cei_bell_count(struct cei_bell *bell)

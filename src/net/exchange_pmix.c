@@ -25,10 +25,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "net/exchange_numbers.h"
 #include "net/means.h"
 
@@ -171,15 +171,11 @@ static int connect_client(struct cei_report *report)
 static struct reply *new_reply(void)
 {
 	struct reply *reply = calloc(1, sizeof(*reply));
-	pthread_condattr_t monotonic;
 
 	if (!reply)
 		return NULL;
 	pthread_mutex_init(&reply->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&reply->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	(void)cei_condition_init(&reply->changed);      /* on Linux it cannot fail */
 	return reply;
 }
 
@@ -234,13 +230,11 @@ static void on_value(pmix_status_t status, pmix_value_t *value, void *arg)
 /* Waits for the reply. Returns whether it came. */
 static int await(struct reply *reply, uint64_t deadline_ns)
 {
-	const struct timespec until = { .tv_sec = (time_t)(deadline_ns / UINT64_C(1000000000)),
-					.tv_nsec = (long)(deadline_ns % UINT64_C(1000000000)) };
 	int is_done, error = 0;
 
 	pthread_mutex_lock(&reply->lock);
 	while (!reply->is_done && !error)
-		error = pthread_cond_timedwait(&reply->changed, &reply->lock, &until);
+		error = cei_condition_wait(&reply->changed, &reply->lock, deadline_ns);
 	is_done = reply->is_done;
 	pthread_mutex_unlock(&reply->lock);
 	return is_done;

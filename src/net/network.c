@@ -13,6 +13,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "base/sized.h"
 #include "net/book_open.h"
 #include "net/network_private.h"
@@ -166,16 +167,10 @@ static int make_tables(struct cei_network *network)
 
 static int init_locks(struct cei_network *network)
 {
-	pthread_condattr_t attributes;
-	int error = pthread_condattr_init(&attributes);
+	int error = cei_condition_init(&network->changed);
 
-	if (error)
-		return error;
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	error = pthread_cond_init(&network->changed, &attributes);
 	if (!error)
-		error = pthread_cond_init(&network->work, &attributes);
-	pthread_condattr_destroy(&attributes);
+		error = cei_condition_init(&network->work);
 	if (!error)
 		error = pthread_mutex_init(&network->lock, NULL);
 	network->has_lock = !error;

@@ -13,15 +13,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "net/far_peer.h"
 #include "net/spread.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 /* --- waiting for answers ------------------------------------------------------------ */
 
@@ -48,15 +46,10 @@ struct cei_network_request *cei_network_request(struct cei_network *network, uin
 
 int cei_network_wait(struct cei_network *network, uint64_t deadline_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(deadline_ns / NS_PER_S),
-		.tv_nsec = (long)(deadline_ns % NS_PER_S),
-	};
-
 	if (cei_now_ns() >= deadline_ns)
 		return CEOV_NONE;
 	if (network->has_thread) {
-		pthread_cond_timedwait(&network->changed, &network->lock, &until);
+		cei_condition_wait(&network->changed, &network->lock, deadline_ns);
 		return 0;
 	}
 	pthread_mutex_unlock(&network->lock);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "net/far_send.h"
 #include "net/rail_private.h"
 
@@ -40,8 +41,6 @@ static int allocate(struct cei_rail *rail)
 
 static void init(struct cei_rail *rail, const struct cei_rail_config *config)
 {
-	pthread_condattr_t monotonic;
-
 	rail->nic.config = *config;
 	if (!config->timeout_ns)
 		rail->nic.config.timeout_ns = CEI_RAIL_TIMEOUT_NS;
@@ -53,10 +52,7 @@ static void init(struct cei_rail *rail, const struct cei_rail_config *config)
 	rail->epoll_fd = -1;
 	rail->bell.fd = -1;
 	pthread_mutex_init(&rail->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&rail->called, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	(void)cei_condition_init(&rail->called);        /* on Linux it cannot fail */
 }
 
 static void free_rail(struct cei_rail *rail)

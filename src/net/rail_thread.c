@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "net/rail_private.h"
 
 #define SLEEP_MAX_MS 100u
@@ -50,13 +50,11 @@ static void run_calls(struct cei_rail *rail)
 static void await_call(struct cei_rail *rail, struct cei_rail_call *call)
 {
 	uint64_t deadline_ns = cei_deadline(CALL_NS);
-	struct timespec until = { (time_t)(deadline_ns / NS_PER_S),
-				  (long)(deadline_ns % NS_PER_S) };
 
 	while (!call->is_done) {
 		if (call->is_begun)
 			pthread_cond_wait(&rail->called, &rail->lock);
-		else if (pthread_cond_timedwait(&rail->called, &rail->lock, &until) ==
+		else if (cei_condition_wait(&rail->called, &rail->lock, deadline_ns) ==
 			 ETIMEDOUT && !call->is_begun)
 			return;
 	}
