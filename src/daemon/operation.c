@@ -99,12 +99,11 @@ static void look(void *arg, uint64_t now_ns)
 static void on_signal(void *arg, uint32_t number)
 {
 	struct cei_operation *operation = arg;
-	struct cei_settings_fault fault;
 
 	if (number == SIGUSR1)
 		cei_flight_log(operation->server, "of a signal");
 	else if (number == SIGHUP)
-		(void)cei_server_reload(operation->server, &fault);
+		(void)cei_reload_begin(operation->server->reload);
 }
 
 int cei_operation_open(struct cei_operation *operation, struct cei_server *server)
@@ -115,7 +114,9 @@ int cei_operation_open(struct cei_operation *operation, struct cei_server *serve
 	server->hooks = (struct cei_server_hooks){ look, on_signal, operation };
 	cei_server_set_aims(server);
 	find_watchdog(operation);
-	r = open_control(operation);
+	r = cei_reload_open(server, &server->reload);
+	if (!r)
+		r = open_control(operation);
 	return r ? r : open_http(operation);
 }
 
@@ -146,8 +147,10 @@ static void write_textfile(struct cei_operation *operation, uint64_t now_ns)
 void cei_operation_close(struct cei_operation *operation)
 {
 	remove_textfile(operation);
-	if (operation->server)
+	if (operation->server) {
 		cei_metrics_forget(operation->server);
+		cei_reload_close(operation->server->reload);
+	}
 	/* first the file, which may be the next daemon's as soon as nobody listens */
 	if (operation->made_control)
 		(void)unlink(operation->control_path);

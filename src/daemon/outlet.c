@@ -26,7 +26,9 @@ struct connection {
 	uint64_t           deadline_ns;
 	uint32_t           n_request;
 	char               request[CEI_OUTLET_REQUEST_BYTES + 1];
-	char              *answer;      /* NULL: the request is not complete */
+	int                is_waiting;  /* the request is complete, and has no answer yet */
+	uint64_t           note;        /* of who answers */
+	char              *answer;      /* NULL: there is none yet */
 	size_t             n_answer;
 	size_t             n_sent;
 };
@@ -58,17 +60,26 @@ static int go_on_sending(struct connection *connection)
 	return 0;
 }
 
-static int make_answer(struct connection *connection)
+/* Returns whether the connection goes on. */
+static int answer(struct connection *connection)
 {
 	struct cei_outlet *outlet = connection->outlet;
 	FILE *out = open_memstream(&connection->answer, &connection->n_answer);
+	int r;
 
 	if (!out)
 		return 0;
-	outlet->answer(outlet->arg, connection->request, out);
+	r = outlet->answer(outlet->arg, connection->request, &connection->note, out);
 	if (fclose(out))
 		return 0;
-	return sd_event_source_set_io_events(connection->source, EPOLLOUT) >= 0;
+	connection->is_waiting = r == CEOV_PENDING;
+	if (!connection->is_waiting)
+		return sd_event_source_set_io_events(connection->source, EPOLLOUT) >= 0 &&
+			go_on_sending(connection);
+	free(connection->answer);
+	connection->answer = NULL;
+	/* only its end is heard of */
+	return sd_event_source_set_io_events(connection->source, 0) >= 0;
 }
 
 /* Returns whether the connection goes on. */
@@ -89,7 +100,7 @@ static int go_on_receiving(struct connection *connection)
 	if (!at)                        /* the end came before, or there is no room for it */
 		return n && connection->n_request < CEI_OUTLET_REQUEST_BYTES;
 	*at = 0;
-	return make_answer(connection) && go_on_sending(connection);
+	return answer(connection);
 }
 
 static int on_connection(sd_event_source *source, int fd, uint32_t events, void *arg)
@@ -99,7 +110,8 @@ static int on_connection(sd_event_source *source, int fd, uint32_t events, void 
 	(void)source;
 	(void)fd;
 	(void)events;
-	if (!(connection->answer ? go_on_sending(connection) : go_on_receiving(connection)))
+	if (connection->is_waiting ||
+	    !(connection->answer ? go_on_sending(connection) : go_on_receiving(connection)))
 		end(connection);
 	return 0;
 }
@@ -193,10 +205,25 @@ static void end_until(struct cei_outlet *outlet, uint64_t deadline_ns)
 	}
 }
 
+static void answer_who_waits(struct cei_outlet *outlet)
+{
+	struct connection *connection;
+	struct cei_list *node, *next;
+
+	for (node = outlet->connections.next; node != &outlet->connections; node = next) {
+		next = node->next;
+		connection = CEI_OWNER(node, struct connection, link);
+		if (connection->is_waiting && !answer(connection))
+			end(connection);
+	}
+}
+
 void cei_outlet_look(struct cei_outlet *outlet, uint64_t now_ns)
 {
-	if (outlet->event)
-		end_until(outlet, now_ns);
+	if (!outlet->event)
+		return;
+	answer_who_waits(outlet);
+	end_until(outlet, now_ns);
 }
 
 void cei_outlet_close(struct cei_outlet *outlet)

@@ -30,8 +30,9 @@ struct cei_outlet {                     /* filled by its owner, as far as the bl
 	/* What is sent to who is refused, before the connection is closed. text: why. NULL:
 	 * nothing is. */
 	void             (*refuse)(const char *text, FILE *out);
-	/* Answers a request, a text without its end. */
-	void             (*answer)(void *arg, const char *request, FILE *out);
+	/* Answers a request, a text without its end. CEOV_PENDING: not yet; it is asked again with
+	 * each look, and *note, which is 0 first, is kept for it. */
+	int              (*answer)(void *arg, const char *request, uint64_t *note, FILE *out);
 	void              *arg;
 
 	int                     fd;     /* listens; -1: closed */
@@ -43,7 +44,7 @@ struct cei_outlet {                     /* filled by its owner, as far as the bl
 /* Answers at fd, which is the outlet's from now on, even if this fails. Raises CEOV_ERR_SYSTEM. */
 int  cei_outlet_open(struct cei_outlet *outlet, int fd);
 
-/* Ends connections whose time is over. */
+/* Answers who could not be answered before, and ends connections whose time is over. */
 void cei_outlet_look(struct cei_outlet *outlet, uint64_t now_ns);
 
 /* Accepts a zeroed outlet, and one that did not open. */

@@ -30,6 +30,7 @@
 #include "ipc/alive_watch.h"
 
 struct cei_client;                      /* daemon/client.h */
+struct cei_reload;                      /* daemon/reload.h */
 struct cei_service_member;              /* ipc/service_wire.h */
 struct sd_event;
 struct sd_event_source;
@@ -78,6 +79,7 @@ struct cei_server {
 	double                   fairness;      /* of late: see ceoverlapctl(1) */
 	uint32_t                 timed_out;     /* number of the client of which a launch has passed
 						 * its deadline last; 0: none since this was seen */
+	struct cei_reload       *reload;        /* set after open, before run */
 	struct cei_settings_fault fault;        /* why the file was not read again; "": it was */
 	uint64_t                 n_reloads;
 	uint32_t                 n_clients_ever;

@@ -150,6 +150,31 @@ START_TEST(test_what_only_counts_at_the_start_is_told_each_time)
 }
 END_TEST
 
+/* A pipe without a writer is as slow as a name service that does not answer. The daemon serves, takes
+ * the settings over when they come, and ends while it reads again. */
+START_TEST(test_a_slow_reading_stops_nobody)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	struct daemon_rig_client client;
+
+	daemon_rig_start(&rig, "[limits]\nplans = 7\n");
+	daemon_rig_open(&rig, &client, NORMAL);
+	ck_assert_int_eq(unlink(rig.config), 0);
+	ck_assert_int_eq(mkfifo(rig.config, 0600), 0);
+	daemon_rig_fails(&rig, "reload", 1, "could not be read yet");
+	daemon_rig_fails(&rig, "reload", 1, "could not be read yet");
+	daemon_rig_pass(&client);
+	ck_assert_uint_eq(asks_number("limits", "limits.plans"), 7);
+	daemon_rig_configure(&rig, "[limits]\nplans = 9\n");
+	while (asks_number("limits", "limits.plans") != 9 && cei_now_ns() < deadline)
+		usleep(1000);
+	ck_assert_uint_eq(asks_number("limits", "limits.plans"), 9);
+	daemon_rig_pass(&client);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 /* Connections that are refused, since their user has its clients already, until it is killed. */
 static void knock(void)
 {
@@ -512,6 +537,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_settings_are_read_again_while_clients_go_on);
 	tcase_add_test(cases, test_a_wrong_line_changes_nothing);
 	tcase_add_test(cases, test_what_only_counts_at_the_start_is_told_each_time);
+	tcase_add_test(cases, test_a_slow_reading_stops_nobody);
 	tcase_add_test(cases, test_settings_are_read_while_clients_are_refused);
 	tcase_add_test(cases, test_plans_of_too_many_chunks_are_refused);
 	tcase_add_test(cases, test_a_daemon_without_a_file);
