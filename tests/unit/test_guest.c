@@ -28,6 +28,9 @@
 #define BYTES    UINT64_C(5000)
 #define LAUNCHES 64u
 
+/* The engine's own number, which is no rank of a guest's group. */
+#define ENGINE_RANK 5u
+
 /* Who owns the memory, and would send its plan to a daemon. */
 struct owner {
 	ceov_context *context;
@@ -124,7 +127,9 @@ static void open_works(int has_intake)
 	testing_log_init(&host.log);
 	cei_report_init(&host.report, testing_log_line, &host.log);
 	host.site.report = &host.report;
-	host.site.n_ranks = host.site.n_members = 1;
+	host.site.n_ranks = ENGINE_RANK + 1;
+	host.site.n_members = 1;
+	host.site.members[0].rank = ENGINE_RANK;
 	host.site.movers = cei_backends;
 	host.bringer.bell = eventfd(0, EFD_CLOEXEC);
 	host.bringer.intake = (struct cei_intake){ take, doze, sleep_here, wake };
@@ -337,6 +342,33 @@ START_TEST(test_guests_of_one_engine_keep_apart)
 }
 END_TEST
 
+/* Also where the guest's owner reads of it in the signals. */
+START_TEST(test_a_failure_names_the_rank_of_the_guest)
+{
+	struct ceov_failure failure;
+	ceov_context *guest;
+	struct owner owner;
+
+	open_works(0);
+	open_owner(&owner);
+	guest = open_guest();
+	ck_assert_int_eq(ceov_signal_raise(owner.arrived, 0, 2), 0);
+	launch(lend_plan(guest, &owner), 0, 1);
+	ck_assert_int_eq(ceov_signal_raise(owner.ready, 0, 1), 0);
+	await_ends(1);
+	ck_assert_int_eq(atomic_load(&host.error), CEOV_ERR_INVALID);
+	testing_log_has(&host.log, "rank 0: launch 1", "its mark would fall", "blame: rank 0");
+	ck_assert_int_eq(ceov_signal_wait(owner.arrived, 0, 3, TESTING_PATIENCE),
+			 CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_last_failure(owner.context, &failure), 0);
+	ck_assert_uint_eq(failure.rank, 0);
+	await_idle(guest);
+	cei_guest_close(guest);
+	ceov_close(owner.context);
+	close_works();
+}
+END_TEST
+
 START_TEST(test_a_base_too_large_is_refused)
 {
 	const struct ceov_launch large = { .struct_bytes = sizeof(large),
@@ -420,6 +452,7 @@ static Suite *suite(void)
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, test_a_guest_moves_what_it_imports);
 	tcase_add_test(cases, test_guests_of_one_engine_keep_apart);
+	tcase_add_test(cases, test_a_failure_names_the_rank_of_the_guest);
 	tcase_add_test(cases, test_a_base_too_large_is_refused);
 	tcase_add_test(cases, test_a_signal_in_too_little_memory_is_refused);
 	tcase_add_test(cases, test_an_intake_brings_launches_and_is_slept_on);

@@ -60,11 +60,17 @@ static struct cei_report *report_of(const struct cei_launch *launch)
 	return &launch->plan->object.context->report;
 }
 
-static void tell_launch(const struct cei_engine *engine, const struct cei_launch *launch,
-			struct ceov_failure *failure, const char *why)
+/* The rank that launched it. An engine that works for several processes has another number. */
+static uint32_t rank_of(const struct cei_launch *launch)
+{
+	return launch->plan->program.rank;
+}
+
+static void tell_launch(const struct cei_launch *launch, struct ceov_failure *failure,
+			const char *why)
 {
 	cei_raise_failure(report_of(launch), failure, "rank %u: launch %" PRIu64 ": %s%s",
-			  engine->rank, launch->number, why,
+			  rank_of(launch), launch->number, why,
 			  cei_blame_text(failure->rank).text);
 }
 
@@ -103,7 +109,7 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 	snprintf(why, sizeof(why), "%.63s", failure->text[0] ? failure->text
 		 : ceov_strerror(failure->error));
 	if (!chunk) {
-		tell_launch(engine, launch, failure, why);
+		tell_launch(launch, failure, why);
 		return;
 	}
 	failure->transfer = cei_chunk_cut(chunk)->step;
@@ -116,7 +122,7 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 	}
 	cei_raise_failure(report_of(launch), failure,
 			  "rank %u: launch %" PRIu64 ", transfer %u, chunk %" PRIu64
-			  ": %s%s%s; %s%s", engine->rank, launch->number, failure->transfer,
+			  ": %s%s%s; %s%s", rank_of(launch), launch->number, failure->transfer,
 			  failure->chunk, why, cei_blame_text(failure->rank).text,
 			  describe(counter, failure).text, where_is(chunk),
 			  describe_peer(engine, ending).text);
@@ -126,13 +132,13 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 
 /* Fails a launch whose signals were aborted, even if all of its chunks are done: poison releases
  * waits, so its chunks may have been moved before their sources were ready. */
-static void look_for_abort(const struct cei_engine *engine, struct cei_launch *launch)
+static void look_for_abort(struct cei_launch *launch)
 {
 	struct ceov_failure failure = cei_failure(0, 0);
 
 	if (!cei_expiry_find_abort(launch, &failure))
 		return;
-	tell_launch(engine, launch, &failure, ceov_strerror(failure.error));
+	tell_launch(launch, &failure, ceov_strerror(failure.error));
 	launch->error = failure.error;
 	launch->blamed = failure.rank;
 }
@@ -145,7 +151,7 @@ void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 	int error;
 
 	if (!launch->error)
-		look_for_abort(engine, launch);
+		look_for_abort(launch);
 	error = launch->error;
 	if (error)                      /* lanes may have written over the poison */
 		cei_expiry_poison(launch);
@@ -283,12 +289,14 @@ void cei_completion_fail(struct cei_engine *engine, struct cei_ending *ending)
 	}
 }
 
-/* The rank to blame for a lane's failure: the only one that it leads to, if that is lost. */
-static uint32_t blamed_rank(const struct cei_engine *engine, const struct cei_lane_state *state)
+/* The rank to blame for a lane's failure: the only one that it leads to, if that is lost; else the
+ * launch's. */
+static uint32_t blamed_rank(const struct cei_launch *launch, const struct cei_lane_state *state)
 {
 	int is_lost = state->error == CEOV_ERR_PEER_LOST || state->error == CEOV_ERR_UNCERTAIN;
 
-	return is_lost && state->lane.peer != CEOV_NOBODY ? state->lane.peer : engine->rank;
+	return is_lost && state->lane.peer != CEOV_NOBODY ? state->lane.peer
+		: rank_of(launch);
 }
 
 /* Adds what the mover knows of the lane's failure. */
@@ -327,7 +335,7 @@ static void end_lane(struct cei_engine *engine, uint32_t i)
 			cei_lane_set_add(&chunk->launch->plan->run.stuck_lanes, i);
 		ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk };
 		ending.failure = cei_failure(state->error, 0);
-		ending.failure.rank = blamed_rank(engine, state);
+		ending.failure.rank = blamed_rank(chunk->launch, state);
 		explain(state, &ending.failure);
 		cei_completion_fail(engine, &ending);
 		if (!--chunk->launch->n_open)
@@ -353,7 +361,7 @@ void cei_completion_fall(struct cei_engine *engine, const struct cei_chunk *chun
 
 	ending.counter = &cei_chunk_step(chunk)->then;
 	ending.failure = cei_failure(CEOV_ERR_INVALID, 0);
-	ending.failure.rank = engine->rank;
+	ending.failure.rank = rank_of(ending.launch);
 	snprintf(ending.failure.text, sizeof(ending.failure.text), "its mark would fall");
 	cei_completion_fail(engine, &ending);
 }
@@ -413,7 +421,7 @@ void cei_completion_abort_all(struct cei_engine *engine)
 			continue;
 		if (!cei_expiry_find_abort(ending.launch, &ending.failure)) {
 			ending.failure.error = CEOV_ERR_ABORTED;
-			ending.failure.rank = engine->rank;
+			ending.failure.rank = rank_of(ending.launch);
 		}
 		cei_completion_fail(engine, &ending);
 		node = engine->expiry.in_flight.next;

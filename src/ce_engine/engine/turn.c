@@ -279,7 +279,7 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	engine->site = site;
 	engine->topology = topology;
 	engine->rank = own->rank;
-	cei_expiry_init(&engine->expiry, engine->rank);
+	cei_expiry_init(&engine->expiry);
 	r = cei_trace_open(site, &engine->trace);
 	if (!r)
 		r = cei_movers_open(&engine->movers, site, member);

@@ -9,10 +9,9 @@
 
 /* --- lists --------------------------------------------------------------- */
 
-void cei_expiry_init(struct cei_expiry *expiry, uint32_t rank)
+void cei_expiry_init(struct cei_expiry *expiry)
 {
 	memset(expiry, 0, sizeof(*expiry));
-	expiry->rank = rank;
 	cei_list_init(&expiry->held);
 	cei_list_init(&expiry->in_flight);
 }
@@ -88,30 +87,30 @@ static const struct cei_counter *missing_mark(const struct cei_chunk *chunk)
 }
 
 /* The rank to blame for a chunk whose marks are reached: where its bytes go to another node, that
- * which should have taken them; else the engine's own. */
-static uint32_t blamed_for(const struct cei_expiry *expiry, const struct cei_chunk *chunk)
+ * which should have taken them; else the rank that launched it. */
+static uint32_t blamed_for(const struct cei_ending *ending)
 {
-	const struct cei_program *program;
+	const struct cei_program *program = &ending->launch->plan->program;
+	const struct cei_chunk *chunk = ending->chunk;
 	uint32_t step;
 
 	if (!chunk || chunk->state == CEI_CHUNK_ARMED)
-		return expiry->rank;
-	program = &chunk->launch->plan->program;
+		return program->rank;
 	step = cei_chunk_cut(chunk)->step;
 	return cei_program_leaves_node(program, step) ? cei_program_target_rank(program, step)
-		: expiry->rank;
+		: program->rank;
 }
 
 /* Fills the failure of a launch whose deadline has passed. If a signal was aborted, which no stage
  * has seen yet, that is the reason: poisoned marks look as if they were reached. */
-static void expire(const struct cei_expiry *expiry, struct cei_ending *ending)
+static void expire(struct cei_ending *ending)
 {
 	if (cei_expiry_find_abort(ending->launch, &ending->failure))
 		return;
 	ending->counter = missing_mark(ending->chunk);
 	ending->failure.error = CEOV_ERR_TIMEOUT;
 	ending->failure.rank = ending->counter ? ending->counter->signal->rank
-		: blamed_for(expiry, ending->chunk);
+		: blamed_for(ending);
 }
 
 /* --- a pass -------------------------------------------------------------- */
@@ -218,7 +217,7 @@ static int go_on(struct cei_expiry *expiry, uint64_t now_ns, struct cei_ending *
 		return 0;
 	ending->chunk = cei_expiry_stuck_at(ending->launch);
 	if (!ending->failure.error && !ending->launch->error)
-		expire(expiry, ending);
+		expire(ending);
 	return 1;
 }
 

@@ -34,7 +34,6 @@
 #define CEI_EXPIRY_NS UINT64_C(1000000)
 
 struct cei_expiry {
-	uint32_t         rank;          /* of the engine */
 	struct cei_list  held;          /* launches taken up, but not admitted yet */
 	struct cei_list  in_flight;     /* admitted, oldest first */
 	struct cei_list *at;            /* what the pass looks at next, a launch or the head of its
@@ -46,7 +45,7 @@ struct cei_expiry {
 	uint64_t         next_pass_ns;  /* point in time */
 };
 
-void cei_expiry_init(struct cei_expiry *expiry, uint32_t rank);
+void cei_expiry_init(struct cei_expiry *expiry);
 
 /* All below: engine's thread. */
 
