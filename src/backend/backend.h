@@ -161,6 +161,8 @@ struct cei_lane {
 #define CEI_LANE_BATCH   64u
 #define CEI_LANE_SUBMITS 64u
 
+#define CEI_LOST_BYTES 64u              /* of the text of lost(), with its NUL */
+
 struct cei_backend_ops {
 	const char          *name;
 	uint32_t             serves;        /* bit i: it serves members at places of
@@ -179,6 +181,12 @@ struct cei_backend_ops {
 	int      (*open)(struct cei_backend *backend);
 	void     (*close)(struct cei_backend *backend);
 	uint32_t (*live_caps)(struct cei_backend *backend);
+
+	/* Whether the backend's place is lost to this process until it ends: each call for it fails
+	 * from now on, as on a GPU whose context its driver has given up. 0: it is not. Else the
+	 * error; ret_text says which place, and what its driver said. Known from when a lane has
+	 * broken by it. Any thread, without blocking. NULL: places are never lost. */
+	int      (*lost)(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES]);
 
 	/* How many more lanes and streams of this place may be left waiting for marks: with
 	 * more of them a GPU may not start kernels any more (backend/waits.h). A hint for

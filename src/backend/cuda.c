@@ -33,6 +33,7 @@
  * decides when a peer is first mapped (cuda_flag.c).
  */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/cuda_private.h"
@@ -44,6 +45,20 @@ static uint32_t live_caps(struct cei_backend *backend)
 	const struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
 
 	return backend->ops->caps & ~(own->can_gate ? 0u : (uint32_t)CEI_CAP_LANE_WAIT);
+}
+
+static int lost(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES])
+{
+	const struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	CUresult fault = cei_cuda_fault(own->cuda, own->gpu);
+	const char *name = NULL;
+
+	if (fault == CUDA_SUCCESS)
+		return 0;
+	if (own->cuda->calls.error_name(fault, &name) != CUDA_SUCCESS || !name)
+		name = "unknown CUDA error";
+	snprintf(ret_text, CEI_LOST_BYTES, "GPU %u is lost: %s (%d)", own->gpu, name, (int)fault);
+	return CEOV_ERR_CUDA;
 }
 
 static int open_streams(struct cei_cuda_backend *own)
@@ -291,6 +306,7 @@ const struct cei_backend_ops cei_backend_cuda = {
 	.open          = backend_open,
 	.close         = backend_close,
 	.live_caps     = live_caps,
+	.lost          = lost,
 	.waits_left    = cei_cuda_waits_left,
 	.warm          = cei_cuda_warm,
 	.lane_open     = cei_cuda_lane_open,

@@ -30,6 +30,7 @@ static int break_lane(const struct cei_lane *lane, CUresult result, const char *
 	struct cei_cuda_backend *own = backend_of(lane);
 	struct cei_cuda_lane *state = lane->private;
 
+	cei_cuda_note(own->cuda, own->gpu, result);
 	if (!state->error)
 		state->error = cei_cuda_raise(own->cuda, result, own->rank,
 					      "GPU %u: lane %u: %s", own->gpu,

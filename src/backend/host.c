@@ -10,7 +10,6 @@
 
 #include "backend/host.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -37,7 +36,7 @@ struct operation {
 };
 
 struct host_backend {
-	struct cei_host_script script;
+	struct cei_host_faults faults;
 };
 
 struct host_lane {
@@ -56,18 +55,31 @@ struct host_lane {
 	_Atomic uint32_t  has_ended;            /* the worker touches no memory any more */
 };
 
+static uint32_t rank_of(const struct cei_backend *backend)
+{
+	return backend->site->members[backend->member].rank;
+}
+
 static int host_open(struct cei_backend *backend)
 {
 	struct host_backend *host = backend->private;
 
-	return cei_host_script_from_environment(backend->site->report, &host->script);
+	return cei_host_script_from_environment(backend->site->report, rank_of(backend),
+						&host->faults.script);
 }
 
 void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script)
 {
 	struct host_backend *host = backend->private;
 
-	host->script = *script;
+	host->faults.script = *script;
+}
+
+static int host_lost(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES])
+{
+	const struct host_backend *host = backend->private;
+
+	return cei_host_faults_tell(&host->faults, rank_of(backend), ret_text);
 }
 
 static void host_close(struct cei_backend *backend)
@@ -113,19 +125,18 @@ static int execute_copy(struct cei_lane *lane, const struct cei_piece *piece)
 {
 	struct host_backend *host = lane->backend->private;
 	struct host_lane *own = lane->private;
+	int r;
 
-	if (own->n_copies + 1 == host->script.copy_lose_at)
+	if (own->n_copies + 1 == host->faults.script.copy_lose_at)
 		return CEOV_PENDING;    /* at each further try, too */
 	own->n_copies++;
-	sleep_ns(host->script.copy_delay_ns);
+	sleep_ns(host->faults.script.copy_delay_ns);
 	if (atomic_load(&own->must_stop))       /* stopped during the delay: copies nothing */
 		return CEOV_PENDING;
-	if (own->n_copies == host->script.copy_fail_at)
-		return cei_raise(lane->backend->site->report, CEOV_ERR_SYSTEM, EIO,
-				 "host: lane %u: copy %llu failed, as its fault script says",
-				 lane->index, (unsigned long long)own->n_copies);
-	copy_now(piece);
-	return 0;
+	r = cei_host_faults_copy(&host->faults, lane, own->n_copies);
+	if (!r)
+		copy_now(piece);
+	return r;
 }
 
 static void raise_counter(uint64_t address, uint64_t value)
@@ -227,8 +238,7 @@ static void *worker_main(void *arg)
 	int r;
 
 	snprintf(name, sizeof(name), "ceov-host%u.%u",
-		 lane->backend->site->members[lane->backend->member].rank % 100,
-		 lane->index % 10);
+		 rank_of(lane->backend) % 100, lane->index % 10);
 	pthread_setname_np(pthread_self(), name);
 	cei_backoff_reset(&backoff);
 	while (!atomic_load(&own->must_stop)) {
@@ -355,10 +365,13 @@ static int host_submit(struct cei_lane *lane)
 
 static int host_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 {
+	const struct host_backend *host = lane->backend->private;
 	struct host_lane *own = lane->private;
 	/* acquire: pairs with execute(); the error first: nothing is done after it */
 	int error = atomic_load_explicit(&own->error, memory_order_acquire);
 
+	if (!error && cei_host_faults_lost(&host->faults))
+		error = CEOV_ERR_SYSTEM;
 	*ret_n_done = atomic_load_explicit(&own->n_done, memory_order_acquire);
 	return error;
 }
@@ -553,6 +566,7 @@ const struct cei_backend_ops cei_backend_host = {
 	.open          = host_open,
 	.close         = host_close,
 	.live_caps     = host_live_caps,
+	.lost          = host_lost,
 	.waits_left    = host_waits_left,
 	.warm          = host_warm,
 	.lane_open     = host_lane_open,

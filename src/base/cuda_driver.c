@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/cuda_errors.h"
 
 #define TEXT_BYTES 160
 
@@ -436,6 +437,21 @@ CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline
 			return result;
 		cei_backoff_step(&backoff);
 	}
+}
+
+void cei_cuda_note(struct cei_cuda *cuda, uint32_t gpu, CUresult result)
+{
+	int none = CUDA_SUCCESS;
+
+	if (cei_cuda_error_lasts((int)result))  /* relaxed, all: the value alone is of interest */
+		(void)atomic_compare_exchange_strong_explicit(&cuda->gpus[gpu].fault, &none,
+							      (int)result, memory_order_relaxed,
+							      memory_order_relaxed);
+}
+
+CUresult cei_cuda_fault(const struct cei_cuda *cuda, uint32_t gpu)
+{
+	return (CUresult)atomic_load_explicit(&cuda->gpus[gpu].fault, memory_order_relaxed);
 }
 
 int cei_cuda_raise(struct cei_cuda *cuda, CUresult result, uint32_t rank,

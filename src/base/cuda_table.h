@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include <cuda.h>
@@ -125,6 +126,8 @@ struct cei_cuda_gpu {
 					 * network interfaces are in order without a flush */
 	int       capability_major;
 	int       capability_minor;
+	_Atomic int fault;              /* CUresult with which the driver has given up the context,
+					 * so that every call in it fails; 0: it has not */
 };
 
 struct cei_cuda {
@@ -156,6 +159,11 @@ void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold);
 /* Polls until everything queued on the stream has ended. CUDA_ERROR_NOT_READY: it has not by the
  * deadline, a time of cei_now_ns(). The stream's context must be current. */
 CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline_ns);
+
+/* Notes that a call in the GPU's context has failed, and tells what was noted: the first error that
+ * lasts until the process ends, or CUDA_SUCCESS. Any thread. */
+void     cei_cuda_note(struct cei_cuda *cuda, uint32_t gpu, CUresult result);
+CUresult cei_cuda_fault(const struct cei_cuda *cuda, uint32_t gpu);
 
 /* Raises CEOV_ERR_CUDA with the given text, and with the name and description of result. rank: the
  * rank that is to blame, or CEOV_NOBODY. */

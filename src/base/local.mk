@@ -22,6 +22,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/ring.c %D%/ring.h \
 	%D%/futex.c %D%/futex.h \
 	%D%/word.h \
+	%D%/cuda_errors.c %D%/cuda_errors.h \
 	%D%/cuda_driver.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \

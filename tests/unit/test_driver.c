@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/cuda_errors.h"
 #include "config.h"
 #include "testing.h"
 
@@ -109,12 +110,27 @@ START_TEST(test_a_build_without_cuda_says_so)
 END_TEST
 #endif
 
+/* By numbers of cuda.h, which do not change. */
+START_TEST(test_errors_that_end_a_context_are_known)
+{
+	static const int lasting[] = { 214, 220, 700, 719, 810 };
+	static const int passing[] = { 0, 1, 2, 201, 600, 701, 900, 999, -700 };
+	size_t i;
+
+	for (i = 0; i < sizeof(lasting) / sizeof(lasting[0]); i++)
+		ck_assert_msg(cei_cuda_error_lasts(lasting[i]), "%d passes", lasting[i]);
+	for (i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+		ck_assert_msg(!cei_cuda_error_lasts(passing[i]), "%d lasts", passing[i]);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("driver");
 	TCase *all = tcase_create("refusals");
 
 	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_errors_that_end_a_context_are_known);
 #if HAVE_CUDA
 	tcase_add_test(all, test_an_old_driver_is_named_with_both_versions);
 	tcase_add_test(all, test_a_missing_call_is_named);

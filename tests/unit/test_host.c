@@ -5,6 +5,7 @@
  * caller. */
 
 #include <check.h>
+#include <string.h>
 #include <unistd.h>
 #include <pthread.h>
 
@@ -14,7 +15,7 @@
 
 static void set_script(uint64_t delay_ns, uint64_t fail_at, uint64_t lose_at)
 {
-	struct cei_host_script script = { delay_ns, fail_at, lose_at };
+	struct cei_host_script script = { delay_ns, fail_at, lose_at, 0 };
 
 	cei_host_set_script(&rig.backend, &script);
 }
@@ -40,6 +41,45 @@ START_TEST(test_delayed_copies_take_longer_and_arrive)
 	rig_reap(0, 2);
 	ck_assert_uint_ge(cei_now_ns() - before, 60 * TESTING_MS);
 	rig_check(rig_at(1, 0), 8192, 1);
+}
+END_TEST
+
+static int reap_until_it_fails(uint32_t lane)
+{
+	uint64_t n_done = 0, deadline = cei_deadline(TESTING_PATIENCE);
+	int r = 0;
+
+	while (!r && cei_now_ns() < deadline) {
+		r = rig.ops->reap(&rig.lane[lane], &n_done);
+		usleep(100);
+	}
+	return r;
+}
+
+START_TEST(test_a_place_that_is_lost_takes_all_its_lanes_along)
+{
+	const struct cei_host_script script = { .break_at = 2 };
+	char text[CEI_LOST_BYTES] = "nothing";
+
+	cei_host_set_script(&rig.backend, &script);
+	rig_fill(rig_at(0, 0), 4 * 4096, 1);
+	rig_fill(rig_at(1, 0), 4 * 4096, 2);
+	copy_with_mark(0);
+	rig_reap(0, 1);
+	ck_assert_int_eq(rig.ops->lost(&rig.backend, text), 0);
+	ck_assert_str_eq(text, "nothing");
+	rig_copy(1, rig_at(1, 4096), rig_at(0, 4096), 4096);    /* the second of all */
+	(void)rig_submit(1);
+	ck_assert_int_eq(reap_until_it_fails(1), CEOV_ERR_SYSTEM);
+	ck_assert_int_eq(rig.ops->lost(&rig.backend, text), CEOV_ERR_SYSTEM);
+	ck_assert_str_eq(text, "host memory 0 is lost, as its fault script says");
+	rig_post(0, 2, 1);                      /* a lane that did not copy meanwhile */
+	(void)rig_submit(0);
+	ck_assert_int_eq(reap_until_it_fails(0), CEOV_ERR_SYSTEM);
+	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
+	rig_check(rig_at(1, 0), 4096, 1);
+	ck_assert_int_ne(memcmp((const void *)(uintptr_t)rig_at(1, 4096),
+				(const void *)(uintptr_t)rig_at(0, 4096), 4096), 0);
 }
 END_TEST
 
@@ -280,6 +320,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, rig_open, rig_close);
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_delayed_copies_take_longer_and_arrive);
+	tcase_add_test(all, test_a_place_that_is_lost_takes_all_its_lanes_along);
 	tcase_add_test(all, test_nothing_is_done_after_a_failed_copy);
 	tcase_add_test(all, test_nothing_is_waited_for_after_a_failed_copy);
 	tcase_add_test(all, test_an_abort_word_ends_a_wait);

@@ -282,7 +282,7 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 	if (!r)
 		r = trace_from(&context->report, site);
 	if (!r)                         /* read again by each backend of the host */
-		r = cei_host_script_from_environment(&context->report, &script);
+		r = cei_host_script_from_environment(&context->report, 0, &script);
 	if (r)
 		return r;
 	cei_variables_check(&context->report);
