@@ -66,6 +66,7 @@ threaded_suites = \
 	%D%/unit/test_waits \
 	%D%/unit/test_gates \
 	%D%/unit/test_groups \
+	%D%/unit/test_fence \
 	%D%/unit/test_guest \
 	%D%/unit/test_queue \
 	%D%/unit/test_training \

@@ -305,6 +305,8 @@ static void explain(struct cei_lane_state *state, struct ceov_failure *failure)
 	const struct cei_backend_ops *ops = state->lane.backend->ops;
 	char text[32] = "";
 
+	if (ops->lost && ops->lost(state->lane.backend, failure->text))
+		return;
 	if (ops->explain)
 		ops->explain(&state->lane, text, sizeof(text));
 	if (text[0])
@@ -350,6 +352,7 @@ void cei_completion_end_broken(struct cei_engine *engine)
 	uint32_t i;
 
 	while ((i = cei_lane_set_next(broken, 0)) != CEI_NO_LANE) {
+		cei_fence_look(&engine->fence, &engine->movers);
 		end_lane(engine, i);
 		cei_lane_set_remove(broken, i);
 	}
@@ -407,7 +410,9 @@ void cei_completion_expire(struct cei_engine *engine, uint64_t now_ns)
 		give_up(engine, &ending);
 }
 
-void cei_completion_abort_all(struct cei_engine *engine)
+/* Ends every launch, for a reason that give_reason() fills in. */
+static void end_all(struct cei_engine *engine,
+		    void (*give_reason)(struct cei_engine *engine, struct cei_ending *ending))
 {
 	struct cei_list *node = engine->expiry.in_flight.next;
 	struct cei_ending ending;
@@ -419,11 +424,34 @@ void cei_completion_abort_all(struct cei_engine *engine)
 		node = node->next;
 		if (ending.launch->error)
 			continue;
-		if (!cei_expiry_find_abort(ending.launch, &ending.failure)) {
-			ending.failure.error = CEOV_ERR_ABORTED;
-			ending.failure.rank = rank_of(ending.launch);
-		}
+		give_reason(engine, &ending);
 		cei_completion_fail(engine, &ending);
 		node = engine->expiry.in_flight.next;
 	}
+}
+
+/* The fence's reason goes before an abort that another launch of the place has left in signals. */
+static void give_fence(struct cei_engine *engine, struct cei_ending *ending)
+{
+	ending->failure.error = cei_fence_read(&engine->fence, ending->failure.text);
+	ending->failure.rank = rank_of(ending->launch);
+}
+
+static void give_stop(struct cei_engine *engine, struct cei_ending *ending)
+{
+	(void)engine;
+	if (cei_expiry_find_abort(ending->launch, &ending->failure))
+		return;
+	ending->failure.error = CEOV_ERR_ABORTED;
+	ending->failure.rank = rank_of(ending->launch);
+}
+
+void cei_completion_end_fenced(struct cei_engine *engine)
+{
+	end_all(engine, give_fence);
+}
+
+void cei_completion_abort_all(struct cei_engine *engine)
+{
+	end_all(engine, give_stop);
 }

@@ -29,12 +29,16 @@ void cei_completion_fail(struct cei_engine *engine, struct cei_ending *ending);
 /* Fails the launch of a chunk whose mark would lower a counter. */
 void cei_completion_fall(struct cei_engine *engine, const struct cei_chunk *chunk);
 
-/* Drops the chunks on broken lanes, and fails their launches. */
+/* Drops the chunks on broken lanes, and fails their launches. Fences the engine if a lane broke
+ * because its member's place is lost. */
 void cei_completion_end_broken(struct cei_engine *engine);
 
 /* Makes a turn of expiry, and ends what it finds: at most one launch, with the others of its plan,
  * or one lane that does not give back a failed launch's chunks. */
 void cei_completion_expire(struct cei_engine *engine, uint64_t now_ns);
+
+/* When the engine is fenced: ends every launch with the fence's error. */
+void cei_completion_end_fenced(struct cei_engine *engine);
 
 /* When the engine stops: ends every launch as aborted. */
 void cei_completion_abort_all(struct cei_engine *engine);

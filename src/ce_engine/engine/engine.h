@@ -16,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "ce_engine/engine/doorbell.h"
+#include "ce_engine/engine/fence.h"
 #include "ce_engine/exec/lanes.h"
 #include "ce_engine/exec/movers.h"
 #include "ce_engine/exec/staging.h"
@@ -55,6 +56,7 @@ struct cei_engine {
 	struct cei_lanes        lanes;          /* stage 3, and what stage 4, completion, reaps */
 	struct cei_staging      staging;        /* paths of two legs, and what they use */
 	struct cei_expiry       expiry;         /* launches, their deadlines and aborts */
+	struct cei_fence        fence;          /* whether the member's place is lost */
 
 	pthread_t               thread;
 	int                     has_thread;

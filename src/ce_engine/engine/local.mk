@@ -7,6 +7,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/completion.c %D%/completion.h \
 	%D%/doorbell.c %D%/doorbell.h \
 	%D%/engine.h \
+	%D%/fence.c %D%/fence.h \
 	%D%/intake.h \
 	%D%/parking.c %D%/parking.h \
 	%D%/trace_file.c %D%/trace_file.h \

@@ -89,6 +89,8 @@ enum cei_turn cei_engine_turn(struct cei_engine *engine)
 {
 	uint32_t n = take_up(engine);
 
+	if (cei_fence_is_up(&engine->fence))
+		cei_completion_end_fenced(engine);
 	n += poll_doorbell(engine);
 	n += cei_scheduler_pick(&engine->scheduler);
 	push_picked(engine);
@@ -280,6 +282,7 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	engine->topology = topology;
 	engine->rank = own->rank;
 	cei_expiry_init(&engine->expiry);
+	cei_fence_init(&engine->fence);
 	r = cei_trace_open(site, &engine->trace);
 	if (!r)
 		r = cei_movers_open(&engine->movers, site, member);
@@ -348,6 +351,7 @@ void cei_engine_close(struct cei_engine *engine)
 	cei_movers_close(&engine->movers);
 	cei_admission_fini(&engine->admission);
 	cei_scheduler_fini(&engine->scheduler);
+	cei_fence_fini(&engine->fence);
 	free(engine->trace);
 	engine->site = NULL;
 }
