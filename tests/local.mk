@@ -112,6 +112,7 @@ threaded_suites = \
 if HAVE_DAEMON
 threaded_suites += \
 	%D%/system/test_daemon \
+	%D%/system/test_daemon_fence \
 	%D%/system/test_hostile_client \
 	%D%/system/test_reopen \
 	%D%/system/daemon_torture

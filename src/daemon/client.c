@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
+#include "daemon/fences.h"
 #include "daemon/server.h"
 
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
@@ -115,10 +116,11 @@ static void turn_away(struct cei_client *client, int error, const char *text)
 
 /* --- messages ---------------------------------------------------------------- */
 
-/* Keeps the members that there are engines for. */
+/* Keeps the members that there are engines for which work. */
 static void take_members(struct cei_client *client, const struct cei_service_hello *hello)
 {
 	uint32_t i, engine, n = 0;
+	int r;
 
 	client->hello = *hello;
 	client->serves = 0;
@@ -126,6 +128,11 @@ static void take_members(struct cei_client *client, const struct cei_service_hel
 		engine = cei_server_engine(client->server, &hello->members[i]);
 		if (engine == CEOV_NOBODY)
 			continue;
+		r = cei_fences_refuse(client->server, engine, client->fence_text);
+		if (r) {
+			client->fence_error = r;
+			continue;
+		}
 		client->serves |= UINT32_C(1) << i;
 		client->engines[n] = engine;
 		client->hello.members[n++] = hello->members[i];
@@ -136,6 +143,10 @@ static void take_members(struct cei_client *client, const struct cei_service_hel
 static void get_hello(struct cei_client *client, const struct cei_service_hello *hello)
 {
 	take_members(client, hello);
+	if (!client->hello.n_members && client->fence_error) {
+		turn_away(client, client->fence_error, client->fence_text);
+		return;
+	}
 	if (!client->hello.n_members) {
 		turn_away(client, CEOV_ERR_NO_ROUTE, "ceoverlapd: this daemon serves none of the "
 			  "GPUs of this process; its option --gpus says which ones it serves, or "
@@ -161,6 +172,29 @@ static void watch_ended(void *arg, int is_orderly)
 	cei_server_notify(client->server);
 }
 
+/* It is a failure that the client logs; its launches and plans say the same by themselves. */
+static void tell_fence(struct cei_client *client, int error, const char *text)
+{
+	struct cei_service_message message = { .type = CEI_SERVICE_FAILURE };
+
+	message.failure = cei_failure(error, 0);
+	snprintf(message.failure.text, sizeof(message.failure.text), "%s", text);
+	(void)say(client, &message, NULL, 0);
+}
+
+void cei_client_tell_fence(struct cei_client *client, uint32_t engine)
+{
+	char text[CEOV_FAILURE_TEXT_BYTES];
+	int error = cei_fences_refuse(client->server, engine, text);
+	uint32_t i;
+
+	for (i = 0; error && client->state == CEI_CLIENT_OPEN && i < client->hello.n_members; i++)
+		if (client->engines[i] == engine) {
+			tell_fence(client, error, text);
+			return;
+		}
+}
+
 /* From now on the client's rings are looked at, and its death is. */
 static void get_ready(struct cei_client *client)
 {
@@ -184,6 +218,8 @@ static void get_ready(struct cei_client *client)
 	cei_log(&client->server->report, CEI_LOG_INFO, "client %u (process %d, user %u) has come "
 		"with %u ranks", client->number, client->pid, client->uid,
 		client->hello.n_members);
+	if (client->fence_error)
+		tell_fence(client, client->fence_error, client->fence_text);
 }
 
 /* Returns what is wrong with the message, or NULL. */

@@ -74,6 +74,9 @@ struct cei_client {
 						 * whose parts come */
 	struct cei_service_hello hello;         /* without the members that no engine serves */
 	uint32_t                 serves;        /* which those are, as WELCOME says it */
+	int                      fence_error;   /* a member's engine was fenced when it came: the
+						 * error, ... */
+	char                     fence_text[CEOV_FAILURE_TEXT_BYTES];   /* ... and words */
 
 	/* for displays, front thread */
 	uint64_t                 seen_bytes;    /* when its rate was computed last */
@@ -136,6 +139,9 @@ struct cei_client *cei_client_new(struct cei_server *server, int fd);
 
 /* Looks at what threads have noted about the client, and at what it did not say in time. */
 void cei_client_look(struct cei_client *client, uint64_t now_ns);
+
+/* Tells an open client that the engine is fenced, if one of its ranks is served by that. */
+void cei_client_tell_fence(struct cei_client *client, uint32_t engine);
 
 /* Ends the client; its launches end with the error. May be called again. It is freed when the last
  * of its memory is unmapped. */

@@ -21,6 +21,8 @@
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_import.h"
 #include "ce_engine/program/program_wire.h"
+#include "daemon/fences.h"
+#include "daemon/gpus.h"
 #include "daemon/server.h"
 #include "ipc/service_offer.h"
 #include "ipc/wire.h"
@@ -51,8 +53,14 @@ static const char *describe_file(int fd, struct cei_region_wire *wire)
  * is mapped. It is never taken for this process's own memory. */
 static const char *describe_gpu(const struct cei_client *client, struct cei_region_wire *wire)
 {
+	struct cei_server *server = client->server;
+	uint32_t engine = cei_gpus_member(&server->site, wire->uuid);
+	char text[CEOV_FAILURE_TEXT_BYTES];
+
 	wire->device = 0;
-	return cei_cuda_gpu_of(client->server->site.cuda, wire->uuid) == CEOV_NOBODY
+	if (engine != CEOV_NOBODY && cei_fences_refuse(server, engine, text))
+		return "is of a GPU that the daemon has fenced; ceoverlapctl status says why";
+	return cei_cuda_gpu_of(server->site.cuda, wire->uuid) == CEOV_NOBODY
 		? "is of a GPU that the daemon does not see" : NULL;
 }
 
@@ -243,6 +251,23 @@ static int make_lists(struct commit *commit)
 	return CEOV_ERR_NO_MEMORY;
 }
 
+/* Refuses a plan of a rank whose engine is fenced. That the client has such a rank is checked when
+ * the plan is imported. */
+static void look_at_fence(struct cei_client *client, uint32_t rank)
+{
+	char text[CEOV_FAILURE_TEXT_BYTES];
+	uint32_t i;
+	int error;
+
+	for (i = 0; i < client->hello.n_members; i++) {
+		if (client->hello.members[i].rank != rank)
+			continue;
+		error = cei_fences_refuse(client->server, client->engines[i], text);
+		if (error)
+			cei_client_refuse(client, error, text);
+	}
+}
+
 /* Checks what only the daemon has to check. Returns 1 if it was refused. */
 static int is_refused(struct cei_client *client, const struct cei_program *program)
 {
@@ -261,6 +286,8 @@ static int is_refused(struct cei_client *client, const struct cei_program *progr
 	else if (program->floating != CEI_PROGRAM_NONE)
 		cei_client_refuse(client, CEOV_ERR_INVALID, "ceoverlapd: a daemon cannot reach "
 				  "memory that launches name");
+	else
+		look_at_fence(client, program->rank);
 	return client->answer.type == CEI_SERVICE_REFUSED;
 }
 

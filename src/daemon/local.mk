@@ -15,6 +15,7 @@ libceoverlap_daemon_la_SOURCES = \
 	%D%/client_tasks.c \
 	%D%/control.c %D%/control.h \
 	%D%/fields.c %D%/fields.h \
+	%D%/fences.c %D%/fences.h \
 	%D%/flight.c %D%/flight.h \
 	%D%/gpus.c %D%/gpus.h \
 	%D%/intake.c %D%/intake.h \

@@ -99,6 +99,23 @@ static void write_daemon(struct cei_server *server, const struct cei_usage *sum,
 			cei_intake_turns(&server->intakes[i]));
 }
 
+static void write_fences(const struct cei_server *server, FILE *out)
+{
+	const struct ceov_member *member;
+	char place[24];
+	uint32_t i;
+
+	begin(out, "fenced", "gauge", "1: the engine's place is lost, and it gets no work.");
+	for (i = 0; i < server->site.n_members; i++) {
+		member = &server->site.members[i];
+		snprintf(place, sizeof(place), "host");
+		if (member->place.kind == CEOV_PLACE_GPU)
+			snprintf(place, sizeof(place), "gpu%u", member->place.index);
+		fprintf(out, "ceoverlap_fenced{engine=\"%u\",place=\"%s\"} %d\n", i, place,
+			server->fenced_ns[i] != 0);
+	}
+}
+
 /* --- users ------------------------------------------------------------------------ */
 
 static void write_user(FILE *out, const char *name, uint32_t uid, const char *more,
@@ -260,6 +277,7 @@ void cei_metrics_write(struct cei_server *server, FILE *out)
 	cei_picture_usage(server, &table);
 	sum = cei_usage_sum(&table);
 	write_daemon(server, &sum, out);
+	write_fences(server, out);
 	write_users(&table, out);
 	if (links) {
 		write_links(links, out);

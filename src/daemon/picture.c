@@ -205,6 +205,23 @@ static void add_sums(struct json_object *object, struct cei_server *server)
 	add_classes(object, "bytes", sum.bytes);
 }
 
+static struct json_object *fences_json(const struct cei_server *server)
+{
+	struct json_object *list = json_object_new_array(), *fence;
+	uint32_t i;
+
+	for (i = 0; i < server->site.n_members; i++) {
+		if (!server->fenced_ns[i])
+			continue;
+		fence = json_object_new_object();
+		add_number(fence, "engine", i);
+		add_text(fence, "why", server->fenced_why[i]);
+		add_number(fence, "seconds", (cei_now_ns() - server->fenced_ns[i]) / NS_PER_S);
+		json_object_array_add(list, fence);
+	}
+	return list;
+}
+
 static struct json_object *daemon_json(struct cei_server *server)
 {
 	struct json_object *object = json_object_new_object();
@@ -230,6 +247,7 @@ static struct json_object *daemon_json(struct cei_server *server)
 		json_object_array_add(turns, json_object_new_uint64(
 				      cei_intake_turns(&server->intakes[i])));
 	cei_fields_add(object, "engine_turns", turns);
+	cei_fields_add(object, "fences", fences_json(server));
 	cei_fields_add(object, "fairness", json_object_new_double(server->fairness));
 	add_sums(object, server);
 	return object;

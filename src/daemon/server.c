@@ -24,6 +24,7 @@
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/sched/tally.h"
 #include "daemon/client.h"
+#include "daemon/fences.h"
 #include "daemon/gpus.h"
 #include "daemon/journal.h"
 #include "daemon/listener.h"
@@ -78,9 +79,17 @@ static int open_works(struct cei_server *server)
 
 uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_member *member)
 {
+	uint32_t i, engine = 0, n = server->config.settings.n_host_engines;
+	char text[CEOV_FAILURE_TEXT_BYTES];
+
 	if (member->kind != CEOV_PLACE_HOST)
 		return cei_gpus_member(&server->site, member->uuid);
-	return server->next_host_engine++ % server->config.settings.n_host_engines;
+	for (i = 0; i < n; i++) {
+		engine = server->next_host_engine++ % n;
+		if (!cei_fences_refuse(server, engine, text))
+			break;
+	}
+	return engine;
 }
 
 /* --- the socket --------------------------------------------------------------- */
@@ -116,6 +125,7 @@ static void look_at_all(struct cei_server *server)
 	struct cei_list *node, *next;
 	uint64_t now_ns = cei_now_ns();
 
+	cei_fences_look(server);
 	for (node = server->clients.next; node != &server->clients; node = next) {
 		next = node->next;
 		cei_client_look(CEI_OWNER(node, struct cei_client, link), now_ns);

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/list.h"
 #include "base/report.h"
 #include "ce_engine/objects/works.h"
@@ -73,6 +74,9 @@ struct cei_server {
 	struct cei_usage_table   usage;         /* of clients that have gone */
 	_Atomic uint64_t         n_errors[1 - CEI_ERROR_LOWEST];        /* launches that failed, by
 						 * -error */
+	uint64_t                 fenced_ns[CEI_MEMBERS_MAX];    /* by engine: when its fence was
+						 * noticed; 0: it is not fenced. Front thread */
+	char                     fenced_why[CEI_MEMBERS_MAX][CEI_LOST_BYTES];
 	struct cei_server_hooks  hooks;         /* set after open, before run */
 	struct cei_metrics_scraped scraped;
 	uint64_t                 began_ns;
@@ -98,7 +102,8 @@ int  cei_server_run(struct cei_server *server);
 
 void cei_server_close(struct cei_server *server);
 
-/* The engine that serves a member of a client; CEOV_NOBODY: none does. */
+/* The engine that serves a member of a client; CEOV_NOBODY: none does. It is fenced only where no
+ * other one can take its place. */
 uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_member *member);
 
 /* Has the front thread look at all clients soon. Any thread. */

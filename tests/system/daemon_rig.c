@@ -127,19 +127,25 @@ void daemon_rig_says(const struct daemon_rig *rig, const char *arguments, const 
 
 /* --- clients ------------------------------------------------------------------ */
 
-void daemon_rig_open_bare(struct daemon_rig *rig, struct daemon_rig_client *client)
+static void open_context(struct daemon_rig *rig, struct daemon_rig_client *client, uint32_t rank)
 {
 	struct ceov_member members[2];
 	struct ceov_config config = testing_config(members, 2, &rig->client_log);
 
 	memset(client, 0, sizeof(*client));
+	client->rank = rank;
 	config.daemon = rig->daemon.path;
 	config.deadline_ns = rig->deadline_ns;
 	ck_assert_int_eq(ceov_open(&config, &client->context), 0);
-	client->ready = testing_signal(client->context, 0, 1);
-	client->arrived = testing_signal(client->context, 1, 1);
-	client->source = testing_buffer(client->context, 0, DAEMON_RIG_BYTES);
-	client->target = testing_buffer(client->context, 1, DAEMON_RIG_BYTES);
+	client->ready = testing_signal(client->context, rank, 1);
+	client->arrived = testing_signal(client->context, !rank, 1);
+	client->source = testing_buffer(client->context, rank, DAEMON_RIG_BYTES);
+	client->target = testing_buffer(client->context, !rank, DAEMON_RIG_BYTES);
+}
+
+void daemon_rig_open_bare(struct daemon_rig *rig, struct daemon_rig_client *client)
+{
+	open_context(rig, client, 0);
 }
 
 void daemon_rig_build(struct daemon_rig_client *client, uint32_t urgency)
@@ -152,7 +158,8 @@ void daemon_rig_build(struct daemon_rig_client *client, uint32_t urgency)
 
 	transfer.source_ready = testing_mark(client->ready, 0, 1);
 	transfer.then = testing_mark(client->arrived, 0, 1);
-	ck_assert_int_eq(ceov_plan_create(client->context, 0, &options, &client->plan), 0);
+	ck_assert_int_eq(ceov_plan_create(client->context, client->rank, &options,
+					  &client->plan), 0);
 	testing_add(client->plan, &transfer);
 }
 
@@ -167,8 +174,15 @@ static void commit(const struct daemon_rig_client *client)
 
 void daemon_rig_open(struct daemon_rig *rig, struct daemon_rig_client *client, uint32_t urgency)
 {
-	daemon_rig_open_bare(rig, client);
+	open_context(rig, client, 0);
 	daemon_rig_build(client, urgency);
+	commit(client);
+}
+
+void daemon_rig_open_from(struct daemon_rig *rig, struct daemon_rig_client *client, uint32_t rank)
+{
+	open_context(rig, client, rank);
+	daemon_rig_build(client, CEOV_URGENCY_NORMAL);
 	commit(client);
 }
 
@@ -176,7 +190,7 @@ void daemon_rig_open_stray(struct daemon_rig *rig, struct daemon_rig_client *cli
 {
 	static uint8_t memory[DAEMON_RIG_BYTES];
 
-	daemon_rig_open_bare(rig, client);
+	open_context(rig, client, 0);
 	ck_assert_int_eq(ceov_buffer_register(client->context, 0, memory, sizeof(memory),
 					      &client->source), 0);
 	daemon_rig_build(client, CEOV_URGENCY_NORMAL);
@@ -188,13 +202,14 @@ void daemon_rig_pass(struct daemon_rig_client *client)
 	const struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = client->base };
 	ceov_ticket ticket;
 
-	testing_fill(ceov_buffer_base(client->source, 0), DAEMON_RIG_BYTES, client->base);
+	testing_fill(ceov_buffer_base(client->source, client->rank), DAEMON_RIG_BYTES,
+		     client->base);
 	ck_assert_int_eq(ceov_launch(client->plan, &ask, &ticket), 0);
 	ck_assert_int_eq(ceov_signal_raise(client->ready, 0, client->base + 1), 0);
 	ck_assert_int_eq(ceov_signal_wait(client->arrived, 0, client->base + 1,
 					  TESTING_PATIENCE), 0);
-	ck_assert_uint_eq(testing_check(ceov_buffer_base(client->target, 1), DAEMON_RIG_BYTES,
-					client->base), DAEMON_RIG_BYTES);
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(client->target, !client->rank),
+					DAEMON_RIG_BYTES, client->base), DAEMON_RIG_BYTES);
 	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
 	client->base++;
 }

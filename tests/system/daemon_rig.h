@@ -58,6 +58,7 @@ struct daemon_rig_client {
 	ceov_signal  *ready, *arrived;
 	ceov_plan    *plan;
 	uint64_t      base;
+	uint32_t      rank;             /* that launches; the other one's memory is the target */
 };
 
 /* A client of two ranks with a plan, of an urgency, that moves DAEMON_RIG_BYTES. */
@@ -66,6 +67,9 @@ void daemon_rig_open(struct daemon_rig *rig, struct daemon_rig_client *client, u
 /* The same in parts: all but a plan, and a plan that is not committed yet. */
 void daemon_rig_open_bare(struct daemon_rig *rig, struct daemon_rig_client *client);
 void daemon_rig_build(struct daemon_rig_client *client, uint32_t urgency);
+
+/* The same as daemon_rig_open(), where that rank of the two launches. */
+void daemon_rig_open_from(struct daemon_rig *rig, struct daemon_rig_client *client, uint32_t rank);
 
 /* A client whose plan stays in this process, since it names memory that it has registered. */
 void daemon_rig_open_stray(struct daemon_rig *rig, struct daemon_rig_client *client);

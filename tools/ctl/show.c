@@ -19,6 +19,19 @@ static void say_number(const char *name, uint64_t number)
 	printf("  %-14s%" PRIu64 "\n", name, number);
 }
 
+static void show_fences(struct json_object *fences)
+{
+	struct json_object *fence;
+	size_t i;
+
+	for (i = 0; i < ctl_length(fences); i++) {
+		fence = json_object_array_get_idx(fences, i);
+		printf("  %-14sengine %" PRIu64 " for %s: %s; it gets no work until the daemon is "
+		       "started anew\n", "FENCED", ctl_number(fence, "engine"),
+		       ctl_duration(ctl_number(fence, "seconds")).text, ctl_text(fence, "why"));
+	}
+}
+
 void ctl_show_status(struct json_object *answer)
 {
 	struct json_object *daemon = ctl_object(answer, "daemon");
@@ -33,6 +46,7 @@ void ctl_show_status(struct json_object *answer)
 	    : "no file; the defaults");
 	if (*ctl_text(daemon, "config_fault"))
 		say("  NOT READ", ctl_text(daemon, "config_fault"));
+	show_fences(ctl_object(daemon, "fences"));
 	printf("  %-14s%" PRIu64 " now, %" PRIu64 " ever\n", "clients",
 	       ctl_number(daemon, "clients"), ctl_number(daemon, "clients_ever"));
 	printf("  %-14s%" PRIu64 " here, %" PRIu64 " unarbitrated, in their processes\n", "plans",
