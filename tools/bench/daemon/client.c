@@ -113,8 +113,10 @@ static void await_all(const struct bench_daemon *bench)
 	uint64_t none = 0;
 
 	/* seq_cst, here and below: not on a fast path */
-	if (atomic_fetch_add(&shared->n_ready, 1) + 1 == bench->n_clients)
+	if (atomic_fetch_add(&shared->n_ready, 1) + 1 == bench->n_clients) {
+		shared->ready = bench_daemon_look(bench->pid);
 		atomic_compare_exchange_strong(&shared->begin_ns, &none, cei_now_ns());
+	}
 	while (!atomic_load(&shared->begin_ns) && !atomic_load(&shared->failed))
 		usleep(500);
 }
@@ -126,16 +128,20 @@ int bench_daemon_client(void *arg, uint32_t number)
 				 .found = &bench->shared->clients[number] };
 	uint64_t i, n = bench->n_launches / bench->n_clients;
 	uint64_t seed = bench->options.seed + number * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t before_kib = bench_daemon_look(getpid()).own;
 	int r = open_context(&client);
 
 	if (!r)
 		r = make_plan(&client);
 	if (r)
 		return fail(&client, "beginning", r);
+	client.found->context_kib = bench_daemon_look(getpid()).own - before_kib;
 	await_all(bench);
 	for (i = 0; !r && i < n; i++)
 		r = pass(&client, seed + i * UINT64_C(0xbf58476d1ce4e5b9));
 	client.found->end_ns = cei_now_ns();
+	if (!atomic_fetch_add(&bench->shared->n_done, 1))
+		bench->shared->worked = bench_daemon_look(bench->pid);
 	if (r)
 		return fail(&client, "launching", r);
 	ceov_close(client.context);

@@ -23,10 +23,17 @@
 /* Entry point: argv[0] is "daemon". Returns the exit status of the program. */
 int bench_daemon_main(int argc, char **argv);
 
+struct bench_daemon_memory {            /* of a process, in KiB, as the kernel counts pages */
+	uint64_t own;                   /* anonymous */
+	uint64_t files;                 /* of memory files that it has mapped and touched */
+};
+
 struct bench_daemon_client {            /* what one client found */
 	uint64_t n_launches;
 	uint64_t n_wrong;               /* launches that brought a wrong byte */
 	uint64_t end_ns;
+	uint64_t context_kib;           /* that opening its context, a plan included, took of its
+					 * own memory */
 	uint32_t buckets[BENCH_DAEMON_BUCKETS];
 };
 
@@ -34,6 +41,10 @@ struct bench_daemon_shared {            /* memory that all processes have mapped
 	_Atomic uint32_t           n_ready;
 	_Atomic int                failed;      /* of bench_children_wait() */
 	_Atomic uint64_t           begin_ns;    /* 0: not yet */
+	_Atomic uint32_t           n_done;
+	struct bench_daemon_memory empty;       /* the daemon's, without clients, ... */
+	struct bench_daemon_memory ready;       /* ... when all are ready, ... */
+	struct bench_daemon_memory worked;      /* ... and when the first has made its launches */
 	struct bench_daemon_client clients[];
 };
 
@@ -47,6 +58,7 @@ struct bench_daemon {
 	const char                 *socket;     /* of a daemon that runs already; NULL: one is
 						 * started */
 	char                        path[120];  /* of the socket */
+	pid_t                       pid;        /* of the daemon; 0: it was not started here */
 	struct bench_daemon_shared *shared;
 };
 
@@ -55,6 +67,9 @@ int  bench_daemon_client(void *bench, uint32_t number);
 
 /* Starts the daemon with a socket in the folder. Returns its process, or -1, reported. */
 pid_t bench_daemon_start(struct bench_daemon *bench, const char *folder);
+
+/* What a process takes; zeros if that cannot be read. */
+struct bench_daemon_memory bench_daemon_look(pid_t pid);
 
 /* Ends it in order. Returns 0, or -1, reported: it did not end well. *ret_cpu_s: the processor time
  * that it has used. */

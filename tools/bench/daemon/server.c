@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -90,6 +91,25 @@ pid_t bench_daemon_start(struct bench_daemon *bench, const char *folder)
 	if (pid < 0)
 		fprintf(stderr, "ceoverlap-bench: fork: %s\n", strerror(errno));
 	return pid;
+}
+
+struct bench_daemon_memory bench_daemon_look(pid_t pid)
+{
+	struct bench_daemon_memory memory = { 0, 0 };
+	char path[64], line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (!strncmp(line, "RssAnon:", 8))
+			memory.own = strtoull(line + 8, NULL, 10);
+		if (!strncmp(line, "RssShmem:", 9))
+			memory.files = strtoull(line + 9, NULL, 10);
+	}
+	if (file)
+		fclose(file);
+	return memory;
 }
 
 int bench_daemon_end(pid_t pid, double *ret_cpu_s)
