@@ -19,7 +19,8 @@ build=$PWD
 clang=${CLANG:-clang}
 harnesses=(fuzz_service_wire fuzz_service_ring)
 sources=("$top"/src/ipc/service_wire.c "$top"/src/ipc/service_ring.c "$top"/src/base/cursor.c
-	"$top"/src/base/clock.c "$top"/src/base/futex.c)
+	"$top"/src/base/clock.c "$top"/src/base/futex.c "$top"/src/base/write.c
+	"$top"/src/base/report.c "$top"/src/base/repeats.c)
 options=(-std=gnu11 -pthread -g -O1 -D_GNU_SOURCE "-I$build/include" "-I$top/include"
 	"-I$top/src" "-I$top")
 checks=-fsanitize=address,undefined
