@@ -199,7 +199,8 @@ static int is_working(const struct cei_server *server)
 
 	for (node = server->clients.next; node != &server->clients; node = node->next) {
 		client = CEI_OWNER(node, const struct cei_client, link);
-		if (client->context && client->state == CEI_CLIENT_OPEN && !client->has_task &&
+		/* while a task is under way, the context is the porter's */
+		if (client->state == CEI_CLIENT_OPEN && !client->has_task && client->context &&
 		    cei_guest_is_busy(client->context))
 			return 1;
 	}

@@ -160,8 +160,8 @@ START_TEST(test_a_new_daemon_ends_a_fence)
 	daemon_rig_open(&rig, &client, CEOV_URGENCY_NORMAL);
 	daemon_rig_pass(&client);
 	ck_assert_int_eq(launch(&client), CEOV_ERR_SYSTEM);
-	daemon_rig_end(&rig);
-	daemon_rig_start(&rig, NULL);
+	daemon_end(&rig.daemon);
+	daemon_start_with(&rig.daemon, "d.sock", NULL, rig.log);
 	ck_assert_int_eq(ceov_reopen(client.context, TESTING_PATIENCE), 0);
 	client.base = 0;
 	daemon_rig_pass(&client);
