@@ -457,6 +457,7 @@ static void end(void)
 {
 	uint32_t i;
 
+	check_growth();
 	for (i = 0; i < torture.n; i++)
 		torture.clients[i].must_end = torture.clients[i].may_leave = 1;
 	for (i = 0; i < torture.n; i++)
