@@ -9,6 +9,8 @@
  *   daemon   the daemon is killed: all clients are told, and go on with the next one
  *   stop     a client is stopped for a while: nobody is told anything, others go on meanwhile
  *   both     the daemon is killed, and a client right after it
+ *   other    a process is killed that has as much memory as a client and knows no daemon: what
+ *            that costs all clients, the machine takes, and not the daemon
  *
  * No byte may be wrong, and no descriptor, mapping, thread or memory be left. Prints when the
  * others were told and when the daemon had freed everything; of 100 times and more the median has
@@ -20,7 +22,8 @@
  *   CEOVERLAP_TEST_DAEMON_CYCLES   cycles, 20 by default
  *   CEOVERLAP_TEST_DAEMON_CLIENTS  processes, an even number, 4 by default
  *   CEOVERLAP_TEST_DAEMON_MIB      memory of each client, 8 by default
- *   CEOVERLAP_TEST_DAEMON_KIND     one of the four above alone; else they take turns at random
+ *   CEOVERLAP_TEST_DAEMON_KIND     one of the five above alone; else the first four take turns at
+ *                                  random
  *   CEOVERLAP_TEST_SEED            repeats a run
  */
 
@@ -31,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,7 +44,8 @@
 #include "testing.h"
 
 #define CLIENTS_MAX 64u
-#define N_KINDS     4u
+#define N_KINDS     5u
+#define N_DRAWN     4u          /* the first so many are drawn */
 #define TOLD_AIM    (20 * TESTING_MS)
 #define FREED_AIM   TESTING_SECOND
 #define PATIENCE    (60 * TESTING_SECOND)
@@ -49,9 +54,9 @@
 #define RATE_AIM    0.9         /* of the others' rate while clients are killed */
 #define GROWTH_KIB  16384u              /* of the daemon's own memory: more is a leak */
 
-enum kind { CLIENT, DAEMON, STOP, BOTH };
+enum kind { CLIENT, DAEMON, STOP, BOTH, OTHER };
 
-static const char *const kind_names[N_KINDS] = { "client", "daemon", "stop", "both" };
+static const char *const kind_names[N_KINDS] = { "client", "daemon", "stop", "both", "other" };
 
 struct times {
 	const char *what;
@@ -85,7 +90,8 @@ static struct torture {
 	struct holding         empty, full;     /* without clients, and with all */
 	struct times           told_lost, told_gone, freed;
 	struct rate            quiet, struck;   /* before a client is killed, and from then until
-						 * all of its group is freed */
+						 * all of its group is freed; the same of another
+						 * process, until that has ended */
 } torture;
 
 static uint64_t setting(const char *name, uint64_t otherwise)
@@ -155,8 +161,8 @@ static void print_rates(void)
 
 	if (before <= 0 || torture.n <= TORTURE_PAIR)
 		return;
-	printf("passes of the other clients: %.0f /s before a client is killed, %.0f /s until all "
-	       "is freed: %.2f of it\n", before, after, after / before);
+	printf("passes of the other clients: %.0f /s before one process is killed, %.0f /s until "
+	       "all is freed: %.2f of it\n", before, after, after / before);
 	fflush(stdout);
 	if (torture.n_of_kind[CLIENT] >= TIMES_JUDGED &&
 	    sysconf(_SC_NPROCESSORS_ONLN) >= 2 * (long)torture.n)
@@ -391,6 +397,49 @@ static void stop_client(uint32_t victim)
 	ck_assert_int_eq(kill(torture.pids[victim], SIGCONT), 0);
 }
 
+/* Touches as much memory as a client has, and waits for its end. */
+_Noreturn static void be_other(int told)
+{
+	int fd = memfd_create("other", MFD_CLOEXEC);
+	char *memory = MAP_FAILED;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (fd >= 0 && !ftruncate(fd, (off_t)torture.n_bytes))
+		memory = mmap(NULL, torture.n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		_exit(1);
+	memset(memory, 1, torture.n_bytes);
+	if (write(told, "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static void kill_other(void)
+{
+	char word;
+	pid_t pid;
+	int fds[2], status;
+
+	ck_assert_int_eq(pipe(fds), 0);
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		be_other(fds[1]);
+	ck_assert_int_gt(pid, 0);
+	close(fds[1]);
+	ck_assert_int_eq(read(fds[0], &word, 1), 1);
+	close(fds[0]);
+	measure(&torture.quiet, CLIENTS_MAX, 0);
+	usleep((useconds_t)testing_below(&torture.random, 20000));
+	measure(&torture.quiet, CLIENTS_MAX, 1);
+	measure(&torture.struck, CLIENTS_MAX, 0);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	measure(&torture.struck, CLIENTS_MAX, 1);
+	ck_assert_int_eq(WTERMSIG(status), SIGKILL);
+}
+
 static enum kind choose(void)
 {
 	const char *only = getenv("CEOVERLAP_TEST_DAEMON_KIND");
@@ -400,7 +449,7 @@ static enum kind choose(void)
 		if (!strcmp(only, kind_names[i]))
 			return (enum kind)i;
 	ck_assert_msg(!only, "there is no kind '%s'", only);
-	return (enum kind)testing_below(&torture.random, N_KINDS);
+	return (enum kind)testing_below(&torture.random, N_DRAWN);
 }
 
 static void run_cycle(void)
@@ -421,6 +470,7 @@ static void run_cycle(void)
 	case DAEMON: kill_daemon(); break;
 	case STOP:   stop_client(victim); break;
 	case BOTH:   kill_both(victim); break;
+	case OTHER:  kill_other(); break;
 	}
 	await_passes(CLIENTS_MAX);
 	await_holding(torture.n, 0);
