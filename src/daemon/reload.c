@@ -86,7 +86,8 @@ static int run(struct cei_task *task)
 {
 	struct cei_reload *reload = CEI_OWNER(task, struct cei_reload, task);
 
-	reload->read_result = cei_settings_read(reload->file, &reload->of_file, &reload->read_fault);
+	reload->read_result = cei_settings_read(reload->file, &reload->of_file,
+						&reload->read_fault);
 	return 0;
 }
 

@@ -322,8 +322,9 @@ START_TEST(test_a_release_has_a_deadline)
 {
 	struct ceov_failure failure = { .text = "" };
 	struct daemon_rig_client client;
+	pid_t child;
 
-	rig.deadline_ns = TESTING_SECOND;
+	rig.deadline_ns = 3 * TESTING_SECOND;
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_open(&rig, &client, NORMAL);
 	testing_stop(rig.daemon.pid);
@@ -331,9 +332,10 @@ START_TEST(test_a_release_has_a_deadline)
 	ck_assert_int_eq(ceov_last_failure(client.context, &failure), 0);
 	ck_assert_int_eq(failure.error, CEOV_ERR_TIMEOUT);
 	ck_assert_ptr_nonnull(strstr(failure.text, "may still have its memory mapped"));
-	ck_assert_int_eq(kill(rig.daemon.pid, SIGCONT), 0);
+	child = signal_daemon_later(SIGCONT);
 	daemon_rig_build(&client, NORMAL);
 	ck_assert_int_eq(ceov_plan_commit(client.plan), 0);
+	has_signalled(child);
 	daemon_rig_pass(&client);
 	ceov_plan_release(client.plan);
 	ck_assert_uint_eq(n_mapped(), 0);

@@ -150,8 +150,8 @@ START_TEST(test_what_only_counts_at_the_start_is_told_each_time)
 }
 END_TEST
 
-/* A pipe without a writer is as slow as a name service that does not answer. The daemon serves, takes
- * the settings over when they come, and ends while it reads again. */
+/* A pipe without a writer is as slow as a name service that does not answer. The daemon serves,
+ * takes the settings over when they come, and ends while it reads again. */
 START_TEST(test_a_slow_reading_stops_nobody)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
