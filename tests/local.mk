@@ -7,6 +7,7 @@
 # LDADD. A suite of the first list runs everywhere; one of the second needs GPUs, is
 # built by "make check" and run by "make check-gpu".
 threaded_suites = \
+	%D%/unit/test_a2a \
 	%D%/unit/test_alive \
 	%D%/unit/test_alive_kills \
 	%D%/unit/test_alive_watch \
@@ -348,7 +349,8 @@ libtesting_la_SOURCES = \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
 	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
-	%D%/unit/op_case.c %D%/unit/op_rig.c %D%/unit/op_rig.h \
+	%D%/unit/op_case.c %D%/unit/op_a2a.c %D%/unit/op_expect.h \
+	%D%/unit/op_rig.c %D%/unit/op_rig.h \
 	%D%/unit/move_rig.c %D%/unit/move_rig.h \
 	%D%/unit/fake_event.c %D%/unit/fake_event.h \
 	%D%/unit/feeder.c %D%/unit/feeder.h \

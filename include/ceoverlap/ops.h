@@ -9,6 +9,8 @@
  *
  *   all-gather + GEMM      C_i = A B_i^T      A: shards of rows, gathered
  *   GEMM + reduce-scatter  C = sum over ranks of A_rank B_rank^T, own rows of it
+ *   GEMM + all-to-all      blocks of A B^T go to their ranks
+ *   all-to-all + GEMM      C = A B^T          A: blocks that come from all ranks
  *   reduce-scatter, all-reduce                without a GEMM
  *   all-gather, all-to-all                    without a GEMM
  *   dispatch and combine                      of a mixture of experts
@@ -29,7 +31,9 @@
  *            a transposed copy. Ranks may differ in b_is_k_by_n.
  *            k and n are multiples of 8.
  * ROWS       The rows of the gathered A, or of the product that is scattered, are
- *            divided among the ranks in order: rank r has rows[r] of them; 0 is allowed.
+ *            divided among the ranks in order: rank r has rows[r] of them; 0 is allowed. Where a
+ *            GEMM meets an all-to-all, each pair of ranks has a number of rows, or rows or
+ *            columns are divided among ranks: see there.
  * STREAMS    A run on a GPU is ordered in the caller's stream as a kernel is: after the
  *            work queued before it, and before the work queued after it. On host ranks
  *            a run is done when the call returns; each rank calls from its own thread.
@@ -262,6 +266,86 @@ struct ceov_gemm_rs_run {
 };
 
 int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
+
+/* --- GEMM + all-to-all, all-to-all + GEMM ----------------------------------- */
+
+/*
+ * Each rank has a block for every rank, its own included. Set either rows_of, or both rows and
+ * columns; what is not set is NULL. All ranks give the same numbers, and 0 is allowed.
+ *
+ *   rows_of   rows are divided. n_ranks x n_ranks entries: the block from rank r to rank t has
+ *             [r * n_ranks + t] rows, and all columns. Blocks lie one below the other: at the
+ *             rank that sends them in the order of targets, at the rank that gets them in the
+ *             order of sources. For example tokens that go to experts, or come back from them.
+ *   columns   columns are divided. n_ranks entries, multiples of 8. Each block has the rows of
+ *             one of its two ranks and the columns of the other one. For example the heads of
+ *             attention over a sequence that is divided among ranks before and after it.
+ */
+
+/* Each rank multiplies, C = A B^T, and sends blocks of the product: the rows for each target, or,
+ * where columns are divided, the target's columns of all rows. k may differ from rank to rank. */
+struct ceov_gemm_a2a {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;
+	const uint64_t              *rows_of;
+	const uint64_t              *rows;      /* by rank: rows of its A */
+	const uint64_t              *columns;   /* by rank: columns of the product that it gets */
+	uint64_t                     k;
+	uint64_t                     n;         /* of the product: the sum of columns */
+	const struct ceov_op_tuning *tuning;    /* as in struct ceov_ag_gemm */
+	int                          b_is_k_by_n;
+};
+
+/* As ceov_ag_gemm_scratch_bytes(). */
+uint64_t ceov_gemm_a2a_scratch_bytes(const struct ceov_gemm_a2a *shape, uint32_t n_ranks);
+
+int  ceov_gemm_a2a_create(ceov_workspace *workspace, const struct ceov_gemm_a2a *shape,
+			  ceov_op **ret_op);
+
+struct ceov_gemm_a2a_run {
+	size_t      struct_bytes;
+	void       *stream;                     /* as in struct ceov_ag_gemm_run */
+	const void *a;                          /* as many rows as its blocks have, or
+						 * rows[rank]; x k */
+	const void *b;                          /* n x k, or k x n */
+	void       *c;                          /* as many rows as the blocks that it gets
+						 * have x n, or all rows x columns[rank] */
+};
+
+int  ceov_gemm_a2a_run(ceov_op *op, const struct ceov_gemm_a2a_run *run);
+
+/* Each rank sends blocks of its A: the rows for each target, of which, where columns are divided,
+ * every rank has some columns. Then it multiplies what it got, C = A B^T. n may differ from rank to
+ * rank. */
+struct ceov_a2a_gemm {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;
+	const uint64_t              *rows_of;
+	const uint64_t              *rows;      /* by rank: rows of its product */
+	const uint64_t              *columns;   /* by rank: columns of the A that it sends from */
+	uint64_t                     k;         /* of the product: the sum of columns */
+	uint64_t                     n;
+	const struct ceov_op_tuning *tuning;    /* as in struct ceov_ag_gemm */
+	int                          b_is_k_by_n;
+};
+
+/* As ceov_ag_gemm_scratch_bytes(). */
+uint64_t ceov_a2a_gemm_scratch_bytes(const struct ceov_a2a_gemm *shape, uint32_t n_ranks);
+
+int  ceov_a2a_gemm_create(ceov_workspace *workspace, const struct ceov_a2a_gemm *shape,
+			  ceov_op **ret_op);
+
+struct ceov_a2a_gemm_run {
+	size_t      struct_bytes;
+	void       *stream;                     /* as in struct ceov_ag_gemm_run */
+	const void *a;                          /* as many rows as its blocks have x k, or all
+						 * rows x columns[rank] */
+	const void *b;                          /* n x k, or k x n */
+	void       *c;                          /* as many rows as the blocks that it gets
+						 * have, or rows[rank]; x n */
+};
+
+int  ceov_a2a_gemm_run(ceov_op *op, const struct ceov_a2a_gemm_run *run);
 
 /* --- reduce-scatter and all-reduce ----------------------------------------- */
 

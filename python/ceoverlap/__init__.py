@@ -11,8 +11,8 @@
 
 The library is C; see include/ceoverlap/*.h for its contracts. Contexts hold buffers, signals
 and plans; AllGather and AllToAll move; Workspace and the operators on it (AllGatherGemm,
-GemmReduceScatter, ReduceScatter, AllReduce) compute, too. Arrays and tensors are taken as
-they are: NumPy, PyTorch, CuPy, anything with DLPack or an array interface. Streams are
+GemmReduceScatter, GemmAllToAll, AllToAllGemm, ReduceScatter, AllReduce) compute, too. Arrays
+and tensors are taken as they are: NumPy, PyTorch, CuPy, anything with DLPack or an array interface. Streams are
 integers (a CUstream) or objects that hold one. Failures are exceptions of
 ceoverlap.errors, with rank, transfer and mark. Log lines go to logging's "ceoverlap".
 """
@@ -29,6 +29,7 @@ from .errors import (AbortedError, CeoverlapError, CudaError, DaemonLostError, D
 from .network import Network
 from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
                   Workspace)
+from .ops_a2a import AllToAllGemm, GemmAllToAll
 from .place import Place
 from .plan import Plan, Spot, Ticket, Transfer
 from .signal import Mark, MarkList, Signal
@@ -37,10 +38,11 @@ from .stream import stream_handle
 __version__: str = _lib.ceov_version().decode()
 
 __all__ = [
-    "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "Block",
+    "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "AllToAllGemm", "Block",
     "Buffer",
     "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError", "Failure",
-    "ForkedError", "FullError", "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory", "Network",
+    "ForkedError", "FullError", "GemmAllToAll", "GemmReduceScatter", "InvalidError", "Mark",
+    "MarkList", "Memory", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",

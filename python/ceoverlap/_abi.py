@@ -246,6 +246,30 @@ class ceov_gemm_rs_run(Struct):
                 ("b", c_void_p), ("c", c_void_p)]
 
 
+class ceov_gemm_a2a(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
+                ("rows_of", POINTER(c_uint64)), ("rows", POINTER(c_uint64)),
+                ("columns", POINTER(c_uint64)), ("k", c_uint64), ("n", c_uint64),
+                ("tuning", POINTER(ceov_op_tuning)), ("b_is_k_by_n", c_int)]
+
+
+class ceov_gemm_a2a_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("a", c_void_p),
+                ("b", c_void_p), ("c", c_void_p)]
+
+
+class ceov_a2a_gemm(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
+                ("rows_of", POINTER(c_uint64)), ("rows", POINTER(c_uint64)),
+                ("columns", POINTER(c_uint64)), ("k", c_uint64), ("n", c_uint64),
+                ("tuning", POINTER(ceov_op_tuning)), ("b_is_k_by_n", c_int)]
+
+
+class ceov_a2a_gemm_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("a", c_void_p),
+                ("b", c_void_p), ("c", c_void_p)]
+
+
 class ceov_reduce(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
                 ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning)),
@@ -350,6 +374,12 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_gemm_rs_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_rs), c_uint32]),
     "ceov_gemm_rs_create": (c_int, [_handle, POINTER(ceov_gemm_rs), _ret_handle]),
     "ceov_gemm_rs_run": (c_int, [_handle, POINTER(ceov_gemm_rs_run)]),
+    "ceov_gemm_a2a_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_a2a), c_uint32]),
+    "ceov_gemm_a2a_create": (c_int, [_handle, POINTER(ceov_gemm_a2a), _ret_handle]),
+    "ceov_gemm_a2a_run": (c_int, [_handle, POINTER(ceov_gemm_a2a_run)]),
+    "ceov_a2a_gemm_scratch_bytes": (c_uint64, [POINTER(ceov_a2a_gemm), c_uint32]),
+    "ceov_a2a_gemm_create": (c_int, [_handle, POINTER(ceov_a2a_gemm), _ret_handle]),
+    "ceov_a2a_gemm_run": (c_int, [_handle, POINTER(ceov_a2a_gemm_run)]),
     "ceov_reduce_scatter_scratch_bytes": (c_uint64, [POINTER(ceov_reduce), c_uint32]),
     "ceov_all_reduce_scratch_bytes": (c_uint64, [POINTER(ceov_reduce), c_uint32]),
     "ceov_reduce_scatter_create": (c_int, [_handle, POINTER(ceov_reduce), _ret_handle]),

@@ -235,7 +235,7 @@ def _check_rows(workspace: Workspace, rows: Sequence[int], what: str) -> None:
         raise errors.InvalidError(f"{what}: {len(rows)} numbers for {n} ranks")
 
 
-def _b_shape(op: Union[AllGatherGemm, GemmReduceScatter], n: int) -> Tuple[int, int]:
+def _b_shape(op: Any, n: int) -> Tuple[int, int]:
     """Returns the shape of the operand B of a product with n columns."""
     return (op.k, n) if op.b_is_k_by_n else (n, op.k)
 

@@ -45,8 +45,11 @@ libceoverlap_core_la_SOURCES += \
 	%D%/experts/combine.c \
 	%D%/experts/dispatch.c \
 	%D%/experts/layout.c %D%/experts/layout.h \
+	%D%/gemm/a2a_gemm.c \
 	%D%/gemm/ag_gemm.c \
 	%D%/gemm/cost_sim.c %D%/gemm/cost_sim.h \
+	%D%/gemm/a2a.c %D%/gemm/a2a.h \
+	%D%/gemm/gemm_a2a.c \
 	%D%/gemm/gemm_rs.c \
 	%D%/gemm/product.c %D%/gemm/product.h \
 	%D%/gemm/product_candidates.c \

@@ -45,6 +45,14 @@ struct cei_experts_shape {
 	uint64_t n_received;            /* never 0 */
 };
 
+/* Fields of products with an all-to-all, if columns are divided. If rows are divided, all are 0,
+ * and `blocks` of the shape has their numbers. */
+struct cei_a2a_shape {
+	int      is_by_columns;
+	uint64_t rows[CEI_OP_RANKS_MAX];        /* as in the struct of the kind's creator */
+	uint64_t columns[CEI_OP_RANKS_MAX];
+};
+
 /* The fields of all operators, and those of each family of operators. */
 struct cei_op_shape {
 	const struct cei_op_kind *kind;
@@ -53,13 +61,15 @@ struct cei_op_shape {
 	uint32_t                 n_ranks;
 	uint64_t                 rows[CEI_OP_RANKS_MAX]; /* [rank]; products: rows; sums: elements;
 							  * moves: bytes of the rank's largest
-							  * block */
+							  * block; products with an
+							  * all-to-all: see a2a.h */
 	/* The sizes of the blocks of an all-to-all, in the unit of rows: the block from rank r
 	 * to rank t in [r * n_ranks + t]. An op has a copy of its own. NULL: none. */
 	const uint64_t          *blocks;
 	struct cei_product_shape product;
 	struct cei_sum_shape     sum;
 	struct cei_experts_shape experts;       /* rows: the most tokens of a rank */
+	struct cei_a2a_shape     a2a;
 };
 
 /* Return how many rows (or elements, or bytes) these have: all ranks together; all ranks before

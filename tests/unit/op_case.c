@@ -110,6 +110,7 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 	one.b_is_k_by_n = (int)testing_below(random, 2);
 	one.wants_gathered = (int)testing_below(random, 2);
 	pick_tuning(random, &one);
+	op_case_pick_blocks(&one, random);
 	op_case_pick_stride(&one, random);
 	op_case_pick_scale(&one, random);
 	return one;
@@ -147,6 +148,167 @@ uint64_t op_case_source(const struct op_case *one, uint32_t rank)
 	}
 	return last;
 }
+
+/* --- all-to-all ------------------------------------------------------------ */
+
+int op_is_a2a(enum op_sort sort)
+{
+	return sort == OP_GEMM_A2A || sort == OP_A2A_GEMM;
+}
+
+/* Deals the columns out, 8 at a time. */
+uint64_t op_case_part(const struct op_case *one, uint32_t rank)
+{
+	uint64_t all = one->sort == OP_GEMM_A2A ? one->n[0] : one->k, column, sum = 0;
+
+	for (column = 0; column < all / 8; column++)
+		if ((column * (1 + one->spread % 4) + one->spread) % one->n_ranks == rank)
+			sum += 8;
+	return sum;
+}
+
+uint64_t op_case_parts_before(const struct op_case *one, uint32_t rank)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		sum += op_case_part(one, i);
+	return sum;
+}
+
+uint64_t op_case_block(const struct op_case *one, uint32_t source, uint32_t target)
+{
+	if (one->by_columns)
+		return one->rows[one->sort == OP_GEMM_A2A ? source : target];
+	switch (one->spread ? (source * 7 + target * 13 + one->spread) % 5 : 4) {
+	case 0:  return 0;
+	case 1:  return 1;
+	case 2:  return one->rows[source];
+	case 3:  return (one->rows[source] + one->rows[target]) / 2;
+	default: return one->rows[target];
+	}
+}
+
+uint64_t op_case_leaves(const struct op_case *one, uint32_t source, uint32_t target)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	if (one->by_columns && one->sort == OP_GEMM_A2A)        /* all targets get the same rows */
+		return target == one->n_ranks ? one->rows[source] : 0;
+	for (i = 0; i < target; i++)
+		sum += op_case_block(one, source, i);
+	return sum;
+}
+
+uint64_t op_case_arrives(const struct op_case *one, uint32_t source, uint32_t target)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	if (one->by_columns && one->sort == OP_A2A_GEMM)
+		return source == one->n_ranks ? one->rows[target] : 0;
+	for (i = 0; i < source; i++)
+		sum += op_case_block(one, i, target);
+	return sum;
+}
+
+void op_case_pick_blocks(struct op_case *one, uint64_t *random)
+{
+	uint32_t i;
+	uint64_t sum = 0;
+
+	if (!op_is_a2a(one->sort))
+		return;
+	one->by_columns = (int)testing_below(random, 2);
+	one->spread = (uint32_t)testing_below(random, 10);
+	while (!sum) {
+		for (i = 0; i < one->n_ranks; i++)
+			sum += op_case_leaves(one, i, one->n_ranks);
+		one->spread += !sum;
+	}
+}
+
+uint64_t op_case_a_elements(const struct op_case *one, uint32_t rank)
+{
+	if (op_is_sum(one->sort))
+		return op_case_source(one, rank);
+	if (one->sort == OP_AG_GEMM)
+		return one->rows[rank] * one->k;
+	if (one->sort == OP_GEMM_RS)
+		return op_case_before(one, one->n_ranks) * one->k;
+	return op_case_leaves(one, rank, one->n_ranks) *
+		(one->by_columns && one->sort == OP_A2A_GEMM ? op_case_part(one, rank) : one->k);
+}
+
+uint64_t op_case_c_elements(const struct op_case *one, uint32_t rank, uint32_t i)
+{
+	uint64_t all = op_case_before(one, one->n_ranks);
+
+	switch (one->sort) {
+	case OP_AG_GEMM:    return all * one->n[i];
+	case OP_GEMM_RS:    return one->rows[rank] * one->n[0];
+	case OP_ALL_REDUCE: return all;
+	case OP_A2A_GEMM:   return op_case_arrives(one, one->n_ranks, rank) * one->n[0];
+	case OP_GEMM_A2A:
+		return op_case_arrives(one, one->n_ranks, rank) *
+			(one->by_columns ? op_case_part(one, rank) : one->n[0]);
+	default:            return one->rows[rank];
+	}
+}
+
+/* The arrays of the public structs, for as long as these are used. */
+struct arrays {
+	uint64_t rows_of[OP_RANKS_MAX * OP_RANKS_MAX];
+	uint64_t columns[OP_RANKS_MAX];
+};
+
+static void fill_arrays(const struct op_case *one, struct arrays *arrays)
+{
+	uint32_t i, target;
+
+	for (i = 0; op_is_a2a(one->sort) && i < one->n_ranks; i++) {
+		arrays->columns[i] = op_case_part(one, i);
+		for (target = 0; target < one->n_ranks; target++)
+			arrays->rows_of[i * one->n_ranks + target] =
+				op_case_block(one, i, target);
+	}
+}
+
+static struct ceov_gemm_a2a gemm_a2a_of(const struct op_case *one, struct arrays *arrays)
+{
+	struct ceov_gemm_a2a shape = { .struct_bytes = sizeof(shape) };
+
+	fill_arrays(one, arrays);
+	shape.dtype = one->dtype;
+	shape.rows_of = one->by_columns ? NULL : arrays->rows_of;
+	shape.rows = one->by_columns ? one->rows : NULL;
+	shape.columns = one->by_columns ? arrays->columns : NULL;
+	shape.k = one->k;
+	shape.n = one->n[0];
+	shape.tuning = &one->tuning;
+	shape.b_is_k_by_n = one->b_is_k_by_n;
+	return shape;
+}
+
+static struct ceov_a2a_gemm a2a_gemm_of(const struct op_case *one, struct arrays *arrays)
+{
+	struct ceov_a2a_gemm shape = { .struct_bytes = sizeof(shape) };
+
+	fill_arrays(one, arrays);
+	shape.dtype = one->dtype;
+	shape.rows_of = one->by_columns ? NULL : arrays->rows_of;
+	shape.rows = one->by_columns ? one->rows : NULL;
+	shape.columns = one->by_columns ? arrays->columns : NULL;
+	shape.k = one->k;
+	shape.n = one->n[0];
+	shape.tuning = &one->tuning;
+	shape.b_is_k_by_n = one->b_is_k_by_n;
+	return shape;
+}
+
+/* --- the public calls ------------------------------------------------------ */
 
 static struct ceov_ag_gemm ag_gemm_of(const struct op_case *one)
 {
@@ -193,8 +355,13 @@ uint64_t op_case_scratch(const struct op_case *one)
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
 	struct ceov_reduce reduce = reduce_of(one, 0);
+	struct arrays arrays;
+	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(one, &arrays);
+	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(one, &arrays);
 
 	switch (one->sort) {
+	case OP_GEMM_A2A: return ceov_gemm_a2a_scratch_bytes(&gemm_a2a, one->n_ranks);
+	case OP_A2A_GEMM: return ceov_a2a_gemm_scratch_bytes(&a2a_gemm, one->n_ranks);
 	case OP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, one->n_ranks);
 	case OP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, one->n_ranks);
 	case OP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, one->n_ranks);
@@ -207,8 +374,13 @@ int op_case_create(const struct op_case *one, ceov_workspace *workspace, ceov_op
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
 	struct ceov_reduce reduce = reduce_of(one, workspace->rank);
+	struct arrays arrays;
+	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(one, &arrays);
+	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(one, &arrays);
 
 	switch (one->sort) {
+	case OP_GEMM_A2A: return ceov_gemm_a2a_create(workspace, &gemm_a2a, ret_op);
+	case OP_A2A_GEMM: return ceov_a2a_gemm_create(workspace, &a2a_gemm, ret_op);
 	case OP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
 	case OP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
 	case OP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);

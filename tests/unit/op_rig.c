@@ -3,7 +3,7 @@
 
 /* Operands, reference results, and ranks as threads. */
 
-#include "op_rig.h"
+#include "op_expect.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,33 +43,12 @@ static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint3
 	return made;
 }
 
-static uint64_t a_elements(const struct op_case *one, uint32_t rank)
+void *op_make_a(const struct op_case *one, uint32_t rank, uint64_t seed)
 {
-	uint64_t all = op_case_before(one, one->n_ranks);
-
-	if (op_is_sum(one->sort))
-		return op_case_source(one, rank);
-	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all) * one->k;
+	return numbers(one, op_case_a_elements(one, rank), seed, rank, 0);
 }
 
-static uint64_t c_elements(const struct op_case *one, uint32_t rank, uint32_t i)
-{
-	uint64_t all = op_case_before(one, one->n_ranks);
-
-	switch (one->sort) {
-	case OP_AG_GEMM:    return all * one->n[i];
-	case OP_GEMM_RS:    return one->rows[rank] * one->n[0];
-	case OP_ALL_REDUCE: return all;
-	default:            return one->rows[rank];
-	}
-}
-
-static void *make_a(const struct op_case *one, uint32_t rank, uint64_t seed)
-{
-	return numbers(one, a_elements(one, rank), seed, rank, 0);
-}
-
-static void *make_b(const struct op_case *one, uint32_t rank, uint64_t seed, uint32_t i)
+void *op_make_b(const struct op_case *one, uint32_t rank, uint64_t seed, uint32_t i)
 {
 	return numbers(one, one->n[i] * one->k, seed, rank, 1 + i);
 }
@@ -81,11 +60,11 @@ void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
 	uint32_t i;
 
 	memset(&data, 0, sizeof(data));
-	data.a = make_a(one, rank, seed);
+	data.a = op_make_a(one, rank, seed);
 	for (i = 0; i < one->n_gemms; i++) {
 		if (!op_is_sum(one->sort))
-			data.b[i] = make_b(one, rank, seed, i);
-		data.c_bytes[i] = c_elements(one, rank, i) * cei_dtype_bytes(one->dtype);
+			data.b[i] = op_make_b(one, rank, seed, i);
+		data.c_bytes[i] = op_case_c_elements(one, rank, i) * cei_dtype_bytes(one->dtype);
 		data.c[i] = allocate(data.c_bytes[i]);
 	}
 	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
@@ -115,6 +94,8 @@ int op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data)
 	struct ceov_reduce_run reduce = { .struct_bytes = sizeof(reduce) };
 	uint32_t i;
 
+	if (op_is_a2a(one->sort))
+		return op_a2a_run(one, op, data);
 	switch (one->sort) {
 	case OP_AG_GEMM:
 		ag_gemm.a = data->a;
@@ -143,18 +124,13 @@ static const void *at(const struct op_case *one, const void *numbers_, uint64_t 
 	return (const char *)numbers_ + i * cei_dtype_bytes(one->dtype);
 }
 
-static float number(const struct op_case *one, const void *numbers_, uint64_t i)
+float op_number(const struct op_case *one, const void *numbers_, uint64_t i)
 {
 	float value;
 
 	cei_dtype_widen(one->dtype, &value, at(one, numbers_, i), 1);
 	return value;
 }
-
-struct sum {                            /* an expected result */
-	double value;
-	double magnitude;               /* magnitude to which rounding errors are relative */
-};
 
 struct factor {                         /* the factors of one column of C */
 	const void *b;
@@ -181,20 +157,18 @@ static double dot(const struct op_case *one, const void *a, uint64_t a_row,
 	uint64_t i;
 
 	for (i = 0; i < one->k; i++)
-		sum += (double)number(one, a, a_row * one->k + i) *
-			(double)number(one, factor.b, factor.first + i * factor.step);
+		sum += (double)op_number(one, a, a_row * one->k + i) *
+			(double)op_number(one, factor.b, factor.first + i * factor.step);
 	return sum;
 }
 
-/* Asserts that a result is right up to one rounding to nearest for each partial sum that is sent
- * and for the result, and up to fp32 summation. */
-static void check_number(const struct op_case *one, struct sum expected, const void *results,
+void op_check_number(const struct op_case *one, struct op_sum expected, const void *results,
 			 uint64_t i)
 {
 	double rounding = one->dtype == CEOV_BF16 ? 0x1p-8 : 0x1p-11;
 	double bound = 1.02 * rounding * (expected.magnitude + fabs(expected.value)) +
 		1e-6 * (double)(one->k + 8) + 0x1p-24;
-	double seen = (double)number(one, results, i);
+	double seen = (double)op_number(one, results, i);
 
 	ck_assert_msg(fabs(seen - expected.value) <= bound,
 		      "sort %d, result %llu: %g instead of %g (bound %g)", (int)one->sort,
@@ -215,12 +189,12 @@ static void check_ag_gemm(const struct op_case *one, uint64_t seed,
 			  const struct op_data *data)
 {
 	uint64_t first, row, column;
-	struct sum expected;
+	struct op_sum expected;
 	uint32_t source, i;
 	void *a;
 
 	for (source = 0; source < one->n_ranks; source++) {
-		a = make_a(one, source, seed);
+		a = op_make_a(one, source, seed);
 		first = op_case_before(one, source);
 		if (data->gathered)
 			ck_assert(!memcmp((char *)data->gathered + first * one->k *
@@ -233,7 +207,7 @@ static void check_ag_gemm(const struct op_case *one, uint64_t seed,
 						dot(one, a, row, factor_of(one, data->b[i],
 									   one->n[i], column));
 					expected.magnitude = 0;
-					check_number(one, expected, data->c[i],
+					op_check_number(one, expected, data->c[i],
 						     (first + row) * one->n[i] + column);
 				}
 		free(a);
@@ -244,15 +218,15 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 			  const struct op_data *data)
 {
 	uint64_t n = one->rows[rank] * one->n[0], i;
-	struct sum *expected = calloc(n + 1, sizeof(*expected));
+	struct op_sum *expected = calloc(n + 1, sizeof(*expected));
 	uint32_t source;
 	double part;
 	void *a, *b;
 
 	ck_assert_ptr_nonnull(expected);
 	for (source = 0; source < one->n_ranks; source++) {
-		a = make_a(one, source, seed);
-		b = make_b(one, source, seed, 0);
+		a = op_make_a(one, source, seed);
+		b = op_make_b(one, source, seed, 0);
 		for (i = 0; i < n; i++) {
 			part = dot(one, a, op_case_before(one, rank) + i / one->n[0],
 				   factor_of(one, b, one->n[0], i % one->n[0]));
@@ -263,7 +237,7 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 		free(b);
 	}
 	for (i = 0; i < n; i++)
-		check_number(one, expected[i], data->c[0], i);
+		op_check_number(one, expected[i], data->c[0], i);
 	free(expected);
 }
 
@@ -292,10 +266,10 @@ static void read_addend(const struct addends *addends, uint32_t rank, float *ret
 {
 	const struct op_case *one = addends->one;
 	uint64_t first = op_case_part_at(one, rank, addends->part), i;
-	void *a = make_a(one, rank, addends->seed);
+	void *a = op_make_a(one, rank, addends->seed);
 
 	for (i = 0; i < addends->n; i++)
-		ret_numbers[i] = number(one, a, first + i);
+		ret_numbers[i] = op_number(one, a, first + i);
 	free(a);
 }
 
@@ -322,7 +296,7 @@ static void add_node(struct addends *addends, uint32_t node)
 	}
 	for (i = 0; i < addends->n; i++) {
 		cei_dtype_narrow(one->dtype, &bits, &addends->node[i], 1);
-		addends->node[i] = number(one, &bits, 0);
+		addends->node[i] = op_number(one, &bits, 0);
 	}
 	free(numbers_);
 	add_numbers(addends->sums, addends->node, addends->n, !addends->n_added++);
@@ -364,11 +338,11 @@ static void check_part(struct addends *addends, uint32_t rank, const char *resul
 	for (i = 0; i < addends->n; i++) {
 		addends->sums[i] *= op_case_scale(one, rank);
 		cei_dtype_narrow(one->dtype, &bits, &addends->sums[i], 1);
-		rounded = number(one, &bits, 0);
+		rounded = op_number(one, &bits, 0);
 		ck_assert_msg(!memcmp(at(one, results, i), &bits, cei_dtype_bytes(one->dtype)),
 			      "sort %d in %s, part %u, sum %llu: %a instead of %a", (int)one->sort,
 			      cei_dtype_name(one->dtype), addends->part, (unsigned long long)i,
-			      (double)number(one, results, i), (double)rounded);
+			      (double)op_number(one, results, i), (double)rounded);
 	}
 	free(addends->sums);
 	free(addends->node);
@@ -403,6 +377,8 @@ void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,
 	check_guard(data->gathered, data->gathered_bytes);
 	if (one->sort == OP_AG_GEMM)
 		check_ag_gemm(one, seed, data);
+	else if (op_is_a2a(one->sort))
+		op_a2a_check(one, rank, seed, data);
 	else if (one->sort == OP_GEMM_RS)
 		check_gemm_rs(one, rank, seed, data);
 	else

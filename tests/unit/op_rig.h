@@ -17,7 +17,10 @@
 
 #define OP_RANKS_MAX 8u
 
-enum op_sort { OP_AG_GEMM, OP_GEMM_RS, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_SORTS };
+enum op_sort {
+	OP_AG_GEMM, OP_GEMM_RS, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_GEMM_A2A, OP_A2A_GEMM,
+	OP_SORTS
+};
 
 struct op_case {
 	enum op_sort          sort;
@@ -35,6 +38,10 @@ struct op_case {
 					 * larger by as much; 0: not scaled */
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
+	int                   by_columns;       /* all-to-all: columns are divided */
+	uint32_t              spread;   /* all-to-all: how blocks differ, and which are empty; 0:
+					 * each target gets its rows from every rank, or nearly as
+					 * many columns as the other ones */
 	const uint32_t       *node_of;  /* sums by node: [rank]; NULL: not by node */
 };
 
@@ -57,6 +64,28 @@ float op_case_scale(const struct op_case *one, uint32_t rank);
 
 /* Returns whether the operator is a sum without a product. */
 int      op_is_sum(enum op_sort sort);
+
+/* Returns whether the operator is a product with an all-to-all. */
+int      op_is_a2a(enum op_sort sort);
+
+/* For products with an all-to-all: the columns of a rank's part, and of all parts before it; the
+ * rows of the block from source to target; where the block begins among the rows that source sends,
+ * and among those that target gets. n_ranks as the last argument of the second one and in place of
+ * the other rank of the last two gives the whole. Where columns are divided, rows of blocks are
+ * those of the source (GEMM + all-to-all) or of the target (all-to-all + GEMM). */
+uint64_t op_case_part(const struct op_case *one, uint32_t rank);
+uint64_t op_case_parts_before(const struct op_case *one, uint32_t rank);
+uint64_t op_case_block(const struct op_case *one, uint32_t source, uint32_t target);
+uint64_t op_case_leaves(const struct op_case *one, uint32_t source, uint32_t target);
+uint64_t op_case_arrives(const struct op_case *one, uint32_t source, uint32_t target);
+
+/* Gives every other all-to-all divided columns, and most of them uneven and empty blocks; does
+ * nothing for other kinds. */
+void     op_case_pick_blocks(struct op_case *one, uint64_t *random);
+
+/* Return how many elements a rank's A, or source, and one of its results have. */
+uint64_t op_case_a_elements(const struct op_case *one, uint32_t rank);
+uint64_t op_case_c_elements(const struct op_case *one, uint32_t rank, uint32_t i);
 
 /* Returns the number of rows, or elements, of all ranks before this one. */
 uint64_t op_case_before(const struct op_case *one, uint32_t rank);

@@ -20,7 +20,7 @@
 
 static const struct cei_op_kind *const kinds[] = {
 	&cei_ag_gemm, &cei_gemm_rs, &cei_reduce_scatter, &cei_all_reduce, &cei_all_gather,
-	&cei_all_to_all, &cei_moe_dispatch, &cei_moe_combine
+	&cei_all_to_all, &cei_gemm_a2a, &cei_a2a_gemm, &cei_moe_dispatch, &cei_moe_combine
 };
 
 #define KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
@@ -55,7 +55,7 @@ START_TEST(test_names_and_keys_are_unique)
 	ck_assert_str_eq(kind->name + 5, kind->key);
 	ck_assert_int_eq(strncmp(kind->run_call, "ceov_", 5), 0);
 	for (c = kind->key; *c; c++)
-		ck_assert(islower((unsigned char)*c) || *c == '_');
+		ck_assert(islower((unsigned char)*c) || isdigit((unsigned char)*c) || *c == '_');
 	for (i = 0; i < _i; i++)
 		ck_assert_str_ne(kind->key, kinds[i]->key);
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "op_rig.h"
+#include "op_expect.h"
 #include "ops/core/op.h"
 
 #define SCRATCH  UINT64_C(400000)
@@ -48,7 +48,7 @@ static const struct place ag_gemm[] = {
 	{ "gathered", ROWS * K * 2, 1 },
 };
 
-static const struct place gemm_rs[] = {
+static const struct place product[] = {
 	{ "a", ROWS * K * 2, 0 },
 	{ "b", COLUMNS * K * 2, 0 },
 	{ "c", ROWS * COLUMNS * 2, 1 },
@@ -61,7 +61,9 @@ static const struct place sum[] = {
 
 static const struct trial trials[] = {
 	{ OP_AG_GEMM, ag_gemm, 6 },
-	{ OP_GEMM_RS, gemm_rs, 3 },
+	{ OP_GEMM_RS, product, 3 },
+	{ OP_GEMM_A2A, product, 3 },
+	{ OP_A2A_GEMM, product, 3 },
 	{ OP_REDUCE_SCATTER, sum, 2 },
 	{ OP_ALL_REDUCE, sum, 2 },
 };
@@ -71,6 +73,7 @@ static int run(const struct trial *trial, ceov_op *op, char *const *at)
 	struct ceov_ag_gemm_run gathers = { .struct_bytes = sizeof(gathers) };
 	struct ceov_gemm_rs_run scatters = { .struct_bytes = sizeof(scatters) };
 	struct ceov_reduce_run adds = { .struct_bytes = sizeof(adds) };
+	const struct op_data data = { .a = at[0], .b = { at[1] }, .c = { at[2] } };
 
 	switch (trial->sort) {
 	case OP_AG_GEMM:
@@ -86,6 +89,9 @@ static int run(const struct trial *trial, ceov_op *op, char *const *at)
 		scatters.b = at[1];
 		scatters.c = at[2];
 		return ceov_gemm_rs_run(op, &scatters);
+	case OP_GEMM_A2A:
+	case OP_A2A_GEMM:
+		return op_a2a_run(&(struct op_case){ .sort = trial->sort }, op, &data);
 	default:
 		adds.source = at[0];
 		adds.target = at[1];

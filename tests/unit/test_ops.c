@@ -42,7 +42,7 @@ static struct op_case plain(uint32_t i, uint32_t n_ranks)
 	}
 	if (is_sum && i / OP_SORTS % 2)
 		one.dtype = CEOV_FP32;
-	one.b_is_k_by_n = i / OP_SORTS % 2;
+	one.b_is_k_by_n = one.by_columns = i / OP_SORTS % 2;
 	return one;
 }
 

@@ -24,6 +24,8 @@ struct cei_product {
 	struct cei_tile_list all;
 	struct cei_tile_list others;    /* for sequences: the tiles whose rows are sent to peers */
 	struct cei_tile_list own;       /* for sequences: the tiles of the rank's own rows */
+	struct cei_tile_list *pieces;   /* n_pieces parts of `all`, if a job computes piece after
+					 * piece; else NULL */
 	struct cei_tile_list alone;     /* for measurements: tiles that neither await nor raise
 					 * a mark; made at first use, under the workspace's
 					 * lock */
@@ -66,8 +68,7 @@ int  cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 		     int (*send)(ceov_op *op, uint32_t target));
 
 /* The same by calls of send() for each piece, and ranks of this node get all first pieces before
- * second ones. Ranks of other nodes each have a lane of their own, so they get block after block.
- */
+ * second ones. Ranks of other nodes get block after block: each has a lane of its own. */
 int  cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
 			 int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
 

@@ -57,8 +57,8 @@ ceov_signal *cei_run_arrived(const struct cei_run *run);
 /* Returns the address of the half of this rank's scratch that the run uses. */
 char *cei_run_scratch(const struct cei_run *run);
 
-/* Makes the stream wait until the run's operand was sent, and all peers from which nothing comes
- * have begun the run: for jobs that do not end with a product or a sum, which wait for that
+/* Makes the stream wait until the run's operand was sent, and until all peers from which nothing
+ * comes have begun the run: for jobs that do not end with a product or a sum, which wait for that
  * themselves. Captured runs need no such wait, because their stream waits for the lane. */
 int  cei_run_await_sent(const struct cei_run *run);
 

@@ -13,7 +13,8 @@
  * COUNTERS: in run e a counter rises to e. The exceptions are `done`, and `ready` in captured runs
  * (capture_cuda.h). The signals and the indices of their counters are:
  *
- *   arrived  at each rank, one signal for each half: source rank * pieces + piece. Where an
+ *   arrived  at each rank, one signal for each half: source rank * pieces + piece, or, in an
+ *            all-to-all + GEMM whose columns are divided, piece * n_ranks + source rank. Where an
  *            all-reduce sends sums: n_ranks * CEI_OP_PIECES_MAX more than that. The sums of nodes
  *            have counters of their own (reduce/by_node.c)
  *   here     at each rank, in host memory: half * n_ranks + r. Rank r raises it when it has

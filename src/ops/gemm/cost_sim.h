@@ -69,8 +69,7 @@ double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, do
 		      double more_ns);
 
 /* For products whose rows go to other ranks: simulates the tiles of all peers' rows, and the copies
- * of their pieces. ret_arrived_ns[piece of the own rows]: when that piece has come from all
- * peers. */
+ * of their pieces. ret_arrived_ns[piece of the own rows]: when it has come from all peers. */
 void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_MAX]);
 
 /* Lets the run end no earlier than at `ns`. */

@@ -6,6 +6,7 @@
 
 #include "ops/gemm/product.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/core/op.h"
@@ -83,6 +84,12 @@ static void fini_list(ceov_op *op, struct cei_tile_list *list)
 
 void cei_product_fini(ceov_op *op)
 {
+	uint32_t i;
+
+	for (i = 0; op->product.pieces && i < op->choice.n_pieces; i++)
+		fini_list(op, &op->product.pieces[i]);
+	free(op->product.pieces);
+	op->product.pieces = NULL;
 	fini_list(op, &op->product.others);     /* before `all`, of which it is a part */
 	fini_list(op, &op->product.own);
 	fini_list(op, &op->product.all);
@@ -150,6 +157,33 @@ static int list_tiles(ceov_op *op)
 	split_list(op);
 	r = hold(op, &op->product.others);
 	return r ? r : hold(op, &op->product.own);
+}
+
+int cei_product_cut(ceov_op *op, uint64_t n_rows)
+{
+	const struct cei_tiles *all = &op->product.all.tiles;
+	uint32_t n_pieces = op->choice.n_pieces, piece, n, at = 0;
+	uint64_t end, n_piece;
+	struct cei_tiles *tiles;
+	int r = 0;
+
+	op->product.pieces = calloc(n_pieces, sizeof(*op->product.pieces));
+	if (!op->product.pieces)
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_MEMORY, 0,
+				 "%s: rank %u: no memory for lists of tiles", op->kind->name,
+				 op->workspace->rank);
+	for (piece = 0; !r && piece < n_pieces; piece++) {
+		tiles = &op->product.pieces[piece].tiles;
+		end = cei_piece_rows(n_rows, n_pieces, piece, &n_piece);
+		end += n_piece;
+		for (n = 0; at + n < all->n_tiles && all->tile[at + n].c_row < end; n++)
+			;
+		tiles->tile = all->tile + at;
+		tiles->n_tiles = n;
+		r = hold(op, &op->product.pieces[piece]);
+		at += n;
+	}
+	return r;
 }
 
 struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_list *list)

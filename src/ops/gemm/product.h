@@ -55,6 +55,10 @@ void cei_product_candidates(const struct cei_listing *listing);
 int  cei_product_prepare(ceov_op *op);
 void cei_product_fini(ceov_op *op);
 
+/* Divides the list of all tiles into product.pieces: for ops whose tiles all are of n_rows own
+ * rows, after cei_product_prepare(). */
+int  cei_product_cut(ceov_op *op, uint64_t n_rows);
+
 /* Returns a job with the fields that jobs of all products share; the others are 0. */
 struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_list *list);
 

@@ -22,17 +22,31 @@
 
 /* --- keys ------------------------------------------------------------------ */
 
-/* Hashes the sizes by FNV-1a, because a key that lists the rows of 64 ranks would be long. */
-static uint64_t hash_of(const struct cei_op_shape *shape)
+/* Continues a hash with n numbers, by FNV-1a. */
+static uint64_t mix(uint64_t hash, const uint64_t *numbers, uint32_t n)
 {
-	uint64_t hash = UINT64_C(14695981039346656037);
 	uint32_t i;
 
-	for (i = 0; i < shape->n_ranks; i++)
-		hash = (hash ^ shape->rows[i]) * UINT64_C(1099511628211);
-	for (i = 0; i < shape->product.n_products; i++)
-		hash = (hash ^ shape->product.n[i]) * UINT64_C(1099511628211);
-	return (hash ^ shape->product.k) * UINT64_C(1099511628211);
+	for (i = 0; i < n; i++)
+		hash = (hash ^ numbers[i]) * UINT64_C(1099511628211);
+	return hash;
+}
+
+/* Hashes the sizes, because a key that lists the rows of 64 ranks would be long. */
+static uint64_t hash_of(const struct cei_op_shape *shape)
+{
+	uint32_t n_ranks = shape->n_ranks;
+	uint64_t hash = UINT64_C(14695981039346656037);
+
+	hash = mix(hash, shape->rows, n_ranks);
+	hash = mix(hash, shape->product.n, shape->product.n_products);
+	if (shape->blocks)
+		hash = mix(hash, shape->blocks, n_ranks * n_ranks);
+	if (shape->a2a.is_by_columns) {
+		hash = mix(hash, shape->a2a.rows, n_ranks);
+		hash = mix(hash, shape->a2a.columns, n_ranks);
+	}
+	return mix(hash, &shape->product.k, 1);
 }
 
 void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
