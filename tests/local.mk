@@ -388,6 +388,7 @@ libtesting_la_SOURCES += \
 	%D%/gpu/gpu_rig.c %D%/gpu/gpu_rig.h \
 	%D%/gpu/gpu_rounds.c %D%/gpu/gpu_rounds.h \
 	%D%/gpu/gpu_graph.c %D%/gpu/gpu_graph.h \
+	%D%/gpu/gpu_op_a2a.c %D%/gpu/gpu_op_check.h \
 	%D%/gpu/gpu_op_rig.c %D%/gpu/gpu_op_rig.h \
 	%D%/gpu/gpu_op_data.c \
 	%D%/gpu/gpu_move_data.c %D%/gpu/gpu_move_data.h

@@ -9,7 +9,7 @@
  * (fp16) or 2^-24 (fp32) of their size, or by half of the least fp16. With P_s the product
  * of rank s, and Z the sum of the sizes of all its products a b:
  *
- *   all-gather + GEMM      u |P| + e Z
+ *   all-gather + GEMM      u |P| + e Z; with an all-to-all before or behind a GEMM, too
  *   GEMM + reduce-scatter  u |sum of P_s| + sum of (u |P_s| + e Z_s): each partial sum is
  *                          stored before it is sent (the own one where cuBLAS made it)
  *   sums                   u |sum| + e Z, both of them scaled as the sum is; by node each
@@ -23,7 +23,7 @@
  * taken twice is some 2^-4, one row that is another's some 2^2.
  */
 
-#include "gpu_op_rig.h"
+#include "gpu_op_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -109,8 +109,12 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 	one.dtype = testing_below(random, 2) ? CEOV_BF16 : CEOV_FP16;
 	if (is_sum && testing_below(random, 2))
 		one.dtype = CEOV_FP32;
-	for (i = 0; i < n_ranks; i++)
-		sum += one.rows[i] = pick_rows(random, n_ranks, is_sum);
+	for (i = 0; i < n_ranks; i++) {
+		one.rows[i] = pick_rows(random, n_ranks, is_sum);
+		if (op_is_a2a(sort))            /* each rank has so many for every rank */
+			one.rows[i] /= n_ranks;
+		sum += one.rows[i];
+	}
 	if (!sum)
 		one.rows[testing_below(random, n_ranks)] = 64;
 	one.n_gemms = sort == OP_AG_GEMM ? 1 + (uint32_t)testing_below(random, 3) : 1;
@@ -119,7 +123,8 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 	one.k = is_sum ? 0 : pick_size(random);
 	one.wants_gathered = (int)testing_below(random, 2);
 	one.b_is_k_by_n = (int)testing_below(random, 2);
-	pick_tuning(random, &one, has_library);
+	op_case_pick_blocks(&one, random);
+	pick_tuning(random, &one, has_library && !(sort == OP_GEMM_A2A && one.by_columns));
 	op_case_pick_stride(&one, random);
 	op_case_pick_scale(&one, random);
 	return one;
@@ -128,7 +133,7 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 static void describe(const struct op_case *one, char *text, size_t n_bytes)
 {
 	static const char *const sorts[OP_SORTS] = {
-		"ag_gemm", "gemm_rs", "reduce_scatter", "all_reduce"
+		"ag_gemm", "gemm_rs", "reduce_scatter", "all_reduce", "gemm_a2a", "a2a_gemm"
 	};
 	size_t at;
 	uint32_t i;
@@ -142,9 +147,10 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 		at += (size_t)snprintf(text + at, n_bytes - at, " n %llu",
 				       (unsigned long long)one->n[i]);
 	if (at < n_bytes)
-		snprintf(text + at, n_bytes - at, " stride %llu scale %g k %llu%s mode %d pieces "
-			 "%u tiles %ux%u blocks %u", (unsigned long long)one->stride,
-			 (double)one->scale, (unsigned long long)one->k,
+		snprintf(text + at, n_bytes - at, " stride %llu scale %g spread %u%s k %llu%s "
+			 "mode %d pieces %u tiles %ux%u blocks %u",
+			 (unsigned long long)one->stride, (double)one->scale, one->spread,
+			 one->by_columns ? " by columns" : "", (unsigned long long)one->k,
 			 one->b_is_k_by_n ? " x n" : "",
 			 (int)one->tuning.mode, one->tuning.n_pieces, one->tuning.tile_rows,
 			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
@@ -155,23 +161,6 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 static uint64_t all_rows(const struct op_case *one)
 {
 	return op_case_before(one, one->n_ranks);
-}
-
-static uint64_t a_elements(const struct op_case *one, uint32_t rank)
-{
-	if (op_is_sum(one->sort))
-		return op_case_source(one, rank);
-	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all_rows(one)) * one->k;
-}
-
-static uint64_t c_elements(const struct op_case *one, uint32_t rank, uint32_t i)
-{
-	switch (one->sort) {
-	case OP_AG_GEMM:    return all_rows(one) * one->n[i];
-	case OP_GEMM_RS:    return one->rows[rank] * one->n[0];
-	case OP_ALL_REDUCE: return all_rows(one);
-	default:            return one->rows[rank];
-	}
 }
 
 static uint32_t blocks_for(uint64_t n)
@@ -215,10 +204,10 @@ void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 	uint32_t i;
 
 	ck_assert_uint_le(op_case_scratch(one), GPU_OP_SCRATCH);
-	data.a = take(rank, a_elements(one, rank->rank) * cei_dtype_bytes(one->dtype));
+	data.a = take(rank, op_case_a_elements(one, rank->rank) * cei_dtype_bytes(one->dtype));
 	for (i = 0; i < one->n_gemms; i++) {
 		data.b[i] = take(rank, one->n[i] * one->k * CEI_DTYPE16_BYTES);
-		data.c_bytes[i] = c_elements(one, rank->rank, i) *
+		data.c_bytes[i] = op_case_c_elements(one, rank->rank, i) *
 			cei_dtype_bytes(one->dtype);
 		data.c[i] = take_results(rank, data.c_bytes[i]);
 	}
@@ -232,16 +221,9 @@ void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 
 /* --- operands -------------------------------------------------------------- */
 
-struct operand {                        /* one rank's operand, or a part of it */
-	uint32_t rank;
-	uint32_t which;                 /* 0: A or source; 1 + i: B of product i */
-	uint64_t first;
-	uint64_t n;
-};
-
 /* Seeds of operands are 2^32 numbers apart, so that they do not overlap. */
-static void fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p,
-		 const struct operand *operand, uint64_t number)
+void gpu_op_fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p,
+		 const struct gpu_operand *operand, uint64_t number)
 {
 	struct cei_fill made;
 
@@ -261,15 +243,15 @@ void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,
 		      uint64_t number)
 {
 	const struct op_case *one = data->one;
-	struct operand operand = { .rank = data->rank->rank };
+	struct gpu_operand operand = { .rank = data->rank->rank };
 	uint32_t i;
 
-	operand.n = a_elements(one, operand.rank);
-	fill(data, stream, data->a, &operand, number);
+	operand.n = op_case_a_elements(one, operand.rank);
+	gpu_op_fill(data, stream, data->a, &operand, number);
 	for (i = 0; !op_is_sum(one->sort) && i < one->n_gemms; i++) {
 		operand.which = 1 + i;
 		operand.n = one->n[i] * one->k;
-		fill(data, stream, data->b[i], &operand, number);
+		gpu_op_fill(data, stream, data->b[i], &operand, number);
 	}
 }
 
@@ -313,6 +295,8 @@ int gpu_op_data_run(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream
 	struct ceov_reduce_run reduce = { .struct_bytes = sizeof(reduce) };
 	void *queue = data->rank->gpu.streams[stream];
 
+	if (op_is_a2a(data->one->sort))
+		return gpu_op_a2a_run(data, op, queue);
 	if (data->one->sort == OP_AG_GEMM)
 		return run_ag_gemm(data, op, queue);
 	if (data->one->sort == OP_GEMM_RS) {
@@ -345,31 +329,22 @@ void gpu_op_data_turn(const struct gpu_op_data *data, ceov_op *op, enum gpu_stre
 
 /* --- expected results ------------------------------------------------------ */
 
-struct check {
-	const struct gpu_op_data *data;
-	uint64_t number;
-	uint64_t used_bytes;            /* bytes of the arena that were in use before the check */
-	void    *a;                     /* memory where operands of any rank are generated again */
-	void    *b;
-	double  *sum;
-	float   *slack;
-};
-
 static uint64_t larger(uint64_t x, uint64_t y)
 {
 	return x > y ? x : y;
 }
 
 /* Allocates memory for the largest part that is checked at once. */
-static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
+static struct gpu_op_check begin_check(const struct gpu_op_data *data, uint64_t number)
 {
-	struct check check = { .data = data, .number = number };
+	struct gpu_op_check check = { .data = data, .number = number };
 	const struct op_case *one = data->one;
 	struct gpu_op_rank *rank = data->rank;
 	uint64_t rows = 0, n = 1, i;
 
 	for (i = 0; i < one->n_ranks; i++)
 		rows = larger(rows, one->rows[i]);
+	rows += op_is_a2a(one->sort);           /* a block may have one row where ranks have none */
 	if (one->sort == OP_ALL_REDUCE)
 		rows = all_rows(one);
 	for (i = 0; !op_is_sum(one->sort) && i < one->n_gemms; i++)
@@ -378,6 +353,7 @@ static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 	check.a = take(rank, rows * (op_is_sum(one->sort) ? 1 : one->k) *
 		       cei_dtype_bytes(one->dtype));
 	check.b = take(rank, n * one->k * CEI_DTYPE16_BYTES);
+	check.part = take(rank, (rows + n) * one->k * CEI_DTYPE16_BYTES);
 	check.sum = take(rank, rows * n * sizeof(*check.sum));
 	check.slack = take(rank, rows * n * sizeof(*check.slack));
 	return check;
@@ -388,17 +364,11 @@ static float rounding_of(const struct op_case *one)
 	return one->dtype == CEOV_BF16 ? 0x1p-8f : one->dtype == CEOV_FP16 ? 0x1p-11f : 0x1p-24f;
 }
 
-/* Computes the product of source's rows from `first` on and its B. The first call sets the sum,
- * later calls add to it. */
-static void add_reference(const struct check *check, uint32_t source, uint64_t first,
-			  uint64_t n_rows, uint64_t n)
+void gpu_op_refer(const struct gpu_op_check *check, uint64_t n_rows, uint64_t n, int adds)
 {
 	const struct op_case *one = check->data->one;
-	uint64_t width = op_is_sum(one->sort) ? 1 : one->k;
-	struct operand a = { source, 0, first * width, n_rows * width };
 	struct cei_kernel_reference reference;
 
-	fill(check->data, GPU_CONTROL, check->a, &a, check->number);
 	memset(&reference, 0, sizeof(reference));
 	reference.a = check->a;
 	reference.b = op_is_sum(one->sort) ? NULL : check->b;
@@ -408,7 +378,7 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 	reference.sum = check->sum;
 	reference.slack = check->slack;
 	reference.dtype = one->dtype;
-	reference.adds = one->sort != OP_AG_GEMM && source;
+	reference.adds = (uint32_t)adds;
 	reference.b_is_k_by_n = (uint32_t)one->b_is_k_by_n;
 	reference.scale = op_case_scale(one, check->data->rank->rank);
 	reference.rounding = one->sort == OP_GEMM_RS || one->node_of ? rounding_of(one) : 0;
@@ -418,7 +388,20 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 			   blocks_for(n_rows * n), &reference);
 }
 
-static void blame(const struct check *check, const void *x, const char *what,
+/* Computes the product of source's rows from `first` on and its B. The first call for a sum sets
+ * it, later calls add to it. */
+static void add_reference(const struct gpu_op_check *check, uint32_t source, uint64_t first,
+			  uint64_t n_rows, uint64_t n)
+{
+	const struct op_case *one = check->data->one;
+	uint64_t width = op_is_sum(one->sort) ? 1 : one->k;
+	struct gpu_operand a = { source, 0, first * width, n_rows * width };
+
+	gpu_op_fill(check->data, GPU_CONTROL, check->a, &a, check->number);
+	gpu_op_refer(check, n_rows, n, one->sort != OP_AG_GEMM && source);
+}
+
+static void blame(const struct gpu_op_check *check, const void *x, const char *what,
 		  const struct gpu_result *seen)
 {
 	const struct op_case *one = check->data->one;
@@ -440,8 +423,7 @@ static void blame(const struct check *check, const void *x, const char *what,
 		     (double)value, sum, (double)slack, (unsigned long long)check->number);
 }
 
-/* Asserts that n results at x differ from the sum by no more than the slack. */
-static void check_near(const struct check *check, const void *x, uint64_t n,
+void gpu_op_check_near(const struct gpu_op_check *check, const void *x, uint64_t n,
 		       const char *what)
 {
 	struct gpu *gpu = &check->data->rank->gpu;
@@ -497,11 +479,11 @@ static void check_bits(const struct gpu_op_data *data, const void *x, const void
 		      (unsigned long long)compare.n);
 }
 
-static void check_ag_gemm(const struct check *check)
+static void check_ag_gemm(const struct gpu_op_check *check)
 {
 	const struct gpu_op_data *data = check->data;
 	const struct op_case *one = data->one;
-	struct operand b = { .rank = data->rank->rank };
+	struct gpu_operand b = { .rank = data->rank->rank };
 	uint64_t first, rows;
 	uint32_t source, i;
 	char what[64];
@@ -509,13 +491,13 @@ static void check_ag_gemm(const struct check *check)
 	for (i = 0; i < one->n_gemms; i++) {
 		b.which = 1 + i;
 		b.n = one->n[i] * one->k;
-		fill(data, GPU_CONTROL, check->b, &b, check->number);
+		gpu_op_fill(data, GPU_CONTROL, check->b, &b, check->number);
 		for (source = 0; source < one->n_ranks; source++) {
 			rows = one->rows[source];
 			first = op_case_before(one, source);
 			snprintf(what, sizeof(what), "product %u of rank %u's rows", i, source);
 			add_reference(check, source, 0, rows, one->n[i]);
-			check_near(check, (const uint16_t *)data->c[i] + first * one->n[i],
+			gpu_op_check_near(check, (const uint16_t *)data->c[i] + first * one->n[i],
 				   rows * one->n[i], what);
 			if (data->gathered && !i)
 				check_bits(data, (const uint16_t *)data->gathered +
@@ -526,23 +508,23 @@ static void check_ag_gemm(const struct check *check)
 }
 
 /* Checks a sum over all ranks' contributions to this rank's results. */
-static void check_sum(const struct check *check)
+static void check_sum(const struct gpu_op_check *check)
 {
 	const struct gpu_op_data *data = check->data;
 	const struct op_case *one = data->one;
 	uint32_t own = data->rank->rank, source;
 	int is_all = one->sort == OP_ALL_REDUCE;
 	uint64_t n = op_is_sum(one->sort) ? 1 : one->n[0];
-	uint64_t rows = c_elements(one, own, 0) / n;
-	struct operand b = { .which = 1, .n = op_is_sum(one->sort) ? 0 : n * one->k };
+	uint64_t rows = op_case_c_elements(one, own, 0) / n;
+	struct gpu_operand b = { .which = 1, .n = op_is_sum(one->sort) ? 0 : n * one->k };
 
 	for (source = 0; source < one->n_ranks; source++) {
 		b.rank = source;
-		fill(data, GPU_CONTROL, check->b, &b, check->number);
+		gpu_op_fill(data, GPU_CONTROL, check->b, &b, check->number);
 		add_reference(check, source, is_all ? 0 : op_case_part_at(one, source, own),
 			      rows, n);
 	}
-	check_near(check, data->c[0], rows * n, "the sum");
+	gpu_op_check_near(check, data->c[0], rows * n, "the sum");
 }
 
 static void check_guard(const struct gpu_op_data *data, void *results, uint64_t n_bytes)
@@ -556,13 +538,15 @@ static void check_guard(const struct gpu_op_data *data, void *results, uint64_t 
 void gpu_op_data_check(const struct gpu_op_data *data, enum gpu_stream stream,
 		       uint64_t number)
 {
-	struct check check;
+	struct gpu_op_check check;
 	uint32_t i;
 
 	gpu_idle(&data->rank->gpu, stream);
 	check = begin_check(data, number);
 	if (data->one->sort == OP_AG_GEMM)
 		check_ag_gemm(&check);
+	else if (op_is_a2a(data->one->sort))
+		gpu_op_a2a_check(&check);
 	else
 		check_sum(&check);
 	for (i = 0; i < data->one->n_gemms; i++)

@@ -215,6 +215,7 @@ struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
 		one.dtype = CEOV_FP32;
 	one.wants_gathered = 1;
 	one.b_is_k_by_n = sort == OP_GEMM_RS;
+	one.by_columns = sort == OP_A2A_GEMM;
 	return one;
 }
 

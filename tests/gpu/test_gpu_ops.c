@@ -184,8 +184,10 @@ static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
 		one.rows[i % n_ranks] = 3000;
 		one.k = 2048;
 		one.n[0] = 64;
-	} else if (sort == OP_GEMM_RS) {
+	} else if (!op_is_sum(sort)) {
 		one.rows[i % n_ranks] = 1500;
+		if (sort == OP_A2A_GEMM)
+			one.k = 2048;
 	} else {
 		one.rows[i % n_ranks] = UINT64_C(2) << 20;
 	}

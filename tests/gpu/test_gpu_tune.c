@@ -14,7 +14,7 @@
 #include "ops/core/capture_cuda.h"
 #include "ops/core/op.h"
 
-#define TUNED 3u
+#define TUNED 5u
 
 static struct gpu_op_rig rig;
 static uint32_t n_all;
@@ -44,6 +44,8 @@ static struct op_case case_of(uint32_t i, uint32_t n_ranks)
 	switch (i) {
 	case 0:  return op_case_of(OP_AG_GEMM, n_ranks, 1024, 1024, 2048);
 	case 1:  return op_case_of(OP_GEMM_RS, n_ranks, 1024, 1024, 2048);
+	case 2:  return op_case_of(OP_GEMM_A2A, n_ranks, 1024, 1024, 2048);
+	case 3:  return op_case_of(OP_A2A_GEMM, n_ranks, 1024, 1024, 2048);
 	default: return op_case_of(OP_ALL_REDUCE, n_ranks, 1 << 20, 0, 0);
 	}
 }
