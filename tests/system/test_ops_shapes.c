@@ -196,11 +196,13 @@ END_TEST
 static _Atomic uint32_t *n_ready;       /* number of ranks that are ready, shared by the
 					 * processes */
 
+static enum op_sort dying;               /* the operator whose rank dies */
+
 /* Makes runs until one fails because the victim has died, and asserts that the error is
  * reported. */
 static void run_until_death(struct op_rig *rig, uint32_t rank)
 {
-	struct op_case one = op_case_of(OP_GEMM_RS, PROCESSES, 16, 16, 16);
+	struct op_case one = op_case_of(dying, PROCESSES, 16, 24, 24);
 	struct op_data data;
 	ceov_op *op = NULL;
 	int r = 0;
@@ -227,6 +229,7 @@ START_TEST(test_death_of_a_rank_ends_runs)
 	n_ready = mmap(NULL, sizeof(*n_ready), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(n_ready, MAP_FAILED);
+	dying = _i ? (enum op_sort)(OP_GEMM_A2A + _i - 1) : OP_GEMM_RS;
 	start(run_until_death);
 	while (atomic_load(n_ready) < PROCESSES) {
 		ck_assert_uint_lt(cei_now_ns(), deadline);
@@ -248,7 +251,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 200);
 	tcase_add_test(all, test_random_shapes);
 	tcase_add_test(all, test_processes);
-	tcase_add_test(all, test_death_of_a_rank_ends_runs);
+	tcase_add_loop_test(all, test_death_of_a_rank_ends_runs, 0, 3);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -7,6 +7,7 @@
  * tests/system/test_ops_shapes.c. */
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@
 #include "ops/tuning/tunings.h"
 
 #define SCRATCH   UINT64_C(400000)
-#define RUNS      30u
+#define RUNS      16u
 #define RANKS     4u
 
 static struct testing_log log_;
@@ -156,6 +157,95 @@ START_TEST(test_order_of_sending)
 }
 END_TEST
 
+/* --- what a job queues ----------------------------------------------------- */
+
+static char record[200];                /* what the job of rank 1 queued */
+
+static void add_word(const char *word)
+{
+	size_t at = strlen(record);
+
+	snprintf(record + at, sizeof(record) - at, "%s ", word);
+}
+
+static int recorded_gemm(struct cei_executor *executor, void *stream,
+			 const struct cei_gemm_job *job)
+{
+	add_word("gemm");
+	return cei_executor_host.gemm(executor, stream, job);
+}
+
+static int recorded_copy(struct cei_executor *executor, void *stream, void *target,
+			 const void *source, uint64_t n_bytes)
+{
+	add_word("copy");
+	return cei_executor_host.copy(executor, stream, target, source, n_bytes);
+}
+
+static int recorded_copy_rows(struct cei_executor *executor, void *stream,
+			      const struct cei_rows *rows)
+{
+	add_word("rows");
+	return cei_executor_host.copy_rows(executor, stream, rows);
+}
+
+static int recorded_await(struct cei_executor *executor, void *stream,
+			  const struct cei_job_marks *marks, const struct cei_counters *counters)
+{
+	char word[32];
+
+	snprintf(word, sizeof(word), "%u+%u", counters->first, counters->n);
+	add_word(word);
+	return cei_executor_host.await(executor, stream, marks, counters);
+}
+
+static void run_once(const struct op_part *part)
+{
+	const struct op_case *one = part->arg;
+	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
+	struct op_data data;
+
+	op_data_make(one, part->rank, 1, &data);
+	ck_assert_int_eq(op_data_run(one, op, &data), 0);
+	op_data_check(one, part->rank, 1, &data);
+	op_data_free(&data);
+	ceov_op_release(op);
+}
+
+/* Rank 1 of 4: counters and how many of them each wait sees, products, and copies. What was sent is
+ * awaited last, where it is the caller's memory. */
+START_TEST(test_order_of_a_job)
+{
+	static const char *const expected[] = {
+		"gemm 0+2 copy 6+2 copy 4+1 copy 5+1 copy ",    /* GEMM + all-to-all */
+		"gemm 0+1 ",                                    /* all-to-all + GEMM */
+		"gemm 0+2 copy 6+2 copy 4+1 copy 5+1 copy ",    /* columns: GEMM + all-to-all */
+		"rows 0+1 2+2 gemm 4+1 6+2 gemm 0+1 ",          /* columns: all-to-all + GEMM */
+		"gemm gemm 0+1 copy 3+1 copy 2+1 copy ",        /* the same as sequences */
+		"0+1 2+1 3+1 gemm 0+1 ",
+		"gemm gemm 0+1 copy 3+1 copy 2+1 copy ",
+		"rows 0+1 2+2 gemm 0+1 ",
+	};
+	struct op_case one = case_of((_i & 3) | (_i & 4) << 1, 128, 64);
+	struct cei_executor_ops ops = cei_executor_host;
+	struct op_rig rig;
+
+	one.tuning.n_pieces = _i & 4 ? 1 : 2;
+	ops.gemm = recorded_gemm;
+	ops.copy = recorded_copy;
+	ops.copy_rows = recorded_copy_rows;
+	ops.await = recorded_await;
+	op_rig_open(&rig, RANKS, SCRATCH, NULL);
+	rig.workspaces[1]->executor.ops = &ops;
+	record[0] = '\0';
+	op_rig_each(&rig, run_once, &one);
+	ck_assert_str_eq(record, expected[_i]);
+	rig.workspaces[1]->executor.ops = &cei_executor_host;
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 /* --- choices --------------------------------------------------------------- */
 
 static char *explained(ceov_op *op)
@@ -256,6 +346,33 @@ START_TEST(test_candidates_for_gpus)
 	for (i = 0; i < candidates.n; i++)
 		n_wide += candidates.tuning[i].tile_columns > 256;
 	ck_assert_int_eq(n_wide > 0, (_i & 3) != 2);
+}
+END_TEST
+
+/* An executor that has cuBLAS only, or is to use it, supports all but a GEMM + all-to-all whose
+ * columns are divided. */
+START_TEST(test_what_cublas_does_not_support)
+{
+	struct cei_rates library = { .n_sms = 132, .pair = 2, .has_library = 1 };
+	struct cei_rates both = { .n_sms = 132, .pair = 2, .has_library = 1, .has_tiles = 1 };
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	const struct cei_op_kind *kind = _i & 1 ? &cei_a2a_gemm : &cei_gemm_a2a;
+	const char *why, *why_tile;
+	struct op_rig rig;
+	struct made made;
+
+	tuning.tile_rows = tuning.tile_columns = 512;
+	make_shape(&made, _i, 64, 64);
+	op_rig_open(&rig, RANKS, SCRATCH, NULL);
+	why = kind->lacks(rig.workspaces[0], &made.shape, NULL, &library);
+	why_tile = kind->lacks(rig.workspaces[0], &made.shape, &tuning, &both);
+	ck_assert_ptr_null(kind->lacks(rig.workspaces[0], &made.shape, NULL, &both));
+	if (_i == 2)
+		ck_assert(strstr(why, "no kernel for this GPU") && strstr(why_tile, "cuBLAS"));
+	else
+		ck_assert(!why && !why_tile);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
 }
 END_TEST
 
@@ -402,9 +519,11 @@ int main(void)
 	tcase_add_loop_test(all, test_parts_that_are_narrower_than_tiles, 0, 4);
 	tcase_add_loop_test(all, test_one_rank_has_all_columns, 0, 4);
 	tcase_add_loop_test(all, test_order_of_sending, 0, 4);
+	tcase_add_loop_test(all, test_order_of_a_job, 0, 8);
 	tcase_add_loop_test(all, test_explained, 0, 4);
 	tcase_add_loop_test(all, test_choices_for_gpus, 0, 4);
 	tcase_add_loop_test(all, test_candidates_for_gpus, 0, 4);
+	tcase_add_loop_test(all, test_what_cublas_does_not_support, 0, 4);
 	tcase_add_loop_test(all, test_keys_tell_shapes_apart, 0, 4);
 	tcase_add_loop_test(all, test_sizes_that_are_refused, 0, 4);
 	tcase_add_test(all, test_arrays_that_are_refused);
