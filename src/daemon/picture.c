@@ -214,9 +214,10 @@ static struct json_object *fences_json(const struct cei_server *server)
 		if (!server->fenced_ns[i])
 			continue;
 		fence = json_object_new_object();
-		add_number(fence, "engine", i);
-		add_text(fence, "why", server->fenced_why[i]);
-		add_number(fence, "seconds", (cei_now_ns() - server->fenced_ns[i]) / NS_PER_S);
+		cei_fields_add_number(fence, "engine", i);
+		cei_fields_add_text(fence, "why", server->fenced_why[i]);
+		cei_fields_add_number(fence, "seconds",
+				      (cei_now_ns() - server->fenced_ns[i]) / NS_PER_S);
 		json_object_array_add(list, fence);
 	}
 	return list;
