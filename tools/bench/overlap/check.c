@@ -46,8 +46,8 @@ static int multiply(struct bench_overlap *o, const struct bench_product *product
 	return r ? r : bench_stream_sync(o->rank->device, BENCH_STREAM_MAIN);
 }
 
-/* Computes this rank's rows of the sum over all ranks' products. */
-static int refer_gemm_rs(struct bench_overlap *o)
+/* Computes this rank's rows of all ranks' products: their sum, or one below the other. */
+static int refer_rows_of_all(struct bench_overlap *o)
 {
 	struct bench_overlap_memory *memory = &o->memory;
 	struct bench_product product = {
@@ -79,9 +79,11 @@ static int refer_gemm_rs(struct bench_overlap *o)
 		r = make(o, &a);
 		if (!r)
 			r = make(o, &b);
-		product.adds = i != 0;
+		product.adds = i && !bench_overlap_is_a2a(o);
 		if (!r)
 			r = multiply(o, &product);
+		if (bench_overlap_is_a2a(o))
+			product.c = (float *)product.c + product.m * product.n;
 	}
 	return r;
 }
@@ -111,7 +113,7 @@ int bench_overlap_refer(struct bench_overlap *o)
 		.a = o->memory.whole,
 		.b = o->memory.b,
 		.c = o->memory.reference,
-		.m = o->shape.m,
+		.m = bench_overlap_product_rows(o),
 		.n = o->shape.n,
 		.k = o->shape.k,
 		.c_is_float = 1,
@@ -122,7 +124,7 @@ int bench_overlap_refer(struct bench_overlap *o)
 		return refer_sum(o);
 	if (o->rank->is_gpu && !o->blas)
 		return CEOV_NONE;
-	return o->test == OVERLAP_AG_GEMM ? multiply(o, &product) : refer_gemm_rs(o);
+	return o->memory.whole ? multiply(o, &product) : refer_rows_of_all(o);
 }
 
 /* --- comparison with the expected result ---------------------------------- */

@@ -43,6 +43,32 @@ static struct ceov_gemm_rs_run gemm_rs_run(const struct bench_overlap *o)
 	return run;
 }
 
+static struct ceov_gemm_a2a_run gemm_a2a_run(const struct bench_overlap *o)
+{
+	struct ceov_gemm_a2a_run run = {
+		.struct_bytes = sizeof(run),
+		.stream = stream_of(o),
+		.a = o->memory.a,
+		.b = o->memory.b,
+		.c = o->memory.c,
+	};
+
+	return run;
+}
+
+static struct ceov_a2a_gemm_run a2a_gemm_run(const struct bench_overlap *o)
+{
+	struct ceov_a2a_gemm_run run = {
+		.struct_bytes = sizeof(run),
+		.stream = stream_of(o),
+		.a = o->memory.a,
+		.b = o->memory.b,
+		.c = o->memory.c,
+	};
+
+	return run;
+}
+
 static int ours(struct bench_overlap *o, ceov_op *op)
 {
 	struct ceov_ag_gemm_run ag_gemm = ag_gemm_run(o);
@@ -54,10 +80,17 @@ static int ours(struct bench_overlap *o, ceov_op *op)
 		.target = o->memory.c,
 	};
 
-	if (o->test == OVERLAP_AG_GEMM)
-		return ceov_ag_gemm_run(op, &ag_gemm);
-	if (o->test == OVERLAP_GEMM_RS)
-		return ceov_gemm_rs_run(op, &gemm_rs);
+	struct ceov_gemm_a2a_run gemm_a2a = gemm_a2a_run(o);
+	struct ceov_a2a_gemm_run a2a_gemm = a2a_gemm_run(o);
+
+	switch (o->test) {
+	case OVERLAP_AG_GEMM:  return ceov_ag_gemm_run(op, &ag_gemm);
+	case OVERLAP_GEMM_RS:  return ceov_gemm_rs_run(op, &gemm_rs);
+	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_run(op, &gemm_a2a);
+	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_run(op, &a2a_gemm);
+	case OVERLAP_REDUCE_SCATTER:
+	case OVERLAP_ALL_REDUCE: break;
+	}
 	return ceov_reduce_run(op, &reduce);
 }
 
@@ -66,8 +99,15 @@ static int ours_gemm(struct bench_overlap *o, ceov_op *op)
 	struct ceov_ag_gemm_run ag_gemm = ag_gemm_run(o);
 	struct ceov_gemm_rs_run gemm_rs = gemm_rs_run(o);
 
-	return cei_op_gemm_alone(op, o->test == OVERLAP_AG_GEMM ? (const void *)&ag_gemm
-				 : (const void *)&gemm_rs);
+	struct ceov_gemm_a2a_run gemm_a2a = gemm_a2a_run(o);
+	struct ceov_a2a_gemm_run a2a_gemm = a2a_gemm_run(o);
+
+	switch (o->test) {
+	case OVERLAP_AG_GEMM:  return cei_op_gemm_alone(op, &ag_gemm);
+	case OVERLAP_GEMM_A2A: return cei_op_gemm_alone(op, &gemm_a2a);
+	case OVERLAP_A2A_GEMM: return cei_op_gemm_alone(op, &a2a_gemm);
+	default:               return cei_op_gemm_alone(op, &gemm_rs);
+	}
 }
 
 /* --- NCCL, cuBLAS and sequences of both ----------------------------------- */
@@ -78,7 +118,7 @@ static int multiply(struct bench_overlap *o, const void *a, void *c)
 		.a = a,
 		.b = o->memory.b,
 		.c = c,
-		.m = o->shape.m,
+		.m = bench_overlap_product_rows(o),
 		.n = o->shape.n,
 		.k = o->shape.k,
 		.b_is_k_by_n = o->options->b_is_k_by_n,
@@ -89,7 +129,7 @@ static int multiply(struct bench_overlap *o, const void *a, void *c)
 
 static int gemm(struct bench_overlap *o)
 {
-	return o->test == OVERLAP_AG_GEMM
+	return o->memory.whole
 		? multiply(o, o->memory.whole, o->memory.other)
 		: multiply(o, o->memory.a, o->memory.product);
 }
@@ -107,6 +147,8 @@ static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
 		return bench_nccl_reduce_scatter(nccl, o->rows[0], stream);
 	case OVERLAP_ALL_REDUCE:
 		return bench_nccl_all_reduce(nccl, o->shape.bytes / 2, stream);
+	case OVERLAP_GEMM_A2A:
+	case OVERLAP_A2A_GEMM: break;           /* without NCCL */
 	}
 	return CEOV_ERR_INVALID;
 }

@@ -18,23 +18,27 @@ static const struct bench_case cases[] = {
 	{ "reduce_scatter", "a sum, each rank its part", 1, 1, 0, 1,
 	  bench_overlap_reduce_scatter },
 	{ "all_reduce", "a sum, all of it at all ranks", 1, 1, 0, 1, bench_overlap_all_reduce },
+	{ "gemm_a2a", "GEMM and all-to-all", 1, 1, 0, 1, bench_overlap_gemm_a2a },
+	{ "a2a_gemm", "all-to-all and GEMM", 1, 1, 0, 1, bench_overlap_a2a_gemm },
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
 enum key {
 	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
 	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
-	KEY_KN, KEY_BY_NODE,
+	KEY_KN, KEY_BY_NODE, KEY_SHAPE,
 };
 
 static const struct argp_option options_table[] = {
 	{ "test", 't', "NAMES", 0, "Operators, a comma list of ag_gemm, gemm_rs, "
-	  "reduce_scatter, all_reduce (default: all)", 0 },
+	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm (default: all)", 0 },
 	{ "list", 'l', NULL, 0, "List the operators and the models", 0 },
 	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny; "
 	  "host memory: tiny)", 0 },
 	{ "tokens", KEY_TOKENS, "N,...", 0, "Rows of the whole product (default 2048,8192; "
 	  "host memory: 256)", 0 },
+	{ "shape", KEY_SHAPE, "M,N,K", 0, "A shape of products instead of models' (may be "
+	  "repeated)", 0 },
 	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank (default 64M)", 0 },
 	{ "maxbytes", 'e', "SIZE", 0, "Sums: largest (default 256M, or -b)", 0 },
 	{ "stepfactor", 'f', "N", 0, "From size to size (default 4)", 0 },
@@ -128,6 +132,21 @@ static const char *check_tokens(struct argp_state *state, const char *text)
 	return text;
 }
 
+static void parse_shape(struct argp_state *state, const char *text,
+			struct bench_overlap_options *overlap)
+{
+	unsigned long m = 0, n = 0, k = 0;
+	char rest;
+
+	if (sscanf(text, "%9lu,%9lu,%9lu%c", &m, &n, &k, &rest) != 3 || !m || !n || !k || n % 8 ||
+	    k % 8)
+		argp_error(state, "'%s' must be M,N,K, of which N and K are multiples of 8, say "
+			   "4096,8192,4096", text);
+	if (overlap->n_shapes == OVERLAP_SHAPES_MAX)
+		argp_error(state, "more than %u shapes", OVERLAP_SHAPES_MAX);
+	overlap->shapes[overlap->n_shapes++] = (struct bench_overlap_mnk){ m, n, k };
+}
+
 static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "overlap"))
@@ -184,6 +203,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'l': list_all(); exit(EXIT_SUCCESS);
 	case 'm': overlap->models = check_models(state, text); break;
 	case KEY_TOKENS: overlap->tokens = check_tokens(state, text); break;
+	case KEY_SHAPE: parse_shape(state, text, overlap); break;
 	case KEY_GRAPH: overlap->graphs = 1; break;
 	case KEY_STREAM: overlap->streams = 1; break;
 	case KEY_CUBLAS: overlap->blas_path = text; break;
@@ -219,9 +239,9 @@ static void keep_command(struct bench_overlap_options *overlap, int argc, char *
 int bench_overlap_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
-		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, and sums "
-		"over ranks, beside NCCL, cuBLAS, and both one after the other, in the same "
-		"run.\v"
+		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, GEMM and "
+		"all-to-all, and sums over ranks, beside NCCL, cuBLAS, and both one after the "
+		"other, in the same run.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all results were right; 1 on wrong "

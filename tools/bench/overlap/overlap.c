@@ -21,6 +21,15 @@
 #include "tools/bench/group.h"
 #include "tools/bench/overlap/models.h"
 
+/* Shapes of products with an all-to-all on GPUs, unless others are asked for. */
+static const struct bench_overlap_mnk a2a_shapes[] = {
+	{ 512, 8192, 4096 }, { 1024, 8192, 4096 }, { 1536, 8192, 4096 }, { 2048, 8192, 4096 },
+	{ 2560, 8192, 4096 }, { 4096, 8192, 4096 }, { 4096, 8192, 8192 }, { 8192, 8192, 4096 },
+	{ 8192, 8192, 8192 }, { 8192, 16384, 4096 }, { 8192, 16384, 8192 },
+};
+
+#define A2A_SHAPES ((uint32_t)(sizeof(a2a_shapes) / sizeof(a2a_shapes[0])))
+
 #define SHAPES_MAX 64u
 
 _Static_assert((unsigned)OVERLAP_MODES <= BENCH_MODES, "bench_sample() has too few modes");
@@ -32,6 +41,8 @@ const char *bench_overlap_name(enum bench_overlap_test test)
 	case OVERLAP_GEMM_RS:        return "gemm_rs";
 	case OVERLAP_REDUCE_SCATTER: return "reduce_scatter";
 	case OVERLAP_ALL_REDUCE:     return "all_reduce";
+	case OVERLAP_GEMM_A2A:       return "gemm_a2a";
+	case OVERLAP_A2A_GEMM:       return "a2a_gemm";
 	}
 	return "?";
 }
@@ -327,6 +338,7 @@ static uint32_t add_model(const struct bench_overlap *o, const struct bench_mode
 			  struct bench_overlap_shape *shapes, uint32_t n)
 {
 	const char *tokens = o->options->tokens;
+	int gathers = o->test == OVERLAP_AG_GEMM || o->test == OVERLAP_A2A_GEMM;
 	uint64_t share = model->ffn / o->rank->n_ranks / 8 * 8, m;
 
 	if (!tokens)
@@ -335,11 +347,22 @@ static uint32_t add_model(const struct bench_overlap *o, const struct bench_mode
 		shapes[n++] = (struct bench_overlap_shape){
 			.model = model->name,
 			.m = m,
-			.n = o->test == OVERLAP_AG_GEMM ? share : model->hidden,
-			.k = o->test == OVERLAP_AG_GEMM ? model->hidden : share,
+			.n = gathers ? share : model->hidden,
+			.k = gathers ? model->hidden : share,
 		};
 	}
 	return n;
+}
+
+static uint32_t add_given(const struct bench_overlap_mnk *given, uint32_t n_given,
+			  struct bench_overlap_shape *shapes)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_given; i++)
+		shapes[i] = (struct bench_overlap_shape){ .model = "shape", .m = given[i].m,
+							  .n = given[i].n, .k = given[i].k };
+	return n_given;
 }
 
 static uint32_t list_shapes(const struct bench_overlap *o,
@@ -363,6 +386,10 @@ static uint32_t list_shapes(const struct bench_overlap *o,
 		}
 		return n;
 	}
+	if (o->options->n_shapes)
+		return add_given(o->options->shapes, o->options->n_shapes, shapes);
+	if (!models && o->rank->is_gpu && bench_overlap_is_a2a(o))
+		return add_given(a2a_shapes, A2A_SHAPES, shapes);
 	if (!models)
 		models = o->rank->is_gpu
 			? "llama7b,llama8b,llama70b,qwen72b,gpt3,llama405b" : "tiny";
@@ -418,4 +445,14 @@ int bench_overlap_reduce_scatter(struct bench_rank *rank)
 int bench_overlap_all_reduce(struct bench_rank *rank)
 {
 	return run(rank, OVERLAP_ALL_REDUCE);
+}
+
+int bench_overlap_gemm_a2a(struct bench_rank *rank)
+{
+	return run(rank, OVERLAP_GEMM_A2A);
+}
+
+int bench_overlap_a2a_gemm(struct bench_rank *rank)
+{
+	return run(rank, OVERLAP_A2A_GEMM);
 }

@@ -25,9 +25,20 @@
 
 /* --- options ------------------------------------------------------------- */
 
+/* A shape of a product that was given instead of a model's. */
+struct bench_overlap_mnk {
+	uint64_t m;
+	uint64_t n;
+	uint64_t k;
+};
+
+#define OVERLAP_SHAPES_MAX 16u
+
 struct bench_overlap_options {
 	const char            *models;  /* comma-separated names; NULL: the default set */
 	const char            *tokens;
+	struct bench_overlap_mnk shapes[OVERLAP_SHAPES_MAX];    /* instead of models */
+	uint32_t               n_shapes;
 	int                    streams; /* measure calls on a stream */
 	int                    graphs;  /* measure replayed graphs */
 	int                    without_blas;
@@ -48,7 +59,8 @@ int bench_overlap_main(int argc, char **argv);
 /* --- rows ---------------------------------------------------------------- */
 
 enum bench_overlap_test {
-	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE
+	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE,
+	OVERLAP_GEMM_A2A, OVERLAP_A2A_GEMM
 };
 
 enum bench_overlap_method {
@@ -130,6 +142,8 @@ int bench_overlap_ag_gemm(struct bench_rank *rank);
 int bench_overlap_gemm_rs(struct bench_rank *rank);
 int bench_overlap_reduce_scatter(struct bench_rank *rank);
 int bench_overlap_all_reduce(struct bench_rank *rank);
+int bench_overlap_gemm_a2a(struct bench_rank *rank);
+int bench_overlap_a2a_gemm(struct bench_rank *rank);
 
 /* --- an operator's rows, on one rank -------------------------------------- */
 
@@ -140,7 +154,12 @@ int bench_overlap_all_reduce(struct bench_rank *rank);
  *             a                 whole       b      c, other       product  reference
  *   ag_gemm   own rows x k      all x k     n x k  all x n        -        all x n
  *   gemm_rs   all x k           -           n x k  own rows x n   all x n  own rows x n
+ *   gemm_a2a  all x k           -           n x k  got x n        all x n  got x n
+ *   a2a_gemm  all x k           got x k     n x k  got x n        -        got x n
  *   sums      all               -           -      own or all     -        own or all
+ *
+ * In an all-to-all every rank has m rows, and shares them out like the others; a rank gets as many
+ * from each: "got" is its own rows times the number of ranks.
  */
 struct bench_overlap_memory {
 	void *a;
@@ -151,12 +170,12 @@ struct bench_overlap_memory {
 	void *gathered;                 /* A as our operator gathered it, if wanted */
 	void *product;
 	void *reference;                /* the expected result, in fp32 */
-	void *peer_a;                   /* gemm_rs: another rank's rows of a */
-	void *peer_b;                   /* gemm_rs: the same rank's b */
+	void *peer_a;                   /* gemm_rs, gemm_a2a: another rank's rows of a */
+	void *peer_b;                   /* and the same rank's b */
 };
 
 struct bench_overlap_shape {
-	const char *model;              /* NULL: a sum */
+	const char *model;              /* NULL: a sum; or "shape" */
 	uint64_t    m;
 	uint64_t    n;
 	uint64_t    k;
@@ -170,6 +189,8 @@ struct bench_overlap {
 	struct bench_overlap_shape          shape;
 	uint64_t                            rows[BENCH_RANKS_MAX];      /* rows of each rank; for
 									 * sums counts of values */
+	uint64_t                           *rows_of;            /* of an all-to-all: rows from
+								 * each rank to each; NULL: none */
 	uint64_t                            first_row;          /* first of this rank's rows among
 								 * the rows of all ranks */
 	int                                 is_even;            /* all ranks have the same number
@@ -190,6 +211,18 @@ struct bench_overlap {
 static inline int bench_overlap_is_sum(const struct bench_overlap *o)
 {
 	return o->test == OVERLAP_REDUCE_SCATTER || o->test == OVERLAP_ALL_REDUCE;
+}
+
+static inline int bench_overlap_is_a2a(const struct bench_overlap *o)
+{
+	return o->test == OVERLAP_GEMM_A2A || o->test == OVERLAP_A2A_GEMM;
+}
+
+/* How many rows the rank's product has. */
+static inline uint64_t bench_overlap_product_rows(const struct bench_overlap *o)
+{
+	return o->test == OVERLAP_A2A_GEMM ? o->rank->n_ranks * o->rows[o->rank->rank]
+		: o->shape.m;
 }
 
 /* Open and close what all rows of a case need (set.c). bench_overlap_close() also

@@ -4,6 +4,7 @@
 /* Opens what measuring an operator needs: workspaces, NCCL and cuBLAS for a case; operators, memory
  * and data for a row. */
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,11 +45,16 @@ static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape 
 			o->first_row += o->rows[i];
 		o->is_even = o->is_even && o->rows[i] == o->rows[0];
 	}
+	for (i = 0; o->rows_of && i < rank->n_ranks; i++)
+		memcpy(o->rows_of + i * rank->n_ranks, o->rows,
+		       rank->n_ranks * sizeof(*o->rows));
 	o->n_result = o->rows[rank->rank];
 	if (o->test == OVERLAP_AG_GEMM)
 		o->n_result = shape->m * shape->n;
 	else if (o->test == OVERLAP_GEMM_RS)
 		o->n_result *= shape->n;
+	else if (bench_overlap_is_a2a(o))
+		o->n_result *= rank->n_ranks * shape->n;
 	else if (o->test == OVERLAP_ALL_REDUCE)
 		o->n_result = shape->bytes / 2;
 }
@@ -89,6 +95,36 @@ static struct ceov_gemm_rs gemm_rs_of(const struct bench_overlap *o)
 	return shape;
 }
 
+static struct ceov_gemm_a2a gemm_a2a_of(const struct bench_overlap *o)
+{
+	struct ceov_gemm_a2a shape = {
+		.struct_bytes = sizeof(shape),
+		.dtype = CEOV_BF16,
+		.rows_of = o->rows_of,
+		.k = o->shape.k,
+		.n = o->shape.n,
+		.tuning = tuning_of(o),
+		.b_is_k_by_n = o->options->b_is_k_by_n,
+	};
+
+	return shape;
+}
+
+static struct ceov_a2a_gemm a2a_gemm_of(const struct bench_overlap *o)
+{
+	struct ceov_a2a_gemm shape = {
+		.struct_bytes = sizeof(shape),
+		.dtype = CEOV_BF16,
+		.rows_of = o->rows_of,
+		.k = o->shape.k,
+		.n = o->shape.n,
+		.tuning = tuning_of(o),
+		.b_is_k_by_n = o->options->b_is_k_by_n,
+	};
+
+	return shape;
+}
+
 int bench_overlap_is_by_node(const struct bench_overlap *o)
 {
 	return o->options->by_node && bench_overlap_is_sum(o) && o->rank->n_nodes > 1;
@@ -112,9 +148,13 @@ static uint64_t scratch_bytes(const struct bench_overlap *o)
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
 	struct ceov_reduce reduce = reduce_of(o);
+	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
+	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
 	uint32_t n_ranks = o->rank->n_ranks;
 
 	switch (o->test) {
+	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_scratch_bytes(&gemm_a2a, n_ranks);
+	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_scratch_bytes(&a2a_gemm, n_ranks);
 	case OVERLAP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, n_ranks);
 	case OVERLAP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, n_ranks);
 	case OVERLAP_REDUCE_SCATTER:
@@ -129,8 +169,12 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
 	struct ceov_reduce reduce = reduce_of(o);
+	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
+	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
 
 	switch (o->test) {
+	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_create(workspace, &gemm_a2a, ret_op);
+	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_create(workspace, &a2a_gemm, ret_op);
 	case OVERLAP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
 	case OVERLAP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
 	case OVERLAP_REDUCE_SCATTER:
@@ -192,7 +236,9 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 	const char *why = "";
 	int r = CEOV_NONE;
 
-	if (is_ce && o->test != OVERLAP_AG_GEMM)
+	if (bench_overlap_is_a2a(o))
+		why = "its all-to-all is not among what is compared";
+	else if (is_ce && o->test != OVERLAP_AG_GEMM)
 		why = "its sums need SMs";
 	else if (rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
@@ -246,6 +292,12 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	int r = 0;
 
 	say_graphs(o);
+	if (bench_overlap_is_a2a(o)) {
+		o->rows_of = calloc((size_t)o->rank->n_ranks * o->rank->n_ranks,
+				    sizeof(*o->rows_of));
+		if (!o->rows_of)
+			return bench_fail(o->rank, CEOV_ERR_NO_MEMORY, "a list of rows");
+	}
 	for (i = 0; i < n_shapes; i++) {
 		set_shape(o, &shapes[i]);
 		bytes = scratch_bytes(o);
@@ -290,6 +342,8 @@ int bench_overlap_close(struct bench_overlap *o)
 	bench_nccl_close(o->nccl[1]);
 	bench_nccl_close(o->nccl[0]);
 	bench_blas_close(o->blas);
+	free(o->rows_of);
+	o->rows_of = NULL;
 	for (i = 0; i < 2; i++) {
 		if (!o->workspaces[i])
 			continue;
@@ -331,6 +385,9 @@ static int get_operands(struct bench_overlap *o)
 		return r;
 	}
 	r = r ? r : get(o, shape->m * shape->k, 2, &memory->a);
+	if (o->test == OVERLAP_A2A_GEMM)
+		return r ? r : get(o, bench_overlap_product_rows(o) * shape->k, 2,
+				   &memory->whole);
 	r = r ? r : get(o, shape->m * shape->n, 2, &memory->product);
 	r = r ? r : get(o, own * shape->k, 2, &memory->peer_a);
 	return r ? r : get(o, shape->n * shape->k, 2, &memory->peer_b);
@@ -363,23 +420,33 @@ static void drop_memory(struct bench_overlap *o)
 	memset(memory, 0, sizeof(*memory));
 }
 
-static int make(struct bench_overlap *o, void *at, uint64_t n, uint64_t seed)
+static int make_from(struct bench_overlap *o, void *at, uint64_t first, uint64_t n,
+		     uint64_t seed)
 {
-	struct bench_values values = { .at = at, .n = n, .seed = seed };
+	struct bench_values values = { .at = at, .first = first, .n = n, .seed = seed };
 
 	return bench_make_values(o->rank->device, &values);
 }
 
-/* Generates the whole gathered A: the shard of rank r is rank r's operand a. */
+static int make(struct bench_overlap *o, void *at, uint64_t n, uint64_t seed)
+{
+	return make_from(o, at, 0, n, seed);
+}
+
+/* Generates all of A that the rank gets: of rank r its operand a, or in an all-to-all those rows of
+ * it that are for this rank. */
 static int make_whole(struct bench_overlap *o, void *whole)
 {
+	int is_a2a = bench_overlap_is_a2a(o);
+	uint64_t first = is_a2a ? o->first_row * o->shape.k : 0, n;
 	uint16_t *at = whole;
 	uint32_t i;
 	int r = 0;
 
 	for (i = 0; !r && i < o->rank->n_ranks; i++) {
-		r = make(o, at, o->rows[i] * o->shape.k, bench_overlap_seed(o, i, 0));
-		at += o->rows[i] * o->shape.k;
+		n = o->rows[is_a2a ? o->rank->rank : i] * o->shape.k;
+		r = make_from(o, at, first, n, bench_overlap_seed(o, i, 0));
+		at += n;
 	}
 	return r;
 }
