@@ -148,12 +148,18 @@ END_TEST
 /* What a rank sends to another is divided between two rails, and has more pieces than one. */
 START_TEST(test_large_operands)
 {
-	struct op_case one = _i ? op_case_of(OP_REDUCE_SCATTER, 2, 550 * 2048, 0, 0)
-		: op_case_of(OP_AG_GEMM, 2, 550, 2048, 8);
+	const struct op_case cases[] = {
+		op_case_of(OP_AG_GEMM, 2, 550, 2048, 8),
+		op_case_of(OP_REDUCE_SCATTER, 2, 550 * 2048, 0, 0),
+		op_case_of(OP_GEMM_A2A, 2, 550, 8, 2048),
+		op_case_of(OP_A2A_GEMM, 2, 550, 2048, 8),
+	};
+	struct op_case one = cases[_i];
 	struct op_rig rig;
 
 	one.tuning.n_pieces = 1;
 	one.wants_gathered = 1;
+	one.by_columns = 1;             /* rows with gaps, where there is an all-to-all */
 	nodes_open_railed(&nodes, 2, 2);
 	open_workspaces(&rig);
 	op_rig_each(&rig, once, &one);
@@ -451,7 +457,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, test_random_operators, 0, 4);
 	tcase_add_loop_test(tcase, test_random_sums_by_node, 0, 5);
-	tcase_add_loop_test(tcase, test_large_operands, 0, 2);
+	tcase_add_loop_test(tcase, test_large_operands, 0, 4);
 	tcase_add_test(tcase, test_random_moves);
 	tcase_add_test(tcase, test_each_lane_says_what_it_sent);
 	tcase_add_test(tcase, test_facts_of_another_node);
