@@ -46,7 +46,10 @@ struct cei_gemm_tile {
 	uint16_t reduce;                /* piece whose partial sums are added, or
 					 * CEI_GEMM_NONE */
 	uint32_t n_arrivals;            /* tiles that arrive at the counter `arrive` in a run */
-	uint32_t reserved_too;
+	/* If not 0, only so many columns from `column` on have to be stored: those of one rank's
+	 * part. The kernel stores whole tiles all the same; what lies beyond are the same bits
+	 * that tiles of the next parts store there. */
+	uint32_t n_columns;
 };
 
 /*

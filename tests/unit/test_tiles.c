@@ -262,7 +262,7 @@ static void check_operands(const struct asked *asked, const struct cei_gemm_tile
 	uint64_t row = found.row;
 
 	hold(tile->n_rows <= found.left, "a tile stays in its piece");
-	hold(!tile->reserved && !tile->reserved_too, "reserved is zero");
+	hold(!tile->reserved && !tile->n_columns, "nothing else is set");
 	hold(tile->b < asked->args.n_products, "b is a product");
 	if (!asked->args.scatters) {
 		hold(tile->a == (is_own(asked, &found) ? CEI_GEMM_A_OWN :

@@ -99,6 +99,8 @@ static void check_tile(const struct asked *asked, const struct cei_gemm_tile *ti
 	     "the own part is product 0, the others are product 1");
 	hold(tile->column >= from && tile->column < from + asked->parts[rank] &&
 	     (tile->column - from) % args->shape.columns == 0, "parts are cut by the shape");
+	hold(tile->n_columns == from + asked->parts[rank] - tile->column,
+	     "the part ends behind so many columns");
 	hold(tile->await == CEI_GEMM_NONE && tile->reduce == CEI_GEMM_NONE,
 	     "it awaits nothing, and adds nothing");
 	hold(tile->arrive == (arrives ? rank * args->n_pieces + piece : CEI_GEMM_NONE),

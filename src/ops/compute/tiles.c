@@ -174,6 +174,9 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 	row = stretch->rank_row + stretch->row + block * shape_rows;
 	tile.a_row = tile.c_row = (uint32_t)row;
 	tile.column = (uint32_t)(stretch->rank_column + column * args->shape.columns);
+	if (args->parts)
+		tile.n_columns = (uint32_t)(args->parts[stretch->rank] -
+					    column * args->shape.columns);
 	tile.b = tile.c = (uint8_t)product;
 	if (args->scatters)
 		mark_scatter(args, stretch, &tile);

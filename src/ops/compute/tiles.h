@@ -22,8 +22,9 @@
  *                   instead of rows, each rank's part is a range of the product's columns, of
  *                   which every piece of rows is sent. The own part is product 0, whose columns
  *                   begin with the part; all other tiles are of product 1, which has all columns.
- *                   The last tile of a part may reach into the next part: then it stores what
- *                   the tiles of that part store there, too.
+ *                   The last tile of a part may reach into the next part. The kernel then
+ *                   stores there what the tiles of that part store, too; the host's GEMM ends
+ *                   at n_columns.
  */
 
 #include <stdint.h>

@@ -120,12 +120,16 @@ static void store(const struct task *task)
 {
 	const struct cei_gemm_tile *tile = task->tile;
 	const struct cei_matrix *c = &task->job->c[tile->c];
-	uint64_t row;
+	uint64_t row, n_columns = task->gemm.n_columns;
 
+	/* A peer may be reading the next part, and two threads must not touch the same bytes, even
+	 * if these do not change. */
+	if (tile->n_columns && tile->n_columns < n_columns)
+		n_columns = tile->n_columns;
 	for (row = 0; row < tile->n_rows; row++)
 		cei_dtype_narrow(task->job->dtype,
 				 cei_matrix_at(c, tile->c_row + row, tile->column),
-				 cei_host_gemm_sum(&task->gemm, row), task->gemm.n_columns);
+				 cei_host_gemm_sum(&task->gemm, row), n_columns);
 }
 
 static int holds(const struct cei_matrix *matrix, uint64_t row, uint64_t n_rows,
