@@ -56,7 +56,7 @@ static void repeat(const struct op_part *part)
 	struct op_data data;
 	uint32_t i;
 
-	for (i = 0; i < RUNS; i++) {
+	for (i = 0; i < testing_share(RUNS); i++) {
 		op_data_make(one, part->rank, i % 2, &data);
 		if (testing_below(&random, 8) == 0)
 			usleep((useconds_t)testing_below(&random, 10000));
@@ -155,7 +155,7 @@ static void alternate(const struct op_part *part)
 		cases[i].tuning.n_pieces = 1 + 2 * i;
 		ops[i] = op_case_made(&cases[i], part->rig->workspaces[part->rank]);
 	}
-	for (i = 0; i < 4 * RUNS; i++) {
+	for (i = 0; i < testing_share(4 * RUNS); i++) {
 		which = i * 7 / 3 % OP_SORTS;
 		op_data_make(&cases[which], part->rank, i, &data);
 		ck_assert_int_eq(op_data_run(&cases[which], ops[which], &data), 0);
