@@ -17,7 +17,6 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
-#include "daemon/fences.h"
 #include "daemon/server.h"
 
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
@@ -128,7 +127,7 @@ static void take_members(struct cei_client *client, const struct cei_service_hel
 		engine = cei_server_engine(client->server, &hello->members[i]);
 		if (engine == CEOV_NOBODY)
 			continue;
-		r = cei_fences_refuse(client->server, engine, client->fence_text);
+		r = cei_fences_refuse(&client->server->fences, engine, client->fence_text);
 		if (r) {
 			client->fence_error = r;
 			continue;
@@ -185,7 +184,7 @@ static void tell_fence(struct cei_client *client, int error, const char *text)
 void cei_client_tell_fence(struct cei_client *client, uint32_t engine)
 {
 	char text[CEOV_FAILURE_TEXT_BYTES];
-	int error = cei_fences_refuse(client->server, engine, text);
+	int error = cei_fences_refuse(&client->server->fences, engine, text);
 	uint32_t i;
 
 	for (i = 0; error && client->state == CEI_CLIENT_OPEN && i < client->hello.n_members; i++)

@@ -21,7 +21,6 @@
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_import.h"
 #include "ce_engine/program/program_wire.h"
-#include "daemon/fences.h"
 #include "daemon/gpus.h"
 #include "daemon/server.h"
 #include "ipc/service_offer.h"
@@ -58,7 +57,7 @@ static const char *describe_gpu(const struct cei_client *client, struct cei_regi
 	char text[CEOV_FAILURE_TEXT_BYTES];
 
 	wire->device = 0;
-	if (engine != CEOV_NOBODY && cei_fences_refuse(server, engine, text))
+	if (engine != CEOV_NOBODY && cei_fences_refuse(&server->fences, engine, text))
 		return "is of a GPU that the daemon has fenced; ceoverlapctl status says why";
 	return cei_cuda_gpu_of(server->site.cuda, wire->uuid) == CEOV_NOBODY
 		? "is of a GPU that the daemon does not see" : NULL;
@@ -262,7 +261,7 @@ static void look_at_fence(struct cei_client *client, uint32_t rank)
 	for (i = 0; i < client->hello.n_members; i++) {
 		if (client->hello.members[i].rank != rank)
 			continue;
-		error = cei_fences_refuse(client->server, client->engines[i], text);
+		error = cei_fences_refuse(&client->server->fences, client->engines[i], text);
 		if (error)
 			cei_client_refuse(client, error, text);
 	}

@@ -9,20 +9,20 @@
 
 #include "base/clock.h"
 #include "ce_engine/engine/engine.h"
-#include "daemon/client.h"
-#include "daemon/server.h"
+#include "ce_engine/objects/works.h"
 
-static int read_fence(struct cei_server *server, uint32_t engine, char ret_why[CEI_LOST_BYTES])
+static int read_fence(const struct cei_fences *fences, uint32_t engine,
+		      char ret_why[CEI_LOST_BYTES])
 {
-	return server->works.engines
-		? cei_fence_read(&server->works.engines[engine].fence, ret_why) : 0;
+	return fences->works->engines
+		? cei_fence_read(&fences->works->engines[engine].fence, ret_why) : 0;
 }
 
-int cei_fences_refuse(struct cei_server *server, uint32_t engine,
+int cei_fences_refuse(const struct cei_fences *fences, uint32_t engine,
 		      char ret_text[CEOV_FAILURE_TEXT_BYTES])
 {
 	char why[CEI_LOST_BYTES];
-	int error = read_fence(server, engine, why);
+	int error = read_fence(fences, engine, why);
 
 	if (error)
 		snprintf(ret_text, CEOV_FAILURE_TEXT_BYTES, "ceoverlapd: %s; the daemon has fenced "
@@ -30,25 +30,25 @@ int cei_fences_refuse(struct cei_server *server, uint32_t engine,
 	return error;
 }
 
-static void notice(struct cei_server *server, uint32_t engine, const char *why)
+static void notice(struct cei_fences *fences, uint32_t engine, const char *why)
 {
-	struct cei_list *node;
-
-	server->fenced_ns[engine] = cei_now_ns();
-	snprintf(server->fenced_why[engine], sizeof(server->fenced_why[engine]), "%s", why);
-	cei_log(&server->report, CEI_LOG_ERROR, "fenced: %s; its launches have ended, and it gets "
+	fences->since_ns[engine] = cei_now_ns();
+	snprintf(fences->why[engine], sizeof(fences->why[engine]), "%s", why);
+	cei_log(fences->report, CEI_LOG_ERROR, "fenced: %s; its launches have ended, and it gets "
 		"no more until the daemon is started anew; all else is served as before", why);
 	(void)sd_notifyf(0, "STATUS=serves, but has fenced: %s", why);
-	for (node = server->clients.next; node != &server->clients; node = node->next)
-		cei_client_tell_fence(CEI_OWNER(node, struct cei_client, link), engine);
 }
 
-void cei_fences_look(struct cei_server *server)
+uint32_t cei_fences_look(struct cei_fences *fences)
 {
 	char why[CEI_LOST_BYTES];
-	uint32_t i;
+	uint32_t i, found = 0;
 
-	for (i = 0; i < server->site.n_members; i++)
-		if (!server->fenced_ns[i] && read_fence(server, i, why))
-			notice(server, i, why);
+	for (i = 0; i < fences->n; i++) {
+		if (fences->since_ns[i] || !read_fence(fences, i, why))
+			continue;
+		notice(fences, i, why);
+		found |= UINT32_C(1) << i;
+	}
+	return found;
 }

@@ -14,14 +14,30 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-struct cei_server;                      /* daemon/server.h */
+#include "backend/backend.h"
+#include "base/report.h"
+#include "base/site.h"
 
-/* Notices engines that were fenced since the last look. Front thread. */
-void cei_fences_look(struct cei_server *server);
+struct cei_works;                       /* ce_engine/objects/works.h */
+
+/* By engine. Zeroed, and then the first three fields set. */
+struct cei_fences {
+	const struct cei_works *works;
+	struct cei_report      *report;
+	uint32_t                n;      /* engines */
+	uint64_t                since_ns[CEI_MEMBERS_MAX];      /* when its fence was noticed; 0: it
+								 * is not fenced. Front thread,
+								 * as the next one */
+	char                    why[CEI_MEMBERS_MAX][CEI_LOST_BYTES];
+};
+
+/* Notices engines that were fenced since the last look. Returns them: bit i, engine i. Front
+ * thread. */
+uint32_t cei_fences_look(struct cei_fences *fences);
 
 /* Whether the engine is fenced. Returns the error, and words for a client that asks for its place;
  * 0: it is not. Any thread. */
-int  cei_fences_refuse(struct cei_server *server, uint32_t engine,
+int  cei_fences_refuse(const struct cei_fences *fences, uint32_t engine,
 		       char ret_text[CEOV_FAILURE_TEXT_BYTES]);
 
 #endif /* CEI_DAEMON_FENCES_H */

@@ -112,7 +112,7 @@ static void write_fences(const struct cei_server *server, FILE *out)
 		if (member->place.kind == CEOV_PLACE_GPU)
 			snprintf(place, sizeof(place), "gpu%u", member->place.index);
 		fprintf(out, "ceoverlap_fenced{engine=\"%u\",place=\"%s\"} %d\n", i, place,
-			server->fenced_ns[i] != 0);
+			server->fences.since_ns[i] != 0);
 	}
 }
 

@@ -211,13 +211,13 @@ static struct json_object *fences_json(const struct cei_server *server)
 	uint32_t i;
 
 	for (i = 0; i < server->site.n_members; i++) {
-		if (!server->fenced_ns[i])
+		if (!server->fences.since_ns[i])
 			continue;
 		fence = json_object_new_object();
 		cei_fields_add_number(fence, "engine", i);
-		cei_fields_add_text(fence, "why", server->fenced_why[i]);
+		cei_fields_add_text(fence, "why", server->fences.why[i]);
 		cei_fields_add_number(fence, "seconds",
-				      (cei_now_ns() - server->fenced_ns[i]) / NS_PER_S);
+				      (cei_now_ns() - server->fences.since_ns[i]) / NS_PER_S);
 		json_object_array_add(list, fence);
 	}
 	return list;

@@ -24,7 +24,6 @@
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/sched/tally.h"
 #include "daemon/client.h"
-#include "daemon/fences.h"
 #include "daemon/gpus.h"
 #include "daemon/journal.h"
 #include "daemon/listener.h"
@@ -86,7 +85,7 @@ uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_m
 		return cei_gpus_member(&server->site, member->uuid);
 	for (i = 0; i < n; i++) {
 		engine = server->next_host_engine++ % n;
-		if (!cei_fences_refuse(server, engine, text))
+		if (!cei_fences_refuse(&server->fences, engine, text))
 			break;
 	}
 	return engine;
@@ -120,12 +119,23 @@ static void drain(int fd)
 	while (r < 0 && errno == EINTR);
 }
 
+static void look_at_fences(struct cei_server *server)
+{
+	uint32_t found = cei_fences_look(&server->fences), i;
+	struct cei_list *node;
+
+	for (i = 0; found >> i; i++)
+		for (node = server->clients.next; found >> i & 1 && node != &server->clients;
+		     node = node->next)
+			cei_client_tell_fence(CEI_OWNER(node, struct cei_client, link), i);
+}
+
 static void look_at_all(struct cei_server *server)
 {
 	struct cei_list *node, *next;
 	uint64_t now_ns = cei_now_ns();
 
-	cei_fences_look(server);
+	look_at_fences(server);
 	for (node = server->clients.next; node != &server->clients; node = next) {
 		next = node->next;
 		cei_client_look(CEI_OWNER(node, struct cei_client, link), now_ns);
@@ -342,6 +352,9 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 	cei_accounts_init(&server->accounts, &config->settings.limits);
 	pthread_mutex_init(&server->shares_lock, NULL);
 	r = open_works(server);
+	server->fences.works = &server->works;
+	server->fences.report = &server->report;
+	server->fences.n = server->site.n_members;
 	if (!r)
 		r = cei_porter_init(&server->porter, &server->report);
 	if (!r)

@@ -22,6 +22,7 @@
 #include "base/report.h"
 #include "ce_engine/objects/works.h"
 #include "daemon/account.h"
+#include "daemon/fences.h"
 #include "daemon/intake.h"
 #include "daemon/metrics.h"
 #include "daemon/porter.h"
@@ -74,9 +75,7 @@ struct cei_server {
 	struct cei_usage_table   usage;         /* of clients that have gone */
 	_Atomic uint64_t         n_errors[1 - CEI_ERROR_LOWEST];        /* launches that failed, by
 						 * -error */
-	uint64_t                 fenced_ns[CEI_MEMBERS_MAX];    /* by engine: when its fence was
-						 * noticed; 0: it is not fenced. Front thread */
-	char                     fenced_why[CEI_MEMBERS_MAX][CEI_LOST_BYTES];
+	struct cei_fences        fences;
 	struct cei_server_hooks  hooks;         /* set after open, before run */
 	struct cei_metrics_scraped scraped;
 	uint64_t                 began_ns;
