@@ -224,6 +224,7 @@ gpu_suites += \
 	%D%/conformance/test_backend_cuda \
 	%D%/gpu/test_gpu_verbs \
 	%D%/gpu/test_gpu_transfer \
+	%D%/gpu/test_gpu_counted \
 	%D%/gpu/test_gpu_queue \
 	%D%/gpu/test_gpu_nodes \
 	%D%/gpu/test_gpu_node_ops \

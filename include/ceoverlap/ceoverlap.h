@@ -283,8 +283,8 @@ int  ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node);
 
 /* --- buffers ------------------------------------------------------------- */
 
-/* Registers memory of the caller: host memory for a rank on the host, memory of
- * that GPU (cudaMalloc) for a rank on a GPU. The caller frees it, after
+/* Registers memory of the caller: host memory, or for a rank on a GPU memory of
+ * that GPU (cudaMalloc). The caller frees it, after
  * ceov_buffer_release(). Ordinary host memory can be used by all ranks of this process
  * but not shared with other processes: see ceov_buffer_create().
  * Where a rank of this process is on a GPU, host memory is pinned in whole pages. CUDA then
