@@ -448,9 +448,9 @@ struct ceov_transfer {
 	struct ceov_spot n_rows_at;     /* buffer NULL: all rows are moved. Else a uint64_t, aligned
 					 * to 8 bytes, in host memory of the plan's rank: how many
 					 * of the n_rows rows a launch moves, from the first on. It
-					 * is read when source_ready is reached, so whoever raises
-					 * that mark writes it before, and keeps it until `then` is
-					 * raised. More than n_rows fails the launch
+					 * is read once, when source_ready and target_free are
+					 * reached, so whoever raises source_ready writes it before,
+					 * and keeps it until `then` is raised. More than n_rows fails the launch
 					 * (CEOV_ERR_INVALID). Needs source_ready, which the engine
 					 * polls: ceov_plan_queue() and captures refuse such a plan.
 					 * A struct that ends before this field moves all rows */

@@ -112,8 +112,8 @@ static void launch(struct rows *rows, ceov_context *context, uint64_t base, uint
 	*rows->n = n;
 	ck_assert_int_eq(ceov_signal_raise(rows->ready, 0, base + 1), 0);
 	ck_assert_int_eq(ceov_signal_wait(rows->arrived, 0, base + 1, TESTING_PATIENCE), 0);
-	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
 	check_rows(rows, n);
+	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
 }
 
 static void renew(struct rows *rows)

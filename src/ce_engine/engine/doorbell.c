@@ -344,6 +344,7 @@ static int count_rows(const struct cei_chunk *chunk, uint64_t *ret_n_rows,
 		return 1;
 	*ret_ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk,
 					   .failure = cei_failure(CEOV_ERR_INVALID, 0) };
+	ret_ending->failure.rank = step->source_ready.signal->rank;
 	snprintf(ret_ending->failure.text, sizeof(ret_ending->failure.text),
 		 "n_rows_at is %" PRIu64 " of %" PRIu64 " rows", *ret_n_rows, step->piece.n_rows);
 	return 0;
