@@ -393,6 +393,13 @@ static void listen_to(struct cei_client *client, int is_on)
 						  : SD_EVENT_OFF);
 }
 
+/* A client that does not read its answer gets no further one. */
+static void listen_when_answered(struct cei_client *client)
+{
+	if (!client->has_task && !client->must_end)
+		listen_to(client, !client->has_answer);
+}
+
 static int can_read(sd_event_source *source, int fd, uint32_t events, void *arg)
 {
 	struct cei_client *client = arg;
@@ -512,9 +519,9 @@ void cei_client_task_done(struct cei_task *task)
 		cei_client_end(client, client->end_error);
 		return;
 	}
-	listen_to(client, 1);
 	if (client->answer.type)
 		answer(client);
+	listen_when_answered(client);
 	if (client->state != CEI_CLIENT_OPENING)
 		return;
 	client->since_ns = cei_now_ns();
@@ -559,8 +566,10 @@ void cei_client_look(struct cei_client *client, uint64_t now_ns)
 			  "in time");
 	if (client->has_task || client->must_end)
 		return;
-	if (client->has_answer)
+	if (client->has_answer) {
 		answer(client);
+		listen_when_answered(client);
+	}
 	if (client->context && !client->must_end)
 		tell_failures(client);
 }

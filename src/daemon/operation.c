@@ -146,11 +146,11 @@ static void write_textfile(struct cei_operation *operation, uint64_t now_ns)
 
 void cei_operation_close(struct cei_operation *operation)
 {
-	remove_textfile(operation);
-	if (operation->server) {
-		cei_metrics_forget(operation->server);
+	if (operation->server)          /* a reading that ends now writes metrics once more */
 		cei_reload_close(operation->server->reload);
-	}
+	remove_textfile(operation);
+	if (operation->server)
+		cei_metrics_forget(operation->server);
 	/* first the file, which may be the next daemon's as soon as nobody listens */
 	if (operation->made_control)
 		(void)unlink(operation->control_path);

@@ -106,13 +106,14 @@ static int send_program(struct cei_service_link *link, const struct cei_service_
 int cei_service_commit(struct cei_service_link *link, const struct cei_service_program *program,
 		       struct cei_service_handle *ret_handle)
 {
-	uint64_t deadline_ns = cei_deadline(link->config.timeout_ns);
+	uint64_t deadline_ns;
 	int r, fd;
 
 	if (program->n_bytes > UINT32_MAX)
 		return cei_raise(link->config.report, CEOV_ERR_INVALID, 0,
 				 "ceoverlapd: a plan of %zu bytes is too large", program->n_bytes);
 	pthread_mutex_lock(&link->asking);
+	deadline_ns = cei_deadline(link->config.timeout_ns);
 	expect_answer(link);
 	r = send_program(link, program, deadline_ns);
 	if (!r)
@@ -128,10 +129,11 @@ int cei_service_explain(struct cei_service_link *link, struct cei_service_handle
 {
 	const struct cei_service_message message = { .type = CEI_SERVICE_EXPLAIN,
 						     .handle = handle };
-	uint64_t deadline_ns = cei_deadline(link->config.timeout_ns);
+	uint64_t deadline_ns;
 	int r;
 
 	pthread_mutex_lock(&link->asking);
+	deadline_ns = cei_deadline(link->config.timeout_ns);
 	expect_answer(link);
 	r = cei_service_say(link, &message, deadline_ns);
 	if (!r)
@@ -149,26 +151,44 @@ static void tell(struct cei_service_link *link, const struct cei_service_message
 	pthread_mutex_unlock(&link->asking);
 }
 
-void cei_service_drop(struct cei_service_link *link, struct cei_service_handle handle)
+/* 0: the daemon has released the plan, or has died and touches no memory any more. Not raised:
+ * CEOV_ERR_TIMEOUT, it may still have the memory mapped. */
+static int await_dropped(struct cei_service_link *link, uint64_t deadline_ns)
+{
+	int fd = -1, r = await_any(link, deadline_ns, &fd);
+
+	if (fd >= 0)
+		close(fd);
+	if (r != CEOV_ERR_DAEMON_LOST)
+		return r;
+	return cei_service_link_await_loss(link, deadline_ns) == CEOV_PENDING ? CEOV_ERR_TIMEOUT
+		: 0;
+}
+
+/* A request that cannot be sent has raised that already. */
+static int ask_to_drop(struct cei_service_link *link, struct cei_service_handle handle,
+		       uint64_t deadline_ns)
 {
 	const struct cei_service_message message = { .type = CEI_SERVICE_DROP, .handle = handle };
-	uint64_t deadline_ns = cei_deadline(link->config.timeout_ns);
-	int r, fd = -1;
+
+	expect_answer(link);
+	if (!atomic_load(&link->is_lost) && cei_service_say(link, &message, deadline_ns) &&
+	    !atomic_load(&link->is_lost))
+		return 0;
+	return await_dropped(link, deadline_ns);
+}
+
+void cei_service_drop(struct cei_service_link *link, struct cei_service_handle handle)
+{
+	int r;
 
 	pthread_mutex_lock(&link->asking);
-	if (!atomic_load(&link->is_lost)) {     /* else nobody touches the memory any more */
-		expect_answer(link);
-		r = cei_service_say(link, &message, deadline_ns);
-		if (!r)
-			r = await_any(link, deadline_ns, &fd);
-		if (fd >= 0)
-			close(fd);
-		if (r == CEOV_ERR_TIMEOUT)
-			(void)cei_raise(link->config.report, r, 0, "ceoverlapd: the daemon at %s "
-					"does not say in time that it has released a plan, and may "
-					"still have its memory mapped", link->config.path);
-	}
+	r = ask_to_drop(link, handle, cei_deadline(link->config.timeout_ns));
 	pthread_mutex_unlock(&link->asking);
+	if (r)
+		(void)cei_raise(link->config.report, r, 0, "ceoverlapd: the daemon at %s does not "
+				"say in time that it has released a plan, and may still have its "
+				"memory mapped", link->config.path);
 }
 
 void cei_service_tell_stayed(struct cei_service_link *link, uint64_t n_plans)

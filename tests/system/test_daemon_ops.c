@@ -238,6 +238,7 @@ END_TEST
 /* Without a file there is nothing to read again. A wrong file is refused at the start. */
 START_TEST(test_a_daemon_without_a_file)
 {
+	uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
 	static char log[4096];
 	char command[800];
 	int status;
@@ -245,8 +246,10 @@ START_TEST(test_a_daemon_without_a_file)
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_fails(&rig, "reload", 1, "without a configuration file");
 	ck_assert_int_eq(kill(rig.daemon.pid, SIGHUP), 0);
-	while (n_logged("without a configuration file") < 2)
+	while (n_logged("without a configuration file") < 2) {
+		ck_assert_msg(cei_now_ns() < deadline_ns, "SIGHUP is not answered");
 		usleep(1000);
+	}
 	daemon_rig_says(&rig, "status", "no file; the defaults");
 	daemon_rig_says(&rig, "metrics", "ceoverlap_config_last_reload_successful 1\n");
 	daemon_rig_configure(&rig, "[limits]\nplans = 0\n");

@@ -84,22 +84,22 @@ START_TEST(test_systemd_is_told)
 }
 END_TEST
 
-/* 5 s for launches, and twice 10 s for engines. */
+/* 20 s for launches, and twice 10 s for engines. */
 START_TEST(test_systemd_hears_of_the_command_lines_drain)
 {
 	struct daemon_rig_client client;
 	int fd = notify_socket();
 	char path[100];
 
-	rig.daemon.drain = "5";
-	daemon_rig_start(&rig, "[daemon]\ndrain_seconds = 5\n");
+	rig.daemon.drain = "20";
+	daemon_rig_start(&rig, "[daemon]\ndrain_seconds = 20\n");
 	unsetenv("NOTIFY_SOCKET");
 	daemon_rig_configure(&rig, "[daemon]\ndrain_seconds = 1\n");
 	daemon_rig_says(&rig, "reload", "read again");
 	daemon_rig_open(&rig, &client, CEOV_URGENCY_NORMAL);
 	ck_assert_int_eq(ceov_launch(client.plan, NULL, NULL), 0);      /* keeps it from its end */
 	daemon_rig_says(&rig, "drain", "ends when all launches have");
-	hears(fd, "EXTEND_TIMEOUT_USEC=25000000");
+	hears(fd, "EXTEND_TIMEOUT_USEC=40000000");
 	daemon_rig_says(&rig, "reload", "read again");
 	ck_assert_int_eq(ceov_signal_raise(client.ready, 0, 1), 0);
 	daemon_rig_await_end(&rig);

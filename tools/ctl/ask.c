@@ -109,13 +109,15 @@ struct json_object *ctl_ask(const char *path, const char *command, int *ret_stat
 	int fd = connect_to(path, ret_status);
 	struct json_object *answer;
 	char line[64], *text;
+	ssize_t sent;
 	int n;
 
 	if (fd < 0)
 		return NULL;
 	n = snprintf(line, sizeof(line), "%s\n", command);
 	/* whoever is refused finds the connection closed, and reads why */
-	text = send(fd, line, (size_t)n, MSG_NOSIGNAL) == n || errno == EPIPE ? receive(fd) : NULL;
+	sent = send(fd, line, (size_t)n, MSG_NOSIGNAL);
+	text = sent == n || (sent < 0 && errno == EPIPE) ? receive(fd) : NULL;
 	if (!text) {
 		(void)fail(path, "no answer", ret_status);
 		close(fd);
