@@ -455,8 +455,11 @@ int  ceov_move_run(ceov_op *op, const struct ceov_move_run *run);
  *
  * How many rows go where is read when a run comes to it, and only these are sent; the shape says
  * how many there can be at most. So nothing is set up when the routing changes. Both operators
- * may serve the same layer's backward pass: combine is the gradient of dispatch and the other way
- * round, with the same routing.
+ * may serve the same layer's backward pass: a combine without weights is the gradient of a dispatch
+ * and the other way round, with the same routing. Gradients of weights are the caller's.
+ *
+ * A number of an expert, a slot or a number of rows that cannot be is found during the run, and
+ * ends it with CEOV_ERR_INVALID, as other failures end runs.
  */
 struct ceov_moe {
 	size_t                       struct_bytes;
@@ -501,10 +504,12 @@ struct ceov_moe_dispatch_run {
 	uint64_t                n_tokens;       /* of this run, at most the shape's; ranks may
 						 * differ in it */
 	const void             *tokens;         /* [n_tokens][hidden] */
+	int                     is_routed;      /* 0: copies go where `experts` says. 1: where they
+						 * went at an earlier dispatch, whose routing is
+						 * given. The same at all ranks in a run */
 	const int32_t          *experts;        /* [n_tokens][top_k], numbers of experts; -1:
-						 * none. NULL: the routing is given */
-	struct ceov_moe_routing routing;        /* results; or, without experts, what an earlier
-						 * dispatch has written */
+						 * none. Not read where is_routed is 1 */
+	struct ceov_moe_routing routing;        /* results; where is_routed is 1, operands */
 	void                   *received;       /* [n_received][hidden]; rows behind the last one
 						 * that came are not written */
 	int32_t                *ends;           /* [n_experts / n_ranks]: the row of `received`

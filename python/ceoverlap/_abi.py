@@ -270,6 +270,29 @@ class ceov_a2a_gemm_run(Struct):
                 ("b", c_void_p), ("c", c_void_p)]
 
 
+class ceov_moe(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("n_tokens", c_uint64),
+                ("hidden", c_uint64), ("n_experts", c_uint32), ("top_k", c_uint32),
+                ("capacity", c_uint64), ("n_received", c_uint64),
+                ("tuning", POINTER(ceov_op_tuning))]
+
+
+class ceov_moe_routing(Struct):
+    _fields_ = [("slots", c_void_p), ("arrived", c_void_p)]
+
+
+class ceov_moe_dispatch_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("n_tokens", c_uint64),
+                ("tokens", c_void_p), ("is_routed", c_int), ("experts", c_void_p),
+                ("routing", ceov_moe_routing), ("received", c_void_p), ("ends", c_void_p)]
+
+
+class ceov_moe_combine_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("n_tokens", c_uint64),
+                ("rows", c_void_p), ("weights", c_void_p), ("routing", ceov_moe_routing),
+                ("sums", c_void_p)]
+
+
 class ceov_reduce(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
                 ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning)),
@@ -374,6 +397,12 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_gemm_rs_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_rs), c_uint32]),
     "ceov_gemm_rs_create": (c_int, [_handle, POINTER(ceov_gemm_rs), _ret_handle]),
     "ceov_gemm_rs_run": (c_int, [_handle, POINTER(ceov_gemm_rs_run)]),
+    "ceov_moe_dispatch_scratch_bytes": (c_uint64, [POINTER(ceov_moe), c_uint32]),
+    "ceov_moe_combine_scratch_bytes": (c_uint64, [POINTER(ceov_moe), c_uint32]),
+    "ceov_moe_dispatch_create": (c_int, [_handle, POINTER(ceov_moe), _ret_handle]),
+    "ceov_moe_combine_create": (c_int, [_handle, POINTER(ceov_moe), _ret_handle]),
+    "ceov_moe_dispatch_run": (c_int, [_handle, POINTER(ceov_moe_dispatch_run)]),
+    "ceov_moe_combine_run": (c_int, [_handle, POINTER(ceov_moe_combine_run)]),
     "ceov_gemm_a2a_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_a2a), c_uint32]),
     "ceov_gemm_a2a_create": (c_int, [_handle, POINTER(ceov_gemm_a2a), _ret_handle]),
     "ceov_gemm_a2a_run": (c_int, [_handle, POINTER(ceov_gemm_a2a_run)]),

@@ -31,7 +31,7 @@ struct rank {
 static struct op_rig rig;
 static struct ceov_moe shape;
 static struct rank ranks[OP_RANKS_MAX];
-static int is_weighted, is_again;
+static int is_weighted, is_again;   /* is_again: how many ranks give the routing */
 
 /* --- cases ------------------------------------------------------------------------ */
 
@@ -176,7 +176,8 @@ static void run_dispatch(const struct op_part *part)
 
 	run.n_tokens = rank->n_tokens;
 	run.tokens = rank->tokens;
-	run.experts = is_again ? NULL : rank->experts;
+	run.is_routed = is_again > (int)part->rank;
+	run.experts = rank->experts;
 	run.routing = (struct ceov_moe_routing){ rank->slots, rank->arrived };
 	run.received = rank->received;
 	run.ends = rank->ends;
@@ -379,7 +380,7 @@ START_TEST(test_a_routing_is_used_again)
 		memset(ranks[i].received, GUARD, room() * row_bytes());
 		testing_fill(ranks[i].tokens, ranks[i].n_tokens * row_bytes(), random + i);
 	}
-	is_again = 1;
+	is_again = 3;
 	run_all(run_dispatch);
 	is_again = 0;
 	for (i = 0; i < 3; i++)
@@ -433,7 +434,29 @@ START_TEST(test_wrong_values_end_the_run)
 		op_rig_each(&rig, run_combine, NULL);
 	}
 	ck_assert_int_eq(ranks[0].result, CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[1]), CEOV_ERR_INVALID);
 	testing_log_has(&log, "rank 0", words[_i], NULL);
+	close_case();
+}
+END_TEST
+
+/* A rank that gives a routing, while its peers look for experts anew, is found out by them, also if
+ * it has no tokens. */
+START_TEST(test_ranks_that_do_not_agree_on_the_routing)
+{
+	uint64_t random = testing_seed();
+	uint32_t i;
+
+	set_shape();
+	open_case(2, NULL);
+	for (i = 0; i < 2; i++)
+		draw_data(&ranks[i], &random);
+	ranks[0].n_tokens = _i ? 0 : ranks[0].n_tokens;
+	run_all(run_dispatch);
+	is_again = 1;                   /* rank 0 */
+	op_rig_each(&rig, run_dispatch, NULL);
+	is_again = 0;
+	ck_assert_int_eq(ranks[1].result, CEOV_ERR_INVALID);
 	close_case();
 }
 END_TEST
@@ -520,6 +543,7 @@ int main(void)
 	tcase_add_test(tcase, test_random_batches);
 	tcase_add_test(tcase, test_a_routing_is_used_again);
 	tcase_add_loop_test(tcase, test_wrong_values_end_the_run, 0, 6);
+	tcase_add_loop_test(tcase, test_ranks_that_do_not_agree_on_the_routing, 0, 2);
 	tcase_add_test(tcase, test_a_run_has_no_more_tokens_than_its_shape);
 	tcase_add_loop_test(tcase, test_wrong_shapes_are_refused, 0, 14);
 	tcase_add_test(tcase, test_an_abort_ends_all_runs);

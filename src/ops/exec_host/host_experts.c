@@ -104,6 +104,16 @@ static int check_slots(struct cei_executor *executor, const struct cei_experts_j
 	return 0;
 }
 
+/* Marks the headers of blocks as those of a routing that is given: no rank can send so many rows. */
+static void mark_headers(const struct cei_experts_job *job)
+{
+	const uint32_t mark = UINT32_MAX;
+	uint32_t target;
+
+	for (target = 0; target < job->n_ranks; target++)
+		memcpy(block_of(job, job->leaving, target), &mark, sizeof(mark));
+}
+
 /* Slots of a block are taken from the first on, so the last one says how many there are. */
 static int place_again(struct cei_executor *executor, void *stream,
 		       const struct cei_experts_job *job)
@@ -115,6 +125,7 @@ static int place_again(struct cei_executor *executor, void *stream,
 	(void)stream;
 	if (r)
 		return r;
+	mark_headers(job);
 	for (target = 0; target < job->n_ranks; target++)
 		job->n_rows[target] = job->n_header_rows;
 	for (i = 0; i < job->n_tokens * job->top_k; i++) {

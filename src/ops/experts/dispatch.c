@@ -19,7 +19,7 @@ static int take_operands(struct cei_run *run)
 	const struct cei_op_shape *shape = &run->op->shape;
 	uint64_t n_copies = from->n_tokens * shape->experts.top_k;
 	uint64_t n_local = cei_experts_local(shape);
-	int is_given = !from->experts;
+	int is_given = from->is_routed;
 	const struct cei_operand operands[] = {
 		{ "tokens", from->tokens, from->n_tokens * cei_experts_row_bytes(shape), 0 },
 		{ "experts", from->experts, is_given ? 0 : n_copies * sizeof(int32_t), 0 },
@@ -33,6 +33,10 @@ static int take_operands(struct cei_run *run)
 	int r = cei_experts_check_tokens(run->op, from->n_tokens);
 
 	run->stream = from->stream;
+	if (!r && (from->is_routed < 0 || from->is_routed > 1))
+		r = cei_raise(cei_object_report(&run->op->object), CEOV_ERR_INVALID, 0,
+			      "ceov_moe_dispatch_run: rank %u: is_routed is %d, must be 0 or 1",
+			      run->op->workspace->rank, from->is_routed);
 	return r ? r : cei_operands_check(run->op, operands, 6);
 }
 
@@ -48,12 +52,12 @@ static int queue_job(const struct cei_run *run)
 	job.tokens = from->tokens;
 	job.rows = from->received;
 	job.ends = from->ends;
-	r = (job.experts ? ops->place : ops->place_again)(executor, run->stream, &job);
+	r = (from->is_routed ? ops->place_again : ops->place)(executor, run->stream, &job);
 	if (!r)
 		r = ops->pack(executor, run->stream, &job);
 	if (!r)
 		r = cei_experts_exchange(run);
-	if (!r && job.experts)
+	if (!r && !from->is_routed)
 		r = ops->receive(executor, run->stream, &job);
 	return r ? r : ops->sort(executor, run->stream, &job);
 }

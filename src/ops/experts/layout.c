@@ -6,8 +6,6 @@
 #include "ops/experts/layout.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/sized.h"
 #include "ops/compute/dtype.h"
@@ -17,7 +15,6 @@
 #define HIDDEN_STEP        8u
 #define TOP_K_MAX          64u
 #define EXPERTS_MAX        65536u
-#define COUNTS_ALIGN_BYTES UINT64_C(4096)
 
 /* A slot is an int32_t, and numbers the rows of all blocks. */
 #define SLOTS_MAX ((uint64_t)INT32_MAX)
@@ -163,21 +160,17 @@ void cei_experts_explain(const struct cei_choose_args *args, struct cei_choice *
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* The numbers of rows have pages of their own, since a GPU's driver pins whole pages. */
+/* The numbers of rows are memory that a daemon can map, too. */
 static int make_counts(ceov_op *op)
 {
-	uint64_t n_bytes = cei_ceiling(CEI_OP_HALVES * op->shape.n_ranks * sizeof(uint64_t),
-				       COUNTS_ALIGN_BYTES) * COUNTS_ALIGN_BYTES;
+	uint64_t n_bytes = CEI_OP_HALVES * op->shape.n_ranks * sizeof(uint64_t);
 	ceov_workspace *workspace = op->workspace;
+	int r = ceov_buffer_create(workspace->object.context, workspace->rank, n_bytes,
+				   &op->counts_buffer);
 
-	op->counts = aligned_alloc(COUNTS_ALIGN_BYTES, n_bytes);
-	if (!op->counts)
-		return cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_MEMORY, 0,
-				 "%s_create: rank %u: no memory for the numbers of rows",
-				 op->kind->name, workspace->rank);
-	memset(op->counts, 0, n_bytes);
-	return ceov_buffer_register(workspace->object.context, workspace->rank, op->counts,
-				    n_bytes, &op->counts_buffer);
+	if (!r)
+		op->counts = ceov_buffer_base(op->counts_buffer, workspace->rank);
+	return r;
 }
 
 static int send_block(ceov_op *op, uint32_t target)
@@ -216,8 +209,8 @@ int cei_experts_build(ceov_op *op)
 
 void cei_experts_fini(ceov_op *op)
 {
-	(void)ceov_buffer_release(op->counts_buffer);   /* after the plans that use it */
-	free(op->counts);
+	/* What a plan still uses, the context releases when it closes. */
+	(void)ceov_buffer_release(op->counts_buffer);
 }
 
 /* --- runs ------------------------------------------------------------------ */

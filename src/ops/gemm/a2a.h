@@ -8,7 +8,7 @@
  * send each other are either rows, as many as shape->blocks says for each pair of ranks, or, where
  * columns are divided, rows and columns of which each depends on one of the two ranks (struct
  * cei_a2a_shape). What the cost model reads of the shape (rows, n and k) are the sizes of the
- * largest blocks, so all ranks choose the same.
+ * largest blocks, so all ranks choose the same, unless their k or n differ (ops.h, WORDS).
  */
 
 #include <stdint.h>

@@ -128,14 +128,15 @@ int bench_daemon_client(void *arg, uint32_t number)
 				 .found = &bench->shared->clients[number] };
 	uint64_t i, n = bench->n_launches / bench->n_clients;
 	uint64_t seed = bench->options.seed + number * UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t before_kib = bench_daemon_look(getpid()).own;
+	uint64_t before_kib = bench_daemon_look(getpid()).own, after_kib;
 	int r = open_context(&client);
 
 	if (!r)
 		r = make_plan(&client);
 	if (r)
 		return fail(&client, "beginning", r);
-	client.found->context_kib = bench_daemon_look(getpid()).own - before_kib;
+	after_kib = bench_daemon_look(getpid()).own;
+	client.found->context_kib = after_kib > before_kib ? after_kib - before_kib : 0;
 	await_all(bench);
 	for (i = 0; !r && i < n; i++)
 		r = pass(&client, seed + i * UINT64_C(0xbf58476d1ce4e5b9));

@@ -73,7 +73,7 @@ static void report_memory(const struct bench_daemon *bench)
 {
 	const struct bench_daemon_shared *shared = bench->shared;
 	const struct bench_daemon_memory *empty = &shared->empty;
-	double n = bench->n_clients;
+	double n = bench->n_clients, own = (double)empty->own, files = (double)empty->files;
 	uint64_t sum_kib = 0;
 	uint32_t i;
 
@@ -82,10 +82,10 @@ static void report_memory(const struct bench_daemon *bench)
 	printf("memory: the daemon's own %llu KiB without clients; for each client %.0f KiB of its "
 	       "own and %.0f KiB of files, rings among them, and after the launches %.0f and %.0f; "
 	       "in a client's process its context took %.0f KiB\n",
-	       (unsigned long long)empty->own, (double)(shared->ready.own - empty->own) / n,
-	       (double)(shared->ready.files - empty->files) / n,
-	       (double)(shared->worked.own - empty->own) / n,
-	       (double)(shared->worked.files - empty->files) / n, (double)sum_kib / n);
+	       (unsigned long long)empty->own, ((double)shared->ready.own - own) / n,
+	       ((double)shared->ready.files - files) / n,
+	       ((double)shared->worked.own - own) / n,
+	       ((double)shared->worked.files - files) / n, (double)sum_kib / n);
 }
 
 static int report(const struct bench_daemon *bench, double daemon_cpu_s)
