@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "unit/nodes_rig.h"
 
-/* A rail's thread that gets no processor for a timeout makes its rail look silent, and a thread
- * sanitizer makes every thread slower. */
-#ifdef __SANITIZE_THREAD__
+/* A rail's thread that gets no processor for a timeout makes its rail look silent, and sanitizers
+ * make every thread slower. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define MS (3 * TESTING_MS)
 #else
 #define MS TESTING_MS
