@@ -420,14 +420,24 @@ EXTRA_DIST += %D%/python %D%/fixtures \
 	%D%/gpu/check_torch.sh %D%/gpu/check_stress.sh %D%/gpu/with_torch.sh \
 	%D%/gpu/stress_torch.py
 
-# The suites without the product's tests: for sanitizers.
+# The suites without the product's tests.
 check-suites: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(suites)'
 
-# Those that a thread sanitizer can say something about, and the daemon, which they start; nothing
-# else is built for them.
+# For sanitizers: the suites, or those that a thread sanitizer can say something about, and the
+# programs that they start. Nothing else is built for them.
+if HAVE_DAEMON
+suite_programs = ceoverlapd$(EXEEXT) ceoverlapctl$(EXEEXT)
+endif
+
+built-suites:
+	$(MAKE) $(AM_MAKEFLAGS) $(suites) $(suite_programs)
+
 threaded-suites:
-	$(MAKE) $(AM_MAKEFLAGS) $(threaded_suites) $(sbin_PROGRAMS)
+	$(MAKE) $(AM_MAKEFLAGS) $(threaded_suites) $(suite_programs)
+
+check-built:
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(suites)' TESTS='$(suites)'
 
 check-threaded:
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(threaded_suites)' \
@@ -522,5 +532,5 @@ check-nodes-figures: all
 	$(MAKE) $(AM_MAKEFLAGS) %D%/system/nodes_figures
 	@CEOVERLAP_TEST_TIMEOUT=300 $(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_figures
 
-.PHONY: check-daemon-torture check-nodes-torture check-nodes-figures check-nodes-loss check-suites check-threaded check-ucx \
+.PHONY: check-daemon-torture check-nodes-torture check-nodes-figures check-nodes-loss built-suites threaded-suites check-built check-suites check-threaded check-ucx \
 	check-fuzz check-gpu check-gpu-torch check-gpu-stress check-gpu-sanitizer

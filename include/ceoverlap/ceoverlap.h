@@ -450,9 +450,10 @@ struct ceov_transfer {
 					 * of the n_rows rows a launch moves, from the first on. It
 					 * is read once, when source_ready and target_free are
 					 * reached, so whoever raises source_ready writes it before,
-					 * and keeps it until `then` is raised. More than n_rows fails the launch
-					 * (CEOV_ERR_INVALID). Needs source_ready, which the engine
-					 * polls: ceov_plan_queue() and captures refuse such a plan.
+					 * and keeps it until `then` is raised. More than n_rows
+					 * fails the launch (CEOV_ERR_INVALID). Needs source_ready,
+					 * which the engine polls: ceov_plan_queue() and captures
+					 * refuse such a plan.
 					 * A struct that ends before this field moves all rows */
 };
 

@@ -104,7 +104,8 @@ static int check_slots(struct cei_executor *executor, const struct cei_experts_j
 	return 0;
 }
 
-/* Marks the headers of blocks as those of a routing that is given: no rank can send so many rows. */
+/* Marks the headers of blocks as those of a routing that is given: no rank can send so many
+ * rows. */
 static void mark_headers(const struct cei_experts_job *job)
 {
 	const uint32_t mark = UINT32_MAX;

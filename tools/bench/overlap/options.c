@@ -240,8 +240,8 @@ int bench_overlap_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
 		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, GEMM and "
-		"all-to-all, all-to-all and GEMM, and sums over ranks, beside NCCL, cuBLAS, and both one after the "
-		"other, in the same run.\v"
+		"all-to-all, all-to-all and GEMM, and sums over ranks, beside NCCL, cuBLAS, and "
+		"both one after the other, in the same run.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all results were right; 1 on wrong "
