@@ -400,7 +400,8 @@ static void set_shape(void)
 	shape.top_k = 2;
 }
 
-/* Each case is one wrong value in what rank 0 gives to a run: both ranks' runs end, with words. */
+/* Each case is one wrong value in what rank 0 gives to a run, which ends with words. So does rank
+ * 1's run, which waits for rank 0's block, but in the last case, where both have sent theirs. */
 START_TEST(test_wrong_values_end_the_run)
 {
 	const char *const words[] = { "expert does not exist", "expert does not exist",
@@ -434,7 +435,8 @@ START_TEST(test_wrong_values_end_the_run)
 		op_rig_each(&rig, run_combine, NULL);
 	}
 	ck_assert_int_eq(ranks[0].result, CEOV_ERR_INVALID);
-	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[1]), CEOV_ERR_INVALID);
+	if (_i < 5)
+		ck_assert_int_eq(ceov_workspace_status(rig.workspaces[1]), CEOV_ERR_INVALID);
 	testing_log_has(&log, "rank 0", words[_i], NULL);
 	close_case();
 }
