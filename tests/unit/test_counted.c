@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/sched/launch.h"
 #include "testing.h"
 #include "unit/nodes_rig.h"
 
@@ -285,6 +287,39 @@ START_TEST(test_staged_paths_move_as_many_rows)
 END_TEST
 
 /* Rank 1 is on another node, over a simulated network. */
+/* Where links have ports, chunks wait in a queue of their link. Those that move nothing wait there,
+ * too: from another queue they could overtake bytes that their mark announces. */
+START_TEST(test_chunks_of_nothing_wait_for_their_link)
+{
+	const char *srcdir = getenv("srcdir");
+	const struct cei_launch *ended;
+	ceov_context *context;
+	struct rows rows;
+	char path[600];
+	uint32_t i;
+
+	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/h200x8-nvswitch.xml",
+		 srcdir ? srcdir : ".");
+	setenv("CEOVERLAP_MACHINE", path, 1);
+	context = testing_open(2, NULL);
+	make(&rows, context);
+	rows.n_rows = ROWS_MAX;
+	rows.row_bytes = rows.source_pitch = rows.target_pitch = ROW_MAX;
+	commit(&rows, context, 64 * ROW_MAX);
+	launch(&rows, context, 0, 70);
+	ended = CEI_OWNER(rows.plan->run.idle.next, struct cei_launch, link);
+	ck_assert_uint_eq(rows.plan->program.n_chunks, 5);
+	ck_assert_uint_eq(ended->chunks[1].job.bytes, 10 * ROW_MAX);
+	for (i = 2; i < 5; i++)
+		ck_assert_uint_eq(ended->chunks[i].job.bytes, 0);
+	for (i = 0; i < 5; i++) {
+		ck_assert_ptr_nonnull(ended->chunks[i].job.link);
+		ck_assert_ptr_eq(ended->chunks[i].job.link, ended->chunks[0].job.link);
+	}
+	ceov_close(context);
+}
+END_TEST
+
 START_TEST(test_another_node_gets_as_many_rows)
 {
 	static struct nodes nodes;
@@ -332,6 +367,7 @@ int main(void)
 	tcase_add_test(tcase, test_what_cannot_be_counted_is_refused);
 	tcase_add_test(tcase, test_a_shorter_struct_moves_all_rows);
 	tcase_add_loop_test(tcase, test_staged_paths_move_as_many_rows, 0, 2);
+	tcase_add_test(tcase, test_chunks_of_nothing_wait_for_their_link);
 	tcase_add_test(tcase, test_another_node_gets_as_many_rows);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

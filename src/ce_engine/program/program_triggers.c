@@ -129,15 +129,14 @@ static int check_gates(struct cei_triggers *triggers, const struct cei_order *or
 }
 
 /* Whether transfers must go in the program's order: in a template, with a mark that covers
- * all transfers before it, with a counter that several raise, or where chunks may move nothing:
- * these wait for no link, and would overtake those whose bytes their mark announces. */
+ * all transfers before it, or with a counter that several raise. */
 static int keeps_order(const struct cei_order *order)
 {
 	const struct cei_program *program = order->program;
 	uint32_t i;
 
 	for (i = 0; i < program->n_transfers; i++)
-		if (!program->transfers[i].row_bytes || program->transfers[i].is_counted)
+		if (!program->transfers[i].row_bytes)
 			return 1;
 	return program->keeps_order || program->has_template || order->raises_again;
 }

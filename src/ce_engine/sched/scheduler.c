@@ -37,13 +37,14 @@ int cei_scheduler_admit(struct cei_scheduler *scheduler, uint32_t slot)
 }
 
 /* The link of a chunk that goes there in one copy. Others are bounded by their staging
- * slots, and small: they go when they can. */
+ * slots, and small: they go when they can. A chunk whose launch counted no rows for it has the link
+ * of its transfer's other chunks, too: its mark must not overtake their bytes. */
 static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
 {
 	const struct cei_cut *cut = cei_chunk_cut(chunk);
 	const struct cei_machine_link *link = cei_chunk_step(chunk)->link;
 
-	if (cut->path != CEI_PATH_DIRECT || !chunk->job.bytes || !link ||
+	if (cut->path != CEI_PATH_DIRECT || !cut->piece.n_rows || !link ||
 	    link->kind == CEI_MACHINE_NONE)
 		return NULL;
 	return link;
