@@ -11,8 +11,7 @@
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/works.h"
 
-static int read_fence(const struct cei_fences *fences, uint32_t engine,
-		      char ret_why[CEI_LOST_BYTES])
+int cei_fences_read(const struct cei_fences *fences, uint32_t engine, char ret_why[CEI_LOST_BYTES])
 {
 	return fences->works->engines
 		? cei_fence_read(&fences->works->engines[engine].fence, ret_why) : 0;
@@ -22,7 +21,7 @@ int cei_fences_refuse(const struct cei_fences *fences, uint32_t engine,
 		      char ret_text[CEOV_FAILURE_TEXT_BYTES])
 {
 	char why[CEI_LOST_BYTES];
-	int error = read_fence(fences, engine, why);
+	int error = cei_fences_read(fences, engine, why);
 
 	if (error)
 		snprintf(ret_text, CEOV_FAILURE_TEXT_BYTES, "ceoverlapd: %s; the daemon has fenced "
@@ -33,7 +32,6 @@ int cei_fences_refuse(const struct cei_fences *fences, uint32_t engine,
 static void notice(struct cei_fences *fences, uint32_t engine, const char *why)
 {
 	fences->since_ns[engine] = cei_now_ns();
-	snprintf(fences->why[engine], sizeof(fences->why[engine]), "%s", why);
 	cei_log(fences->report, CEI_LOG_ERROR, "fenced: %s; its launches have ended, and it gets "
 		"no more until the daemon is started anew; all else is served as before", why);
 	(void)sd_notifyf(0, "STATUS=serves, but has fenced: %s", why);
@@ -45,7 +43,7 @@ uint32_t cei_fences_look(struct cei_fences *fences)
 	uint32_t i, found = 0;
 
 	for (i = 0; i < fences->n; i++) {
-		if (fences->since_ns[i] || !read_fence(fences, i, why))
+		if (fences->since_ns[i] || !cei_fences_read(fences, i, why))
 			continue;
 		notice(fences, i, why);
 		found |= UINT32_C(1) << i;

@@ -26,17 +26,19 @@ struct cei_fences {
 	struct cei_report      *report;
 	uint32_t                n;      /* engines */
 	uint64_t                since_ns[CEI_MEMBERS_MAX];      /* when its fence was noticed; 0: it
-								 * is not fenced. Front thread,
-								 * as the next one */
-	char                    why[CEI_MEMBERS_MAX][CEI_LOST_BYTES];
+								 * is not fenced. Front thread */
 };
+
+/* Whether the engine is fenced. Returns the error, and which place is lost by what; 0: it is not.
+ * Any thread. */
+int  cei_fences_read(const struct cei_fences *fences, uint32_t engine,
+		     char ret_why[CEI_LOST_BYTES]);
 
 /* Notices engines that were fenced since the last look. Returns them: bit i, engine i. Front
  * thread. */
 uint32_t cei_fences_look(struct cei_fences *fences);
 
-/* Whether the engine is fenced. Returns the error, and words for a client that asks for its place;
- * 0: it is not. Any thread. */
+/* The same, with words for a client that asks for the engine's place. */
 int  cei_fences_refuse(const struct cei_fences *fences, uint32_t engine,
 		       char ret_text[CEOV_FAILURE_TEXT_BYTES]);
 

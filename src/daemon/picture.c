@@ -208,6 +208,7 @@ static void add_sums(struct json_object *object, struct cei_server *server)
 static struct json_object *fences_json(const struct cei_server *server)
 {
 	struct json_object *list = json_object_new_array(), *fence;
+	char why[CEI_LOST_BYTES] = "";
 	uint32_t i;
 
 	for (i = 0; i < server->site.n_members; i++) {
@@ -215,7 +216,8 @@ static struct json_object *fences_json(const struct cei_server *server)
 			continue;
 		fence = json_object_new_object();
 		cei_fields_add_number(fence, "engine", i);
-		cei_fields_add_text(fence, "why", server->fences.why[i]);
+		(void)cei_fences_read(&server->fences, i, why);
+		cei_fields_add_text(fence, "why", why);
 		cei_fields_add_number(fence, "seconds",
 				      (cei_now_ns() - server->fences.since_ns[i]) / NS_PER_S);
 		json_object_array_add(list, fence);
