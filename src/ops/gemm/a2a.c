@@ -42,6 +42,11 @@ int cei_a2a_take(struct cei_op_shape *shape, const struct cei_a2a_from *from,
 {
 	struct cei_a2a_shape *a2a = &shape->a2a;
 
+	shape->dtype = from->dtype;
+	shape->product.k = from->k;
+	shape->product.n_products = 1;
+	shape->product.n[0] = from->n;
+	shape->product.b_is_k_by_n = from->b_is_k_by_n;
 	if (!from->rows_of != (from->rows && from->columns) ||
 	    !from->rows != !from->columns) {
 		shape->fault = "set either rows_of, or both rows and columns";

@@ -20,16 +20,20 @@
 struct cei_choice;                      /* selector.h */
 struct cei_choose_args;
 
-/* The arrays of the caller's struct: either rows_of, or rows and columns. */
+/* What the caller's struct says, of either kind: either rows_of, or rows and columns. */
 struct cei_a2a_from {
+	enum ceov_dtype dtype;
 	const uint64_t *rows_of;
 	const uint64_t *rows;
 	const uint64_t *columns;
+	uint64_t        k;
+	uint64_t        n;
+	int             b_is_k_by_n;
 };
 
-/* Takes the arrays into the shape: blocks, or a2a. shape->rows is left for the kind to fill.
- * Sets shape->fault if the wrong ones are given. Returns 0 if there is nothing to take, because
- * n_ranks or the arrays are not valid. */
+/* Takes it into the shape. shape->rows is left for the kind to fill. Sets shape->fault if the wrong
+ * arrays are given. Returns 0 if there is nothing to fill, because n_ranks or the arrays are not
+ * valid. */
 int cei_a2a_take(struct cei_op_shape *shape, const struct cei_a2a_from *from,
 		      uint32_t n_ranks);
 

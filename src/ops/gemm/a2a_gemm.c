@@ -52,18 +52,14 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 					     uint32_t n_ranks)
 {
 	const struct ceov_a2a_gemm *taken = from;
-	struct cei_a2a_from arrays;
+	struct cei_a2a_from wanted;
 
 	shape->fault = cei_sized_fault(from, sizeof(*taken), sizeof(*taken));
 	if (shape->fault)
 		return NULL;
-	arrays = (struct cei_a2a_from){ taken->rows_of, taken->rows, taken->columns };
-	shape->dtype = taken->dtype;
-	shape->product.k = taken->k;
-	shape->product.n_products = 1;
-	shape->product.n[0] = taken->n;
-	shape->product.b_is_k_by_n = taken->b_is_k_by_n;
-	if (!cei_a2a_take(shape, &arrays, n_ranks))
+	wanted = (struct cei_a2a_from){ taken->dtype, taken->rows_of, taken->rows, taken->columns,
+					taken->k, taken->n, taken->b_is_k_by_n };
+	if (!cei_a2a_take(shape, &wanted, n_ranks))
 		return taken->tuning;
 	if (taken->columns && cei_a2a_sum(taken->columns, n_ranks) != taken->k)
 		shape->fault = "k is not the sum of columns";

@@ -30,13 +30,12 @@
 
 /* Fills what the cost model reads: how many rows the largest block to each rank has, and how many
  * columns. */
-static void fill_model(struct cei_op_shape *shape, uint64_t n)
+static void fill_model(struct cei_op_shape *shape)
 {
 	const struct cei_a2a_shape *a2a = &shape->a2a;
 	uint32_t n_ranks = shape->n_ranks, source, target;
 	uint64_t rows;
 
-	shape->product.n[0] = n;
 	if (a2a->is_by_columns)
 		shape->product.n[0] = cei_a2a_most(a2a->columns, n_ranks);
 	for (target = 0; target < n_ranks; target++) {
@@ -53,21 +52,18 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 					     uint32_t n_ranks)
 {
 	const struct ceov_gemm_a2a *taken = from;
-	struct cei_a2a_from arrays;
+	struct cei_a2a_from wanted;
 
 	shape->fault = cei_sized_fault(from, sizeof(*taken), sizeof(*taken));
 	if (shape->fault)
 		return NULL;
-	arrays = (struct cei_a2a_from){ taken->rows_of, taken->rows, taken->columns };
-	shape->dtype = taken->dtype;
-	shape->product.k = taken->k;
-	shape->product.n_products = 1;
-	shape->product.b_is_k_by_n = taken->b_is_k_by_n;
-	if (!cei_a2a_take(shape, &arrays, n_ranks))
+	wanted = (struct cei_a2a_from){ taken->dtype, taken->rows_of, taken->rows, taken->columns,
+					taken->k, taken->n, taken->b_is_k_by_n };
+	if (!cei_a2a_take(shape, &wanted, n_ranks))
 		return taken->tuning;
 	if (taken->columns && cei_a2a_sum(taken->columns, n_ranks) != taken->n)
 		shape->fault = "n is not the sum of columns";
-	fill_model(shape, taken->n);
+	fill_model(shape);
 	return taken->tuning;
 }
 
