@@ -16,98 +16,64 @@ static void *stream_of(const struct bench_overlap *o)
 
 /* --- our operator --------------------------------------------------------- */
 
-static struct ceov_ag_gemm_run ag_gemm_run(const struct bench_overlap *o)
+/* The operands of a run call. */
+union operands {
+	struct ceov_ag_gemm_run  ag_gemm;
+	struct ceov_gemm_rs_run  gemm_rs;
+	struct ceov_gemm_a2a_run gemm_a2a;
+	struct ceov_a2a_gemm_run a2a_gemm;
+	struct ceov_reduce_run   reduce;
+};
+
+/* Fills the operands that the test's run call takes. */
+static union operands operands_of(const struct bench_overlap *o)
 {
-	struct ceov_ag_gemm_run run = {
-		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
-		.a = o->memory.a,
-		.b = { o->memory.b },
-		.c = { o->memory.c },
-		.gathered = o->memory.gathered,
-	};
+	void *stream = stream_of(o), *a = o->memory.a, *b = o->memory.b, *c = o->memory.c;
+	union operands of;
 
-	return run;
-}
-
-static struct ceov_gemm_rs_run gemm_rs_run(const struct bench_overlap *o)
-{
-	struct ceov_gemm_rs_run run = {
-		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
-		.a = o->memory.a,
-		.b = o->memory.b,
-		.c = o->memory.c,
-	};
-
-	return run;
-}
-
-static struct ceov_gemm_a2a_run gemm_a2a_run(const struct bench_overlap *o)
-{
-	struct ceov_gemm_a2a_run run = {
-		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
-		.a = o->memory.a,
-		.b = o->memory.b,
-		.c = o->memory.c,
-	};
-
-	return run;
-}
-
-static struct ceov_a2a_gemm_run a2a_gemm_run(const struct bench_overlap *o)
-{
-	struct ceov_a2a_gemm_run run = {
-		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
-		.a = o->memory.a,
-		.b = o->memory.b,
-		.c = o->memory.c,
-	};
-
-	return run;
+	memset(&of, 0, sizeof(of));
+	switch (o->test) {
+	case OVERLAP_AG_GEMM:
+		of.ag_gemm = (struct ceov_ag_gemm_run){ sizeof(of.ag_gemm), stream, a, { b }, { c },
+							o->memory.gathered };
+		break;
+	case OVERLAP_GEMM_RS:
+		of.gemm_rs = (struct ceov_gemm_rs_run){ sizeof(of.gemm_rs), stream, a, b, c };
+		break;
+	case OVERLAP_GEMM_A2A:
+		of.gemm_a2a = (struct ceov_gemm_a2a_run){ sizeof(of.gemm_a2a), stream, a, b, c };
+		break;
+	case OVERLAP_A2A_GEMM:
+		of.a2a_gemm = (struct ceov_a2a_gemm_run){ sizeof(of.a2a_gemm), stream, a, b, c };
+		break;
+	case OVERLAP_REDUCE_SCATTER:
+	case OVERLAP_ALL_REDUCE:
+		of.reduce = (struct ceov_reduce_run){ sizeof(of.reduce), stream, a, c };
+		break;
+	}
+	return of;
 }
 
 static int ours(struct bench_overlap *o, ceov_op *op)
 {
-	struct ceov_ag_gemm_run ag_gemm = ag_gemm_run(o);
-	struct ceov_gemm_rs_run gemm_rs = gemm_rs_run(o);
-	struct ceov_reduce_run reduce = {
-		.struct_bytes = sizeof(reduce),
-		.stream = stream_of(o),
-		.source = o->memory.a,
-		.target = o->memory.c,
-	};
-
-	struct ceov_gemm_a2a_run gemm_a2a = gemm_a2a_run(o);
-	struct ceov_a2a_gemm_run a2a_gemm = a2a_gemm_run(o);
+	union operands of = operands_of(o);
 
 	switch (o->test) {
-	case OVERLAP_AG_GEMM:  return ceov_ag_gemm_run(op, &ag_gemm);
-	case OVERLAP_GEMM_RS:  return ceov_gemm_rs_run(op, &gemm_rs);
-	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_run(op, &gemm_a2a);
-	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_run(op, &a2a_gemm);
+	case OVERLAP_AG_GEMM:  return ceov_ag_gemm_run(op, &of.ag_gemm);
+	case OVERLAP_GEMM_RS:  return ceov_gemm_rs_run(op, &of.gemm_rs);
+	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_run(op, &of.gemm_a2a);
+	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_run(op, &of.a2a_gemm);
 	case OVERLAP_REDUCE_SCATTER:
 	case OVERLAP_ALL_REDUCE: break;
 	}
-	return ceov_reduce_run(op, &reduce);
+	return ceov_reduce_run(op, &of.reduce);
 }
 
 static int ours_gemm(struct bench_overlap *o, ceov_op *op)
 {
-	struct ceov_ag_gemm_run ag_gemm = ag_gemm_run(o);
-	struct ceov_gemm_rs_run gemm_rs = gemm_rs_run(o);
+	union operands of = operands_of(o);
 
-	struct ceov_gemm_a2a_run gemm_a2a = gemm_a2a_run(o);
-	struct ceov_a2a_gemm_run a2a_gemm = a2a_gemm_run(o);
-
-	switch (o->test) {
-	case OVERLAP_AG_GEMM:  return cei_op_gemm_alone(op, &ag_gemm);
-	case OVERLAP_GEMM_A2A: return cei_op_gemm_alone(op, &gemm_a2a);
-	case OVERLAP_A2A_GEMM: return cei_op_gemm_alone(op, &a2a_gemm);
-	default:               return cei_op_gemm_alone(op, &gemm_rs);
-	}
+	return cei_op_gemm_alone(op, &of);
 }
 
 /* --- NCCL, cuBLAS and sequences of both ----------------------------------- */
