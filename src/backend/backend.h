@@ -184,8 +184,9 @@ struct cei_backend_ops {
 
 	/* Whether the backend's place is lost to this process until it ends: each call for it fails
 	 * from now on, as on a GPU whose context its driver has given up. 0: it is not. Else the
-	 * error; ret_text says which place, and what its driver said. Known from when a lane has
-	 * broken by it. Any thread, without blocking. NULL: places are never lost. */
+	 * error; ret_text says which place, and what its driver said. Asks the driver, which also
+	 * knows of a loss by somebody else's work. Any thread, without blocking. NULL: places are
+	 * never lost. */
 	int      (*lost)(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES]);
 
 	/* How many more lanes and streams of this place may be left waiting for marks: with

@@ -47,10 +47,24 @@ static uint32_t live_caps(struct cei_backend *backend)
 	return backend->ops->caps & ~(own->can_gate ? 0u : (uint32_t)CEI_CAP_LANE_WAIT);
 }
 
+/* Returns the error by which the GPU is lost, or CUDA_SUCCESS. Any query of a stream tells it, also
+ * of one that has no work. */
+static CUresult ask_for_fault(struct cei_cuda_backend *own)
+{
+	struct cei_cuda_hold hold;
+	CUresult fault = cei_cuda_fault(own->cuda, own->gpu);
+
+	if (fault != CUDA_SUCCESS || !own->control || cei_cuda_push(own->cuda, own->gpu, &hold))
+		return fault;
+	cei_cuda_note(own->cuda, own->gpu, own->cuda->calls.stream_query(own->control));
+	cei_cuda_pop(own->cuda, &hold);
+	return cei_cuda_fault(own->cuda, own->gpu);
+}
+
 static int lost(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES])
 {
-	const struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
-	CUresult fault = cei_cuda_fault(own->cuda, own->gpu);
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	CUresult fault = ask_for_fault(own);
 	const char *name = NULL;
 
 	if (fault == CUDA_SUCCESS)

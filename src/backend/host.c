@@ -64,6 +64,7 @@ static int host_open(struct cei_backend *backend)
 {
 	struct host_backend *host = backend->private;
 
+	host->faults.opened_ns = cei_now_ns();
 	return cei_host_script_from_environment(backend->site->report, rank_of(backend),
 						&host->faults.script);
 }

@@ -15,6 +15,8 @@
  *   CEOVERLAP_HOST_BREAK_AT        with the n-th copy of all its lanes together the rank's place
  *                                  is lost, as a GPU is whose context its driver has given up:
  *                                  this copy and all later ones fail
+ *   CEOVERLAP_HOST_BREAK_AFTER_MS  the rank's place is lost so long after its backend was opened,
+ *                                  whether it copies or not
  *   CEOVERLAP_HOST_FAULT_RANK      the script is of this rank alone; of a daemon's engines the
  *                                  first is rank 0
  */
@@ -29,10 +31,12 @@ struct cei_host_script {
 	uint64_t copy_fail_at;
 	uint64_t copy_lose_at;
 	uint64_t break_at;
+	uint64_t break_after_ms;
 };
 
 struct cei_host_faults {                /* of a backend */
 	struct cei_host_script script;
+	uint64_t               opened_ns;
 	_Atomic uint64_t       n_copies;        /* of all lanes, if break_at is not 0 */
 	_Atomic uint32_t       is_lost;
 };

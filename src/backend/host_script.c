@@ -8,7 +8,10 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/variables.h"
+
+#define NS_PER_MS UINT64_C(1000000)
 
 int cei_host_script_from_environment(struct cei_report *report, uint32_t rank,
 				     struct cei_host_script *ret_script)
@@ -30,6 +33,9 @@ int cei_host_script_from_environment(struct cei_report *report, uint32_t rank,
 		r = cei_variable_number(report, "CEOVERLAP_HOST_BREAK_AT", UINT64_MAX,
 					&script.break_at);
 	if (!r)
+		r = cei_variable_number(report, "CEOVERLAP_HOST_BREAK_AFTER_MS",
+					UINT64_MAX / NS_PER_MS, &script.break_after_ms);
+	if (!r)
 		r = cei_variable_number(report, "CEOVERLAP_HOST_FAULT_RANK", UINT32_MAX, &only);
 	if (!r)
 		*ret_script = only == rank ? script : none;
@@ -38,6 +44,10 @@ int cei_host_script_from_environment(struct cei_report *report, uint32_t rank,
 
 int cei_host_faults_lost(const struct cei_host_faults *faults)
 {
+	uint64_t after_ns = faults->script.break_after_ms * NS_PER_MS;
+
+	if (after_ns && cei_now_ns() - faults->opened_ns >= after_ns)
+		return 1;
 	/* relaxed: nothing else is to be seen with it */
 	return atomic_load_explicit(&faults->is_lost, memory_order_relaxed) != 0;
 }

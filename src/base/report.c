@@ -304,3 +304,13 @@ int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure)
 	pthread_mutex_unlock(&report->lock);
 	return has ? 0 : CEOV_NONE;
 }
+
+int cei_report_has(struct cei_report *report)
+{
+	int has;
+
+	pthread_mutex_lock(&report->lock);
+	has = report->has_first;
+	pthread_mutex_unlock(&report->lock);
+	return has;
+}

@@ -94,4 +94,7 @@ int cei_raise(struct cei_report *report, int error, int native_code,
  * none. */
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure);
 
+/* Whether there is a failure to take. Any thread. */
+int cei_report_has(struct cei_report *report);
+
 #endif /* CEI_REPORT_H */

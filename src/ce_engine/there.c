@@ -29,6 +29,8 @@
 /* Tickets of launches by the daemon have this bit; those of this process never come so far. */
 #define THERE_BIT (UINT64_C(1) << 63)
 
+#define WORDS_NS UINT64_C(100000000)
+
 /* --- what the daemon can reach ---------------------------------------------- */
 
 static int is_on_gpu(const struct ceov_plan *plan)
@@ -263,13 +265,31 @@ static int is_busy(const struct ceov_plan *plan)
 	return n;
 }
 
+/* The daemon's words about a launch that has failed come by its socket, somewhat later than the
+ * result, which is in shared memory. Waits for them, since whoever sees the result asks for them
+ * next, but not for long: an earlier call may have taken them. */
+static void await_words(ceov_context *context)
+{
+	uint64_t deadline_ns = cei_deadline(WORDS_NS);
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (!cei_report_has(&context->report) && cei_now_ns() < deadline_ns)
+		cei_backoff_step(&backoff);
+}
+
 static int wait_there(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
 		      int *ret_result)
 {
-	if (ticket.number & THERE_BIT)
-		return cei_service_wait(&context->there->launcher, ticket.number & ~THERE_BIT,
-					timeout_ns, ret_result);
-	return cei_ticket_wait(context, ticket, timeout_ns, ret_result);
+	int r;
+
+	if (!(ticket.number & THERE_BIT))
+		return cei_ticket_wait(context, ticket, timeout_ns, ret_result);
+	r = cei_service_wait(&context->there->launcher, ticket.number & ~THERE_BIT, timeout_ns,
+			     ret_result);
+	if (!r && *ret_result < 0 && *ret_result != CEOV_ERR_ABORTED)
+		await_words(context);
+	return r;
 }
 
 /* The plan of a launch in flight, or NULL. With the context's lock held. */

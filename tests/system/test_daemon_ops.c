@@ -511,6 +511,7 @@ START_TEST(test_what_went_last_is_shown_and_logged)
 	/* nobody raises the mark that this launch waits for */
 	ck_assert_int_eq(ceov_launch(client.plan, &ask, &ticket), 0);
 	ck_assert_int_eq(ceov_wait(client.context, ticket, TESTING_PATIENCE), CEOV_ERR_TIMEOUT);
+	ck_assert_int_eq(testing_failure(client.context).error, CEOV_ERR_TIMEOUT);
 	daemon_rig_logs(&rig, "because a launch of client 1 has passed its deadline");
 	daemon_rig_says(&rig, "metrics", "ceoverlap_launch_errors_total{error=\"timeout\"} 1\n");
 	ceov_close(client.context);

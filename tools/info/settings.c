@@ -117,6 +117,8 @@ static const struct setting settings[] = {
 	  "tests: the lane's copy that never ends" },
 	{ "host_break_at", "CEOVERLAP_HOST_BREAK_AT", NULL, "0: none",
 	  "tests: the rank's copy with which its place is lost" },
+	{ "host_break_after_ms", "CEOVERLAP_HOST_BREAK_AFTER_MS", NULL, "0: never",
+	  "tests: the rank's place is lost so long after it was opened" },
 	{ "host_fault_rank", "CEOVERLAP_HOST_FAULT_RANK", NULL, "all",
 	  "tests: the only rank whose copies have these faults" },
 	{ "cuda_connections", "CUDA_DEVICE_MAX_CONNECTIONS", NULL, "CUDA's",

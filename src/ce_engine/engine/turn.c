@@ -116,11 +116,13 @@ static void sleep_on(struct cei_engine *engine, uint32_t bell)
 		cei_futex_wait(&engine->bell, bell, CEI_FOREVER);
 }
 
-/* Sleeps until a launch comes or the engine stops. */
+/* Sleeps until a launch comes or the engine stops. A place may be lost while it has no work, so
+ * that no lane breaks: each time before it sleeps the engine asks for that. */
 static void park(struct cei_engine *engine)
 {
 	uint32_t bell;
 
+	cei_fence_look(&engine->fence, &engine->movers);
 	/* seq_cst: we set is_parked and then read the bell; a launcher puts, rings
 	 * the bell and then reads is_parked. Either we see its ring, and so what it
 	 * put, or it sees us parked and wakes us. */
