@@ -336,7 +336,13 @@ endif
 %C%_unit_test_daemon_settings_LDADD = libtesting.la libceoverlap_daemon.la \
 	libceoverlap_core.la $(CHECK_LIBS)
 %C%_system_daemon_torture_SOURCES = %D%/system/daemon_torture.c \
-	%D%/system/torture_client.c %D%/system/torture_client.h
+	%D%/system/torture_client.c %D%/system/torture_client.h \
+	%D%/system/torture_memory.h
+if HAVE_CUDA
+%C%_system_daemon_torture_SOURCES += %D%/gpu/torture_memory_gpu.c
+else
+%C%_system_daemon_torture_SOURCES += %D%/system/torture_memory_host.c
+endif
 
 %C%_unit_test_daemon_usage_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_unit_test_daemon_watchdog_LDADD = $(%C%_unit_test_daemon_settings_LDADD)

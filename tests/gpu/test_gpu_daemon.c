@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +138,17 @@ static void pass(struct client *client, uint64_t base, int follows)
 }
 
 /* --- processes ---------------------------------------------------------------- */
+
+static void make_file(const char *name)
+{
+	char path[200];
+	FILE *file;
+
+	testing_path(name, path, sizeof(path));
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fclose(file);
+}
 
 static pid_t start(void (*body)(void))
 {
@@ -270,17 +282,12 @@ static void hang(void)
 	struct ceov_launch ask = { .struct_bytes = sizeof(ask) };
 	struct client client;
 	ceov_ticket ticket;
-	char path[200];
-	FILE *file;
 
 	make_client(&client, CREATED);
 	pass(&client, 0, 0);
 	ask.base = 1;
 	ck_assert_int_eq(ceov_launch(client.plan, &ask, &ticket), 0);
-	testing_path("hangs", path, sizeof(path));
-	file = fopen(path, "w");
-	ck_assert_ptr_nonnull(file);
-	fclose(file);
+	make_file("hangs");
 	for (;;)
 		pause();
 }
@@ -350,8 +357,6 @@ static void lose_daemon(void)
 	struct ceov_mark mark;
 	struct client client;
 	ceov_ticket ticket;
-	FILE *file;
-	char path[200];
 
 	make_client(&client, CREATED);
 	pass(&client, 0, 0);
@@ -360,10 +365,7 @@ static void lose_daemon(void)
 	ck_assert_int_eq(ceov_launch(client.plan, &ask, &ticket), 0);
 	ck_assert_int_eq(ceov_stream_wait(client.context, 1,
 					  client.gpus[1].streams[GPU_CONSUME], &mark, 1, 0), 0);
-	testing_path("waits", path, sizeof(path));
-	file = fopen(path, "w");
-	ck_assert_ptr_nonnull(file);
-	fclose(file);
+	make_file("waits");
 	ck_assert_int_eq(ceov_wait(client.context, ticket, 2 * TESTING_PATIENCE),
 			 CEOV_ERR_DAEMON_LOST);
 	gpu_idle(&client.gpus[1], GPU_CONSUME);
@@ -388,6 +390,109 @@ START_TEST(test_a_killed_daemon_releases_streams)
 }
 END_TEST
 
+/* --- a GPU that is lost ------------------------------------------------------- */
+
+/* NVIDIA's multi-process service (MPS) has processes share a context of the driver, so that one
+ * process's fault takes the GPU from all of them. It is how a test can have a daemon lose a GPU. */
+
+static int has_mps(void)
+{
+	return !system("command -v nvidia-cuda-mps-control > /dev/null");
+}
+
+/* The processes that are started from now on use it. */
+static void start_mps(void)
+{
+	char path[200];
+
+	testing_path("mps", path, sizeof(path));
+	ck_assert_int_eq(mkdir(path, 0700), 0);
+	ck_assert_int_eq(setenv("CUDA_MPS_PIPE_DIRECTORY", path, 1), 0);
+	ck_assert_int_eq(setenv("CUDA_MPS_LOG_DIRECTORY", path, 1), 0);
+	ck_assert_int_eq(system("nvidia-cuda-mps-control -d"), 0);
+}
+
+static void end_mps(void)
+{
+	ck_assert_int_eq(system("echo quit -t 5 | nvidia-cuda-mps-control"), 0);
+}
+
+static void start_logged_daemon(char *ret_log, size_t n_bytes)
+{
+	testing_path("d.log", ret_log, n_bytes);
+	daemon_start_with(&server, "d.sock", NULL, ret_log);
+}
+
+static void await_line(const char *log, const char *text)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	char line[2000];
+	int has = 0;
+	FILE *file;
+
+	while (!has) {
+		file = fopen(log, "r");
+		ck_assert_ptr_nonnull(file);
+		while (!has && fgets(line, sizeof(line), file))
+			has = strstr(line, text) != NULL;
+		fclose(file);
+		ck_assert_msg(has || cei_now_ns() < deadline, "no line says '%s'", text);
+		usleep(10000);
+	}
+}
+
+/* Writes where no memory is. */
+static void fault(void)
+{
+	struct gpu_words words = { .p = (void *)(uintptr_t)16, .n_words = 1 };
+	struct gpu gpu;
+
+	gpu_open(&gpu, 0);
+	gpu_fill(&gpu, GPU_PRODUCE, &words);
+	usleep(200000);
+}
+
+/* A launch that waits for its mark ends by itself, and so does a new one. */
+static void lose_gpu(void)
+{
+	struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = 1,
+				   .deadline_ns = 10 * TESTING_PATIENCE };
+	struct client client;
+	ceov_ticket ticket;
+
+	make_client(&client, CREATED);
+	pass(&client, 0, 0);
+	ck_assert_int_eq(ceov_launch(client.plan, &ask, &ticket), 0);
+	make_file("waits");
+	ck_assert_int_eq(ceov_wait(client.context, ticket, TESTING_PATIENCE), CEOV_ERR_CUDA);
+	ck_assert_ptr_nonnull(strstr(testing_failure(client.context).text, "GPU 0 is lost"));
+	/* nothing is closed: this process has lost the GPU, too */
+}
+
+START_TEST(test_a_gpu_that_is_lost_is_fenced)
+{
+	char log[200];
+	pid_t child = 0;
+
+	if (!has_mps()) {
+		printf("not tested: MPS, by which a test loses a GPU, is not installed\n");
+		return;
+	}
+	start_mps();
+	start_logged_daemon(log, sizeof(log));
+	if (_i) {               /* else the daemon is idle */
+		child = start(lose_gpu);
+		await_file("waits");
+	}
+	(void)waitpid(start(fault), NULL, 0);
+	await_line(log, "fenced: GPU 0 is lost");
+	if (_i)
+		ends_well(child);
+	daemon_end(&server);
+	end_mps();
+}
+END_TEST
+
 static Suite *suite(uint32_t n)
 {
 	Suite *made = suite_create("gpu_daemon");
@@ -402,6 +507,7 @@ static Suite *suite(uint32_t n)
 	tcase_add_test(all, test_a_killed_client_does_not_disturb);
 	tcase_add_test(all, test_a_deadline_releases_streams);
 	tcase_add_test(all, test_a_killed_daemon_releases_streams);
+	tcase_add_loop_test(all, test_a_gpu_that_is_lost_is_fenced, 0, 2);
 	suite_add_tcase(made, all);
 	return made;
 }

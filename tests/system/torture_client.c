@@ -15,6 +15,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
+#include "system/torture_memory.h"
 #include "testing.h"
 
 #define PIECE_BYTES UINT64_C(100000)    /* that a pass sends */
@@ -29,6 +30,8 @@
 struct client {
 	const struct torture_task *task;
 	ceov_context *context;
+	struct torture_memory *memory;
+	uint8_t      *bytes;            /* PIECE_BYTES of the program's own */
 	ceov_buffer  *source, *target, *other_target;
 	ceov_signal  *ready, *signal, *other_signal;    /* of `signal` counter 0 says that the
 							 * target has arrived, 1 that it may be
@@ -76,9 +79,16 @@ static uint32_t n_entries(const char *path)
 
 /* --- opening ---------------------------------------------------------------------- */
 
+static struct ceov_place place_of(const struct client *client)
+{
+	const int gpu = client->task->gpu;
+
+	return gpu < 0 ? testing_host : (struct ceov_place){ CEOV_PLACE_GPU, (uint32_t)gpu };
+}
+
 static void open_context(struct client *client)
 {
-	struct ceov_member member = { client->task->rank, { CEOV_PLACE_HOST, 0 } };
+	struct ceov_member member = { client->task->rank, place_of(client) };
 	struct ceov_config config = CEOV_CONFIG_INIT;
 
 	config.members = &member;
@@ -93,13 +103,15 @@ static void make(struct client *client)
 {
 	uint32_t rank = client->task->rank, other = !rank;
 	ceov_context *context = client->context;
+	const struct ceov_place place = place_of(client);
+	const uint32_t flags = client->task->gpu < 0 ? 0 : CEOV_SIGNAL_HOST_VISIBLE;
 	uint64_t half = client->half_bytes;
 
 	need(client, ceov_buffer_create(context, rank, half, &client->source), "source");
 	need(client, ceov_buffer_create(context, rank, half, &client->target), "target");
-	need(client, ceov_signal_create(context, rank, testing_host, 1, 0, &client->ready),
+	need(client, ceov_signal_create(context, rank, place, 1, flags, &client->ready),
 	     "ready");
-	need(client, ceov_signal_create(context, rank, testing_host, 2, 0, &client->signal),
+	need(client, ceov_signal_create(context, rank, place, 2, flags, &client->signal),
 	     "signal");
 	need(client, ceov_buffer_share(client->target, "target"), "ceov_buffer_share");
 	need(client, ceov_signal_share(client->signal, "signal"), "ceov_signal_share");
@@ -148,8 +160,9 @@ static int pass(struct client *client, ceov_plan *plan, uint64_t n)
 	ceov_ticket ticket;
 	int r;
 
-	testing_fill(ceov_buffer_base(client->source, rank), PIECE_BYTES,
-		     pattern(client, rank, n));
+	testing_fill(client->bytes, PIECE_BYTES, pattern(client, rank, n));
+	torture_memory_put(client->memory, ceov_buffer_base(client->source, rank), client->bytes,
+			   PIECE_BYTES);
 	r = ceov_launch(plan, &launch, &ticket);
 	if (!r)
 		r = ceov_signal_raise(client->ready, 0, n + 1);
@@ -157,8 +170,9 @@ static int pass(struct client *client, ceov_plan *plan, uint64_t n)
 		r = ceov_signal_wait(client->signal, 0, n + 1, TESTING_PATIENCE);
 	if (r)
 		return r;
-	n_right = testing_check(ceov_buffer_base(client->target, rank), PIECE_BYTES,
-				pattern(client, !rank, n));
+	torture_memory_get(client->memory, client->bytes, ceov_buffer_base(client->target, rank),
+			   PIECE_BYTES);
+	n_right = testing_check(client->bytes, PIECE_BYTES, pattern(client, !rank, n));
 	if (n_right != PIECE_BYTES)
 		give_up(client, "pass %llu: byte %llu is wrong", (unsigned long long)n,
 			(unsigned long long)n_right);
@@ -205,7 +219,7 @@ static int reopen_and_go_on(struct client *client)
 		if (r && r != CEOV_ERR_DAEMON_LOST)
 			return r;
 		n_fds = n_entries("/proc/self/fd");
-		if (!r && n_fds != client->n_fds)
+		if (!r && client->task->gpu < 0 && n_fds != client->n_fds)
 			give_up(client, "%u descriptors before the loss and %u after it",
 				client->n_fds, n_fds);
 		atomic_fetch_add(&own->n_reopened, 1);
@@ -220,6 +234,8 @@ static uint32_t n_threads(void)
 	return n_entries("/proc/self/task") - 2;        /* . and .. */
 }
 
+/* CUDA has threads and descriptors of its own, and more of them from time to time, so that only
+ * those of clients of host memory are counted. */
 static void leave(struct client *client, uint32_t n_fds_before)
 {
 	uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
@@ -227,6 +243,8 @@ static void leave(struct client *client, uint32_t n_fds_before)
 
 	ceov_close(client->context);
 	client->context = NULL;
+	if (client->task->gpu >= 0)
+		_exit(0);
 	n = n_entries("/proc/self/fd");
 	if (n != n_fds_before)
 		give_up(client, "%u descriptors before, %u after the close", n_fds_before, n);
@@ -240,6 +258,16 @@ static void leave(struct client *client, uint32_t n_fds_before)
 	_exit(0);
 }
 
+static void touch_all(struct client *client)
+{
+	char *source = ceov_buffer_base(client->source, client->task->rank);
+	uint64_t at;
+
+	memset(client->bytes, 1, PIECE_BYTES);
+	for (at = 0; at + PIECE_BYTES <= client->half_bytes; at += PIECE_BYTES)
+		torture_memory_put(client->memory, source + at, client->bytes, PIECE_BYTES);
+}
+
 void torture_client_run(const struct torture_task *task)
 {
 	struct client client = { .task = task, .half_bytes = task->n_bytes / 2 };
@@ -248,12 +276,16 @@ void torture_client_run(const struct torture_task *task)
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	client.memory = torture_memory_open(task->gpu);
+	client.bytes = malloc(PIECE_BYTES);
+	if (!client.bytes)
+		give_up(&client, "no memory");
 	open_context(&client);
 	make(&client);
 	client.all = make_plan(&client, client.half_bytes);
 	client.piece = make_plan(&client, PIECE_BYTES);
 	client.n_fds = n_entries("/proc/self/fd");
-	memset(ceov_buffer_base(client.source, task->rank), 1, client.half_bytes);
+	touch_all(&client);
 	r = pass(&client, client.all, 0);
 	if (!r)
 		r = go_on(&client, 1);

@@ -33,6 +33,7 @@ struct torture_task {
 	uint64_t               seed;    /* of the data; the same of both */
 	uint64_t               n_bytes; /* of the rank's memory, all of which the daemon maps and
 					 * touches */
+	int                    gpu;     /* whose memory that is; -1: host memory */
 };
 
 /* Runs the client; ends the process: 0, it was told of the other one's end and has left nothing. */
