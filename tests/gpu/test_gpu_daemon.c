@@ -401,11 +401,11 @@ static int has_mps(void)
 }
 
 /* The processes that are started from now on use it. */
-static void start_mps(void)
+static void start_mps(const char *folder)
 {
 	char path[200];
 
-	testing_path("mps", path, sizeof(path));
+	testing_path(folder, path, sizeof(path));
 	ck_assert_int_eq(mkdir(path, 0700), 0);
 	ck_assert_int_eq(setenv("CUDA_MPS_PIPE_DIRECTORY", path, 1), 0);
 	ck_assert_int_eq(setenv("CUDA_MPS_LOG_DIRECTORY", path, 1), 0);
@@ -478,7 +478,7 @@ START_TEST(test_a_gpu_that_is_lost_is_fenced)
 		printf("not tested: MPS, by which a test loses a GPU, is not installed\n");
 		return;
 	}
-	start_mps();
+	start_mps(_i ? "busy" : "idle");
 	start_logged_daemon(log, sizeof(log));
 	if (_i) {               /* else the daemon is idle */
 		child = start(lose_gpu);

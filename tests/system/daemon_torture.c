@@ -240,8 +240,8 @@ static struct holding expected(uint32_t n)
 	};
 }
 
-/* CUDA opens descriptors of its own from time to time, and its contexts differ in size: with a GPU
- * as many as a client's are more than what is expected, but not half a client's memory. */
+/* With a GPU a few descriptors more are no leak: CUDA opens some of its own from time to time. And
+ * of the memory of a client that has died its partner still maps the target, a half of it. */
 static int has_all_freed(const struct holding *now, const struct holding *wanted)
 {
 	if (now->n_maps != wanted->n_maps)
@@ -249,7 +249,7 @@ static int has_all_freed(const struct holding *now, const struct holding *wanted
 	if (torture.gpu < 0)
 		return now->n_fds == wanted->n_fds;
 	return now->n_fds <= wanted->n_fds + GPU_FDS_MORE &&
-		now->gpu_mib <= wanted->gpu_mib + (torture.n_bytes >> 21);
+		now->gpu_mib <= wanted->gpu_mib + (torture.n_bytes >> 20) * 3 / 4;
 }
 
 /* Waits until the daemon has what n clients need, and nothing more. */
