@@ -90,7 +90,10 @@ static uint32_t gather_fds(const struct cei_client *client, int *fds)
 static void answer(struct cei_client *client)
 {
 	int fds[2 + CEI_MEMBERS_MAX];
-	int r = say(client, &client->answer, fds, gather_fds(client, fds));
+	int r;
+
+	client->answer.number = client->asked_number;
+	r = say(client, &client->answer, fds, gather_fds(client, fds));
 
 	client->has_answer = r == CEOV_FULL;
 	if (client->has_answer)
@@ -222,7 +225,8 @@ static void get_ready(struct cei_client *client)
 }
 
 /* Returns what is wrong with the message, or NULL. */
-static const char *get_plan(struct cei_client *client, const struct cei_service_plan *plan)
+static const char *get_plan(struct cei_client *client, const struct cei_service_plan *plan,
+			    uint32_t number)
 {
 	struct cei_limits limits = cei_client_limits(client);
 	struct cei_assembly *assembly = &client->assembly;
@@ -243,6 +247,7 @@ static const char *get_plan(struct cei_client *client, const struct cei_service_
 		return "ceoverlapd: no memory for a plan";
 	client->since_ns = cei_now_ns();
 	assembly->head = *plan;
+	assembly->number = number;
 	assembly->is_open = 1;
 	return NULL;
 }
@@ -287,8 +292,10 @@ static void get_part(struct cei_client *client, const struct cei_service_part *p
 		turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a part that belongs to no plan");
 		return;
 	}
-	if (assembly->n_bytes == assembly->head.n_bytes)
-		cei_client_commit(client);
+	if (assembly->n_bytes < assembly->head.n_bytes)
+		return;
+	client->asked_number = assembly->number;
+	cei_client_commit(client);
 }
 
 /* It only rises, and sums over clients do not overflow, whatever the client says. */
@@ -306,7 +313,7 @@ static void get_request(struct cei_client *client, const struct cei_service_mess
 
 	switch (message->type) {
 	case CEI_SERVICE_PLAN:
-		fault = get_plan(client, &message->plan);
+		fault = get_plan(client, &message->plan, message->number);
 		if (fault)
 			turn_away(client, CEOV_ERR_NO_MEMORY, fault);
 		return;
@@ -315,10 +322,12 @@ static void get_request(struct cei_client *client, const struct cei_service_mess
 		return;
 	case CEI_SERVICE_EXPLAIN:
 		client->asked = message->handle;
+		client->asked_number = message->number;
 		cei_client_explain(client);
 		return;
 	case CEI_SERVICE_DROP:
 		client->asked = message->handle;
+		client->asked_number = message->number;
 		cei_client_drop(client);
 		return;
 	case CEI_SERVICE_STAYED:

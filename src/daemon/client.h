@@ -46,6 +46,7 @@ struct cei_assembly {
 	uint32_t                n_bytes;        /* so many came */
 	int                    *fds;            /* as many as there are buffers and signals */
 	uint32_t                n_fds;          /* so many came; they are the assembly's */
+	uint32_t                number;         /* of the request */
 	int                     is_open;
 };
 
@@ -113,6 +114,7 @@ struct cei_client {
 	int                      has_task;
 	struct cei_assembly      assembly;
 	struct cei_service_handle asked;        /* of EXPLAIN and DROP */
+	uint32_t                 asked_number;  /* of the request that is carried out; 0: hello */
 	struct ceov_plan        *dropping;      /* out of its slot, until its launches have ended;
 						 * else NULL */
 	struct cei_service_message answer;

@@ -10,16 +10,21 @@
 #include "base/clock.h"
 #include "base/condition.h"
 
-/* The caller holds `asking`. */
-static void expect_answer(struct cei_service_link *link)
+/* Returns the number of a new request. The caller holds `asking`. */
+static uint32_t expect_answer(struct cei_service_link *link)
 {
+	uint32_t number;
+
 	pthread_mutex_lock(&link->lock);
 	if (link->answer_fd >= 0)
 		close(link->answer_fd);
 	link->answer_fd = -1;
 	link->has_answer = 0;
 	link->wants = 1;
+	link->number += 1 + (link->number == UINT32_MAX);
+	number = link->number;
 	pthread_mutex_unlock(&link->lock);
+	return number;
 }
 
 /* Waits for an answer of any type, and takes the descriptor that came with it. Not raised:
@@ -33,7 +38,6 @@ static int await_any(struct cei_service_link *link, uint64_t deadline_ns, int *r
 		error = cei_condition_wait(&link->answered, &link->lock, deadline_ns);
 	r = link->has_answer ? 0 : link->has_end ? CEOV_ERR_DAEMON_LOST : CEOV_ERR_TIMEOUT;
 	link->wants = 0;
-	link->n_late += r == CEOV_ERR_TIMEOUT;
 	*ret_fd = link->answer_fd;
 	link->answer_fd = -1;
 	pthread_mutex_unlock(&link->lock);
@@ -82,7 +86,8 @@ static int send_fds(struct cei_service_link *link, const struct cei_service_prog
 static int send_program(struct cei_service_link *link, const struct cei_service_program *program,
 			uint64_t deadline_ns)
 {
-	struct cei_service_message message = { .type = CEI_SERVICE_PLAN };
+	struct cei_service_message message = { .type = CEI_SERVICE_PLAN,
+					       .number = expect_answer(link) };
 	const uint8_t *bytes = program->bytes;
 	size_t at;
 	int r;
@@ -94,6 +99,7 @@ static int send_program(struct cei_service_link *link, const struct cei_service_
 	if (!r)
 		r = send_fds(link, program, deadline_ns);
 	message.type = CEI_SERVICE_PART;
+	message.number = 0;
 	for (at = 0; !r && at < program->n_bytes; at += message.part.n_bytes) {
 		message.part.bytes = bytes + at;
 		message.part.n_bytes = program->n_bytes - at < CEI_SERVICE_PART_BYTES
@@ -114,7 +120,6 @@ int cei_service_commit(struct cei_service_link *link, const struct cei_service_p
 				 "ceoverlapd: a plan of %zu bytes is too large", program->n_bytes);
 	pthread_mutex_lock(&link->asking);
 	deadline_ns = cei_deadline(link->config.timeout_ns);
-	expect_answer(link);
 	r = send_program(link, program, deadline_ns);
 	if (!r)
 		r = await_answer(link, CEI_SERVICE_COMMITTED, deadline_ns, &fd);
@@ -127,14 +132,13 @@ int cei_service_commit(struct cei_service_link *link, const struct cei_service_p
 int cei_service_explain(struct cei_service_link *link, struct cei_service_handle handle,
 			int *ret_fd)
 {
-	const struct cei_service_message message = { .type = CEI_SERVICE_EXPLAIN,
-						     .handle = handle };
+	struct cei_service_message message = { .type = CEI_SERVICE_EXPLAIN, .handle = handle };
 	uint64_t deadline_ns;
 	int r;
 
 	pthread_mutex_lock(&link->asking);
 	deadline_ns = cei_deadline(link->config.timeout_ns);
-	expect_answer(link);
+	message.number = expect_answer(link);
 	r = cei_service_say(link, &message, deadline_ns);
 	if (!r)
 		r = await_answer(link, CEI_SERVICE_EXPLAINED, deadline_ns, ret_fd);
@@ -169,9 +173,10 @@ static int await_dropped(struct cei_service_link *link, uint64_t deadline_ns)
 static int ask_to_drop(struct cei_service_link *link, struct cei_service_handle handle,
 		       uint64_t deadline_ns)
 {
-	const struct cei_service_message message = { .type = CEI_SERVICE_DROP, .handle = handle };
+	const struct cei_service_message message = { .type = CEI_SERVICE_DROP,
+						     .number = expect_answer(link),
+						     .handle = handle };
 
-	expect_answer(link);
 	if (!atomic_load(&link->is_lost) && cei_service_say(link, &message, deadline_ns) &&
 	    !atomic_load(&link->is_lost))
 		return 0;

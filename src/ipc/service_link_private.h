@@ -30,10 +30,9 @@ struct cei_service_link {
 	pthread_mutex_t                asking;  /* held from a request to its answer */
 	pthread_mutex_t                lock;    /* guards the rest */
 	pthread_cond_t                 answered;
-	int                            wants;   /* a request has no answer yet */
+	uint32_t                       number;  /* of the last request; never 0 */
+	int                            wants;   /* it has no answer yet, and was not given up */
 	int                            has_answer;
-	uint32_t                       n_late;  /* requests that were given up, whose answers may
-						 * still come: before any later one's */
 	int                            has_end; /* no answer will come any more */
 	int                            is_closed;       /* the other end of the socket is, or
 							 * cannot be read */

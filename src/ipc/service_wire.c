@@ -197,6 +197,7 @@ size_t cei_service_encode(const struct cei_service_message *message, uint8_t *by
 	cei_wire_put_u32(&writer, CEI_SERVICE_MAGIC);
 	cei_wire_put_u32(&writer, CEI_SERVICE_VERSION);
 	cei_wire_put_u32(&writer, message->type);
+	cei_wire_put_u32(&writer, message->number);
 	put_body(&writer, message);
 	return writer.at;
 }
@@ -231,6 +232,7 @@ int cei_service_decode(const uint8_t *bytes, size_t n_bytes,
 	ret_message->magic = cei_wire_get_u32(&reader);
 	ret_message->version = cei_wire_get_u32(&reader);
 	ret_message->type = cei_wire_get_u32(&reader);
+	ret_message->number = cei_wire_get_u32(&reader);
 	if (reader.failed)
 		return CEOV_ERR_INVALID;
 	if (ret_message->magic != CEI_SERVICE_MAGIC ||

@@ -5,8 +5,11 @@
 
 /*
  * Messages between a daemon and its clients, as bytes. Numbers are little-endian, without padding.
- * A message has a head (magic, version, type) and a body, and is one datagram of at most
- * CEI_SERVICE_BYTES_MAX. The head, and the body of REFUSED, are the same in every version.
+ * A message has a head (magic, version, type, number) and a body, and is one datagram of at most
+ * CEI_SERVICE_BYTES_MAX. The head, and the body of REFUSED, are the same in every version from 4
+ * on. The number of a request, never 0, comes back in its answer, so that an answer which comes
+ * after its request was given up is known. Other messages have 0, and so has a REFUSED behind
+ * which the daemon ends the connection.
  * Decoding is strict, because the bytes come from another process and are not trusted.
  *
  *   client                     daemon
@@ -28,7 +31,7 @@
 #include "ipc/datagram.h"
 
 #define CEI_SERVICE_MAGIC     UINT32_C(0x44564f43)      /* "COVD" */
-#define CEI_SERVICE_VERSION   3u
+#define CEI_SERVICE_VERSION   4u
 #define CEI_SERVICE_BYTES_MAX 65536u
 
 /* What a PART carries of a plan: so many bytes of the program, or descriptors. */
@@ -105,6 +108,7 @@ struct cei_service_message {
 	uint32_t type;                          /* enum cei_service_type */
 	uint32_t magic;                         /* set by decoding, as received */
 	uint32_t version;                       /* set by decoding, as received */
+	uint32_t number;                        /* of a request, in it and in its answer */
 	union {
 		struct cei_service_hello   hello;
 		struct cei_service_welcome welcome;

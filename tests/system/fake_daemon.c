@@ -59,7 +59,8 @@ static void welcome(struct fake_daemon *fake, int fd)
 /* Returns whether the client goes on. */
 static int answer(struct fake_daemon *fake, int fd, const struct cei_service_message *message)
 {
-	struct cei_service_message done = { .type = CEI_SERVICE_COMMITTED };
+	struct cei_service_message done = { .type = CEI_SERVICE_COMMITTED,
+					    .number = fake->number };
 
 	switch (message->type) {
 	case CEI_SERVICE_HELLO:
@@ -67,6 +68,7 @@ static int answer(struct fake_daemon *fake, int fd, const struct cei_service_mes
 		return 1;
 	case CEI_SERVICE_PLAN:
 		fake->n_left = message->plan.n_bytes;
+		fake->number = message->number;
 		return 1;
 	case CEI_SERVICE_PART:
 		fake->n_left -= message->part.n_bytes;
@@ -77,6 +79,7 @@ static int answer(struct fake_daemon *fake, int fd, const struct cei_service_mes
 		return 1;
 	case CEI_SERVICE_DROP:
 		done.type = CEI_SERVICE_DROPPED;
+		done.number = message->number;
 		say(fd, &done, NULL, 0);
 		return 1;
 	default:

@@ -22,6 +22,7 @@ struct fake_daemon {
 	struct cei_alive     *alive;
 	struct cei_alive_area up;
 	int                   listener;
+	uint32_t              number;           /* of the request for a plan */
 	uint32_t              n_left;           /* bytes of a plan that have not come yet */
 	pthread_t             thread;
 };

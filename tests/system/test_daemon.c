@@ -317,6 +317,32 @@ START_TEST(test_a_release_ends_when_the_daemon_dies)
 }
 END_TEST
 
+/* What the daemon commits when nobody waits for that any more, it does not keep. */
+START_TEST(test_a_commit_has_a_deadline)
+{
+	struct daemon_rig_client client;
+	pid_t child;
+
+	rig.deadline_ns = TESTING_SECOND;
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open_bare(&rig, &client);
+	daemon_rig_build(&client, NORMAL);
+	testing_stop(rig.daemon.pid);
+	ck_assert_int_eq(ceov_plan_commit(client.plan), CEOV_ERR_TIMEOUT);
+	child = signal_daemon_later(SIGCONT);
+	has_signalled(child);
+	ceov_plan_release(client.plan);
+	daemon_rig_build(&client, NORMAL);
+	ck_assert_int_eq(ceov_plan_commit(client.plan), 0);
+	daemon_rig_pass(&client);
+	ck_assert_uint_eq(n_mapped(), 4);
+	ceov_plan_release(client.plan); /* a plan that was kept would name the same memory */
+	ck_assert_uint_eq(n_mapped(), 0);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 /* What the daemon says late is not taken for the answer to what is asked next. */
 START_TEST(test_a_release_has_a_deadline)
 {
@@ -360,6 +386,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_strangers_are_turned_away);
 	tcase_add_test(cases, test_a_released_plan_is_not_mapped_any_more);
 	tcase_add_test(cases, test_a_release_ends_when_the_daemon_dies);
+	tcase_add_test(cases, test_a_commit_has_a_deadline);
 	tcase_add_test(cases, test_a_release_has_a_deadline);
 	suite_add_tcase(all, cases);
 	return all;

@@ -16,7 +16,7 @@
 
 #define N_ROUNDS   300u
 #define N_RANDOM   50000u
-#define HEAD_BYTES 12u
+#define HEAD_BYTES 16u
 #define AT_MAGIC   0u
 #define AT_VERSION 4u
 #define AT_TYPE    8u
@@ -91,6 +91,7 @@ static struct cei_service_message random_message(uint32_t type, uint32_t n_part)
 	message.type = type;
 	message.magic = CEI_SERVICE_MAGIC;
 	message.version = CEI_SERVICE_VERSION;
+	message.number = (uint32_t)testing_random(&state);
 	switch ((enum cei_service_type)type) {
 	case CEI_SERVICE_HELLO:     random_hello(&message.hello); break;
 	case CEI_SERVICE_WELCOME:   random_welcome(&message.welcome); break;
