@@ -475,6 +475,7 @@ int cei_cuda_lane_is_idle(struct cei_lane *lane)
 		return 1;
 	result = own->cuda->calls.stream_query(state->stream);
 	cei_cuda_pop(own->cuda, &hold);
+	cei_cuda_note(own->cuda, own->gpu, result);
 	return result != CUDA_ERROR_NOT_READY;
 }
 

@@ -398,6 +398,7 @@ int cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret
 	if (r)
 		return r;
 	result = cuda->calls.ctx_push(context);
+	cei_cuda_note(cuda, gpu, result);
 	if (result != CUDA_SUCCESS)
 		return cei_cuda_raise(cuda, result, CEOV_NOBODY,
 				      "GPU %u: its context cannot be made current", gpu);

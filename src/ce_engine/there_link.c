@@ -198,16 +198,21 @@ int cei_there_return(ceov_context *context, uint64_t deadline_ns)
 {
 	struct cei_there *there = context->there;
 	int r = cei_there_leave(context, deadline_ns);
+	struct cei_backoff backoff;
 
 	if (r || !there || there->link)
 		return r;
+	cei_backoff_reset(&backoff);
 	/* Who listens may be the old daemon, whose listening socket can be the last to close. */
-	do {
+	for (;;) {
 		r = cei_service_link_await_daemon(&context->report, there->path, deadline_ns);
 		if (!r)
 			r = connect_again(context);
-	} while ((r == CEOV_ERR_SYSTEM || r == CEOV_ERR_DAEMON_LOST) && cei_now_ns() < deadline_ns);
-	return r;
+		if ((r != CEOV_ERR_SYSTEM && r != CEOV_ERR_DAEMON_LOST) ||
+		    cei_now_ns() >= deadline_ns)
+			return r;
+		cei_backoff_step(&backoff);
+	}
 }
 
 int cei_there_keep_quiet(ceov_context *context, int is_quiet)

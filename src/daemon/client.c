@@ -222,6 +222,8 @@ static void get_ready(struct cei_client *client)
 		client->hello.n_members);
 	if (client->fence_error)
 		tell_fence(client, client->fence_error, client->fence_text);
+	for (i = 0; i < client->hello.n_members; i++)   /* fenced since the hello */
+		cei_client_tell_fence(client, client->engines[i]);
 }
 
 /* Returns what is wrong with the message, or NULL. */

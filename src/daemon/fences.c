@@ -31,10 +31,15 @@ int cei_fences_refuse(const struct cei_fences *fences, uint32_t engine,
 
 static void notice(struct cei_fences *fences, uint32_t engine, const char *why)
 {
+	uint32_t i, n = 0;
+
 	fences->since_ns[engine] = cei_now_ns();
+	for (i = 0; i < fences->n; i++)
+		n += fences->since_ns[i] != 0;
 	cei_log(fences->report, CEI_LOG_ERROR, "fenced: %s; its launches have ended, and it gets "
 		"no more until the daemon is started anew; all else is served as before", why);
-	(void)sd_notifyf(0, "STATUS=serves, but has fenced: %s", why);
+	(void)sd_notifyf(0, "STATUS=serves, but has fenced %u of %u engines, at last: %s", n,
+			 fences->n, why);
 }
 
 uint32_t cei_fences_look(struct cei_fences *fences)
