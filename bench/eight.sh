@@ -1,0 +1,150 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# One run over all GPUs of a machine: builds, tests and measures, the most valuable first, each
+# step under a limit of its own, and writes a summary.
+#
+#   bench/eight.sh [--half=1|2] [--out=FOLDER] [--build=FOLDER] [--ranks=N] [--dry-run]
+#
+#   --half=1      copies, collectives and the two first operators, with their peers: some 4 minutes
+#                 on 8 GPUs
+#   --half=2      suites on GPUs, sums, further operators, PyTorch, links, the sweep with its
+#                 pictures, and the examples: some 5 minutes. Without --half both, one after the
+#                 other
+#   --out=FOLDER  for results (default: ./eight-results): a JSON file and a log for each step,
+#                 steps.tsv (name, exit status, seconds, limit), and summary.md, which
+#                 eight_summary.py writes from the JSON files alone
+#   --build=FOLDER  a build that exists, or where one is made (default: ./build)
+#   --ranks=N     ranks (default: one per GPU; 2 where there is one GPU, which they share, so that
+#                 times say nothing of GPUs of their own)
+#   --dry-run     print the steps and do nothing
+#
+# Exit status: 0 when each step that began has succeeded, 1 when one has failed or run out of its
+# time, 2 on unusable arguments.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+top=$(dirname "$here")
+half=
+out=$PWD/eight-results
+build=$PWD/build
+ranks=
+is_dry=0
+for argument in "$@"; do
+	case $argument in
+	--half=[12]) half=${argument#*=} ;;
+	--out=?*)    out=$(realpath -m "${argument#*=}") ;;
+	--build=?*)  build=$(realpath -m "${argument#*=}") ;;
+	--ranks=[1-9]*) ranks=${argument#*=} ;;
+	--dry-run)   is_dry=1 ;;
+	--help)      sed -n '5,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
+	*)           echo "eight.sh: unusable argument '$argument'; --help lists them" >&2; exit 2 ;;
+	esac
+done
+
+n_gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU')
+if [ "$n_gpus" = 0 ] && [ "$is_dry" = 0 ]; then
+	echo "eight.sh: nvidia-smi lists no GPU" >&2
+	exit 1
+fi
+[ -n "$ranks" ] || ranks=$((n_gpus > 1 ? n_gpus : 2))
+n_failed=0
+python=${PYTHON:-python3}
+suites=(transfer queue routes litmus reduce)
+
+# step NAME SECONDS COMMAND...: runs the command in the build folder.
+step() {
+	local name=$1 limit=$2 begin=$SECONDS status
+	shift 2
+	if [ "$is_dry" = 1 ]; then
+		echo "$name ($limit s): $*"
+		return
+	fi
+	timeout -k 5 "$limit" "$@" > "$out/$name.log" 2>&1 < /dev/null
+	status=$?
+	printf '%s\t%s\t%s\t%s\n' "$name" "$status" $((SECONDS - begin)) "$limit" \
+		>> "$out/steps.tsv"
+	echo "$name: exit status $status after $((SECONDS - begin)) s"
+	[ "$status" = 0 ] || [ "$status" = 77 ] || n_failed=$((n_failed + 1))
+}
+
+bench() {
+	local name=$1 limit=$2
+	shift 2
+	step "$name" "$limit" ./ceoverlap-bench "$@" -g "$ranks" -T $((limit - 3)) \
+		-J "$out/$name.json"
+}
+
+# In a shell of its own, since it changes the folder.
+make_build() (
+	[ -e "$top/configure" ] || (cd "$top" && autoreconf -fi) || return 1
+	mkdir -p "$build" && cd "$build" || return 1
+	[ -e Makefile ] || "$top/configure" || return 1
+	make -j"$(nproc)" || return 1
+	[ "$half" = 1 ] || make -j"$(nproc)" "${suites[@]/#/tests/gpu/test_gpu_}"
+)
+
+# PyTorch's ways need a GPU for each rank.
+with_torch() {
+	local name=$1 limit=$2
+	shift 2
+	if [ "$n_gpus" -lt 2 ] && [ "$is_dry" = 0 ]; then
+		printf '%s\t77\t0\t%s\n' "$name" "$limit" >> "$out/steps.tsv"
+		echo "$name: left out: it needs two GPUs"
+		return
+	fi
+	step "$name" "$limit" env CEOVERLAP_LIBRARY="$build/.libs/libceoverlap.so" \
+		PYTHONPATH="$top/python" PYTHONDONTWRITEBYTECODE=1 \
+		"$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$@"
+}
+
+first_half() {
+	local model tokens
+	bench moves 50 -t p2p,doorbell,all_gather,all_to_all -b 1M -e 256M -n 20
+	for model in llama70b llama7b llama8b qwen72b gpt3; do
+		for operator in ag_gemm gemm_rs; do
+			bench "$operator-$model" 20 overlap -t "$operator" -m "$model" \
+				--tokens 2048,8192,16384 -n 10
+		done
+	done
+	for tokens in 8192 16384; do
+		with_torch "peers-$tokens" 35 "$here/peers/overlap.py" \
+			--lib "$build/.libs/libceoverlap.so" --models llama70b --tokens "$tokens" \
+			--json "$out/peers-$tokens.json"
+	done
+}
+
+second_half() {
+	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
+	bench products-a2a 30 overlap -t gemm_a2a,a2a_gemm --shape 4096,8192,8192 \
+		--shape 8192,8192,8192 -n 10
+	for suite in "${suites[@]}"; do
+		step "suite-$suite" 30 env srcdir="$top" \
+			bash "$top/tests/run_test.sh" "tests/gpu/test_gpu_$suite"
+	done
+	step torch 60 make check-gpu-torch
+	with_torch fsdp 35 "$top/examples/torch_fsdp.py"
+	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py"
+	step measure 40 ./ceoverlap-bench measure --quick --no-store -T 35 -J "$out/measure.json"
+	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T 45 -J "$out/sweep.json" \
+		--html="$out/sweep.html"
+}
+
+if [ "$is_dry" = 0 ]; then
+	mkdir -p "$out" || exit 1
+	if ! make_build > "$out/build.log" 2>&1; then
+		echo "eight.sh: the build has failed; $out/build.log says why" >&2
+		exit 1
+	fi
+	cd "$build" || exit 1
+	nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader \
+		> "$out/gpus.txt"
+fi
+[ "$half" = 2 ] || first_half
+[ "$half" = 1 ] || second_half
+if [ "$is_dry" = 0 ]; then
+	"$python" "$here/eight_summary.py" "$out" > "$out/summary.md" || n_failed=$((n_failed + 1))
+	echo "$out/summary.md"
+fi
+[ "$n_failed" = 0 ]

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Writes the summary of a run of eight.sh, as Markdown, from the JSON files of its folder alone:
+
+    python3 bench/eight_summary.py eight-results > summary.md
+
+Times are medians; a ratio is the time of the other way divided by ours, so that above 1 ours is
+faster. What was left out, and what has failed, is listed at the end."""
+
+import json
+import pathlib
+import sys
+
+KNOWN_FAILURES = {"124": "it ran out of its time", "137": "it ran out of its time",
+                  "77": "it was skipped: its log says why"}
+
+
+def number(value, digits=1):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def load(folder, pattern):
+    """Returns name and contents of each JSON file that can be read, in the order of names."""
+    found = []
+    for path in sorted(folder.glob(pattern)):
+        try:
+            found.append((path.stem, json.loads(path.read_text(encoding="utf-8"))))
+        except ValueError as error:
+            print(f"eight_summary.py: {path.name}: {error}", file=sys.stderr)
+    return found
+
+
+def moves(folder):
+    rows = []
+    for _, file in load(folder, "moves.json"):
+        ours = {}
+        others = {}
+        for row in file["rows"]:
+            key = (row["case"], row["bytes_per_rank"], row.get("source"), row.get("target"))
+            if row["mode"] == "ours":
+                ours.setdefault(key, []).append(row)
+            else:
+                others.setdefault(key, {})[row["mode"]] = row["us_median"]
+        for key, ways in ours.items():
+            best = min(ways, key=lambda row: row["us_median"])
+            beside = [f"{mode} {time / best['us_median']:.2f}"
+                      for mode, time in sorted(others.get(key, {}).items())
+                      if time is not None]
+            pair = "" if key[2] is None else f" {key[2]}>{key[3]}"
+            rows.append([key[0] + pair, str(best["ranks"]), f"{key[1] / 2**20:g}",
+                         number(best["us_median"]), number(best.get("gb_per_s")),
+                         ", ".join(beside) or "-"])
+    if not rows:
+        return []
+    return ["## Copies and collectives", ""] + table(
+        ["case", "ranks", "MiB", "ours, us", "GB/s", "ratio to"], rows) + [""]
+
+
+def ideal(methods):
+    """The longer one of the product alone and the faster communication alone."""
+    comm = [methods[name]["us_median"] for name in ("comm", "comm_ce")
+            if methods.get(name, {}).get("us_median") is not None]
+    gemm = methods.get("gemm", {}).get("us_median")
+    if gemm is None or not comm:
+        return None
+    return max(gemm, min(comm))
+
+
+def operators(folder):
+    rows = []
+    for _, file in load(folder, "*.json"):
+        for row in file.get("rows", []):
+            if "operator" not in row or "ours" not in row.get("methods", {}):
+                continue
+            methods = row["methods"]
+            ours = methods["ours"]["us_median"]
+            if not ours:
+                continue
+            best = ideal(methods)
+            beside = [f"{name} {way['us_median'] / ours:.2f}"
+                      for name, way in sorted(methods.items())
+                      if name != "ours" and way.get("us_median")]
+            shape = (f"{row['m']} x {row['n']} x {row['k']}" if "m" in row
+                     else f"{row['bytes_per_rank'] / 2**20:g} MiB")
+            rows.append([row["operator"], row.get("model", ""), shape, row["launch"],
+                         str(row["ranks"]), number(ours),
+                         number(ours / best if best else None, 2), ", ".join(beside) or "-",
+                         "yes" if row.get("verified") else "NO"])
+    if not rows:
+        return []
+    return ["## Operators", "", "\"/ ideal\" is ours divided by the longer one of the product "
+            "alone and the communication alone.", ""] + table(
+        ["operator", "model", "shape", "launch", "ranks", "ours, us", "/ ideal", "ratio to",
+         "right"], rows) + [""]
+
+
+def steps(folder):
+    path = folder / "steps.tsv"
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, status, seconds, limit = line.split("\t")
+        said = "done" if status == "0" else KNOWN_FAILURES.get(status, "it has failed: see its log")
+        rows.append([name, status, f"{seconds} of {limit}", said])
+    return ["## Steps", ""] + table(["step", "exit status", "seconds", "result"], rows) + [""]
+
+
+def main():
+    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_dir():
+        print(f"usage: {sys.argv[0]} FOLDER", file=sys.stderr)
+        return 2
+    folder = pathlib.Path(sys.argv[1])
+    gpus = folder / "gpus.txt"
+    names = gpus.read_text(encoding="utf-8").splitlines() if gpus.exists() else []
+    print(f"# A run on {len(names)} GPUs\n")
+    for name in sorted(set(names)):
+        print(f"{names.count(name)} x {name}\n")
+    print("\n".join(moves(folder) + operators(folder) + steps(folder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
