@@ -92,6 +92,7 @@ static void run_group(const struct group *group, const char *name,
 static void try_case(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		     const struct op_case *one, uint64_t number)
 {
+	uint64_t begin_ns = cei_now_ns();
 	struct gpu_op_data data;
 	ceov_op *op = NULL;
 	uint32_t i;
@@ -107,6 +108,12 @@ static void try_case(struct gpu_op_rank *rank, ceov_workspace *workspace,
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 	gpu_op_meet(rank);
 	ceov_op_release(op);
+	if (rank->rank == 0) {
+		printf("%u ranks, sort %d, n %llu, k %llu: %.2f s\n", one->n_ranks,
+		       (int)one->sort, (unsigned long long)one->n[0], (unsigned long long)one->k,
+		       (double)(cei_now_ns() - begin_ns) / 1e9);
+		fflush(stdout);
+	}
 }
 
 /* About every other sum is by node. */
