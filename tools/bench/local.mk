@@ -16,6 +16,7 @@ ceoverlap_bench_SOURCES = \
 	%D%/library.c %D%/library.h \
 	%D%/options.c %D%/options.h \
 	%D%/report.c \
+	%D%/server.c %D%/server.h \
 	%D%/shared.c \
 	%D%/summary.c \
 	%D%/trace.c %D%/trace.h \

@@ -41,7 +41,7 @@ static int open_context(struct client *client)
 	config.members = &member;
 	config.n_members = 1;
 	config.n_ranks = 1;
-	config.daemon = client->bench->path;
+	config.daemon = client->bench->server.path;
 	r = ceov_open(&config, &client->context);
 	if (r)
 		return r;
@@ -114,7 +114,7 @@ static void await_all(const struct bench_daemon *bench)
 
 	/* seq_cst, here and below: not on a fast path */
 	if (atomic_fetch_add(&shared->n_ready, 1) + 1 == bench->n_clients) {
-		shared->ready = bench_daemon_look(bench->pid);
+		shared->ready = bench_server_look(bench->server.pid);
 		atomic_compare_exchange_strong(&shared->begin_ns, &none, cei_now_ns());
 	}
 	while (!atomic_load(&shared->begin_ns) && !atomic_load(&shared->failed))
@@ -128,21 +128,21 @@ int bench_daemon_client(void *arg, uint32_t number)
 				 .found = &bench->shared->clients[number] };
 	uint64_t i, n = bench->n_launches / bench->n_clients;
 	uint64_t seed = bench->options.seed + number * UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t before_kib = bench_daemon_look(getpid()).own, after_kib;
+	uint64_t before_kib = bench_server_look(getpid()).own, after_kib;
 	int r = open_context(&client);
 
 	if (!r)
 		r = make_plan(&client);
 	if (r)
 		return fail(&client, "beginning", r);
-	after_kib = bench_daemon_look(getpid()).own;
+	after_kib = bench_server_look(getpid()).own;
 	client.found->context_kib = after_kib > before_kib ? after_kib - before_kib : 0;
 	await_all(bench);
 	for (i = 0; !r && i < n; i++)
 		r = pass(&client, seed + i * UINT64_C(0xbf58476d1ce4e5b9));
 	client.found->end_ns = cei_now_ns();
 	if (!atomic_fetch_add(&bench->shared->n_done, 1))
-		bench->shared->worked = bench_daemon_look(bench->pid);
+		bench->shared->worked = bench_server_look(bench->server.pid);
 	if (r)
 		return fail(&client, "launching", r);
 	ceov_close(client.context);

@@ -39,8 +39,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case 'n': bench->n_launches = bench_parse_number(state, text, 1, UINT64_MAX >> 1); break;
 	case 'b': bench->n_bytes = bench_parse_size(state, text); break;
-	case KEY_PROGRAM: bench->program = text; break;
-	case KEY_SOCKET: bench->socket = text; break;
+	case KEY_PROGRAM: bench->server.program = text; break;
+	case KEY_SOCKET: bench->server.socket = text; break;
 	case 'c': case 'T': case BENCH_KEY_SEED:
 		return bench_parse_common(key, text, state, &bench->options);
 	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
@@ -72,7 +72,7 @@ static double quantile(const uint64_t *buckets, double part)
 static void report_memory(const struct bench_daemon *bench)
 {
 	const struct bench_daemon_shared *shared = bench->shared;
-	const struct bench_daemon_memory *empty = &shared->empty;
+	const struct bench_server_memory *empty = &shared->empty;
 	double n = bench->n_clients, own = (double)empty->own, files = (double)empty->files;
 	uint64_t sum_kib = 0;
 	uint32_t i;
@@ -114,7 +114,7 @@ static int report(const struct bench_daemon *bench, double daemon_cpu_s)
 	printf("round trip: median %.1f us, 99 %% below %.1f us, 99.9 %% below %.1f us; the first "
 	       "client was done after %.2f s\n", quantile(buckets, 0.5), quantile(buckets, 0.99),
 	       quantile(buckets, 0.999), (double)(first_ns - begin_ns) / 1e9);
-	if (!bench->socket) {
+	if (!bench->server.socket) {
 		printf("the daemon used a processor for %.2f s\n", daemon_cpu_s);
 		report_memory(bench);
 	}
@@ -137,24 +137,18 @@ static int start_clients(struct bench_daemon *bench, struct bench_children *chil
 
 static int run_all(struct bench_daemon *bench, struct bench_children *children)
 {
-	double cpu_s = 0;
-	pid_t pid = 0;
+	double cpu_s;
 	int status;
 
-	if (bench->socket)
-		snprintf(bench->path, sizeof(bench->path), "%s", bench->socket);
-	else
-		pid = bench_daemon_start(bench, children->folder);
-	if (pid < 0)
+	if (bench_server_start(&bench->server, children->folder))
 		return EXIT_FAILURE;
-	bench->pid = pid;
-	bench->shared->empty = bench_daemon_look(pid);
+	bench->shared->empty = bench_server_look(bench->server.pid);
 	status = start_clients(bench, children) ? EXIT_FAILURE : EXIT_SUCCESS;
 	if (bench_children_wait(children, cei_deadline(bench->options.timeout_s *
 						       UINT64_C(1000000000)),
 				&bench->shared->failed))
 		status = EXIT_FAILURE;
-	if (pid && bench_daemon_end(pid, &cpu_s))
+	if (bench_server_end(&bench->server, &cpu_s))
 		status = EXIT_FAILURE;
 	return status == EXIT_SUCCESS ? report(bench, cpu_s) : status;
 }

@@ -8,25 +8,19 @@
  *
  *   daemon.c   the command: starts the clients, adds up what they found
  *   client.c   one client: launches, awaits and checks
- *   server.c   starts the daemon and ends it
  */
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "tools/bench/bench.h"
+#include "tools/bench/server.h"
 
 /* Round trips by their time: bucket i counts those of 2^(i/4) ns and more. */
 #define BENCH_DAEMON_BUCKETS 160u
 
 /* Entry point: argv[0] is "daemon". Returns the exit status of the program. */
 int bench_daemon_main(int argc, char **argv);
-
-struct bench_daemon_memory {            /* of a process, in KiB, as the kernel counts pages */
-	uint64_t own;                   /* anonymous */
-	uint64_t files;                 /* of memory files that it has mapped and touched */
-};
 
 struct bench_daemon_client {            /* what one client found */
 	uint64_t n_launches;
@@ -42,9 +36,9 @@ struct bench_daemon_shared {            /* memory that all processes have mapped
 	_Atomic int                failed;      /* of bench_children_wait() */
 	_Atomic uint64_t           begin_ns;    /* 0: not yet */
 	_Atomic uint32_t           n_done;
-	struct bench_daemon_memory empty;       /* the daemon's, without clients, ... */
-	struct bench_daemon_memory ready;       /* ... when all are ready, ... */
-	struct bench_daemon_memory worked;      /* ... and when the first has made its launches */
+	struct bench_server_memory empty;       /* the daemon's, without clients, ... */
+	struct bench_server_memory ready;       /* ... when all are ready, ... */
+	struct bench_server_memory worked;      /* ... and when the first has made its launches */
 	struct bench_daemon_client clients[];
 };
 
@@ -53,26 +47,11 @@ struct bench_daemon {
 	uint32_t                    n_clients;
 	uint64_t                    n_launches; /* of all clients together */
 	uint64_t                    n_bytes;    /* that a launch moves, a multiple of 8 */
-	const char                 *program;    /* the daemon's; NULL: beside this one, else in
-						 * PATH */
-	const char                 *socket;     /* of a daemon that runs already; NULL: one is
-						 * started */
-	char                        path[120];  /* of the socket */
-	pid_t                       pid;        /* of the daemon; 0: it was not started here */
+	struct bench_server         server;
 	struct bench_daemon_shared *shared;
 };
 
 /* Runs client `number` to its end. Returns the exit status of its process. */
 int  bench_daemon_client(void *bench, uint32_t number);
-
-/* Starts the daemon with a socket in the folder. Returns its process, or -1, reported. */
-pid_t bench_daemon_start(struct bench_daemon *bench, const char *folder);
-
-/* What a process takes; zeros if that cannot be read. */
-struct bench_daemon_memory bench_daemon_look(pid_t pid);
-
-/* Ends it in order. Returns 0, or -1, reported: it did not end well. *ret_cpu_s: the processor time
- * that it has used. */
-int  bench_daemon_end(pid_t pid, double *ret_cpu_s);
 
 #endif /* BENCH_DAEMON_H */

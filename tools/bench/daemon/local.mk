@@ -4,5 +4,4 @@
 # ceoverlap-bench daemon: many clients of one ceoverlapd
 ceoverlap_bench_SOURCES += \
 	%D%/client.c \
-	%D%/daemon.c %D%/daemon.h \
-	%D%/server.c
+	%D%/daemon.c %D%/daemon.h

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-#include "tools/bench/daemon/daemon.h"
+#include "tools/bench/server.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -38,17 +38,17 @@ static void find_beside(char *path, size_t n_bytes)
 		path[0] = 0;
 }
 
-static void become(const struct bench_daemon *bench)
+static void become(const struct bench_server *server)
 {
 	char beside[512];
 
 	find_beside(beside, sizeof(beside));
-	if (bench->program)
-		execlp(bench->program, "ceoverlapd", "--socket", bench->path, (char *)NULL);
+	if (server->program)
+		execlp(server->program, "ceoverlapd", "--socket", server->path, (char *)NULL);
 	else if (beside[0])
-		execl(beside, "ceoverlapd", "--socket", bench->path, (char *)NULL);
+		execl(beside, "ceoverlapd", "--socket", server->path, (char *)NULL);
 	else
-		execlp("ceoverlapd", "ceoverlapd", "--socket", bench->path, (char *)NULL);
+		execlp("ceoverlapd", "ceoverlapd", "--socket", server->path, (char *)NULL);
 	fprintf(stderr, "ceoverlap-bench: ceoverlapd: %s; name it by --daemon\n", strerror(errno));
 }
 
@@ -74,28 +74,33 @@ static int await_socket(const char *path, pid_t pid)
 	return r;
 }
 
-pid_t bench_daemon_start(struct bench_daemon *bench, const char *folder)
+int bench_server_start(struct bench_server *server, const char *folder)
 {
-	pid_t pid, parent = getpid();
+	pid_t parent = getpid();
 
-	snprintf(bench->path, sizeof(bench->path), "%s/d.sock", folder);
+	server->pid = 0;
+	if (server->socket) {
+		snprintf(server->path, sizeof(server->path), "%s", server->socket);
+		return 0;
+	}
+	snprintf(server->path, sizeof(server->path), "%s/d.sock", folder);
 	fflush(NULL);
-	pid = fork();
-	if (!pid) {
+	server->pid = fork();
+	if (!server->pid) {
 		bench_child_follow(parent);
-		become(bench);
+		become(server);
 		_exit(127);
 	}
-	if (pid > 0 && await_socket(bench->path, pid))
-		return -1;
-	if (pid < 0)
+	if (server->pid < 0) {
 		fprintf(stderr, "ceoverlap-bench: fork: %s\n", strerror(errno));
-	return pid;
+		return -1;
+	}
+	return await_socket(server->path, server->pid) ? -1 : 0;
 }
 
-struct bench_daemon_memory bench_daemon_look(pid_t pid)
+struct bench_server_memory bench_server_look(pid_t pid)
 {
-	struct bench_daemon_memory memory = { 0, 0 };
+	struct bench_server_memory memory = { 0, 0 };
 	char path[64], line[256];
 	FILE *file;
 
@@ -112,12 +117,15 @@ struct bench_daemon_memory bench_daemon_look(pid_t pid)
 	return memory;
 }
 
-int bench_daemon_end(pid_t pid, double *ret_cpu_s)
+int bench_server_end(const struct bench_server *server, double *ret_cpu_s)
 {
 	struct rusage usage;
 	int status;
 
-	if (kill(pid, SIGTERM) || wait4(pid, &status, 0, &usage) != pid ||
+	*ret_cpu_s = 0;
+	if (!server->pid)
+		return 0;
+	if (kill(server->pid, SIGTERM) || wait4(server->pid, &status, 0, &usage) != server->pid ||
 	    !WIFEXITED(status) || WEXITSTATUS(status)) {
 		fprintf(stderr, "ceoverlap-bench: the daemon did not end in order\n");
 		return -1;
