@@ -264,6 +264,7 @@ product_tests = \
 	%D%/system/test_eight.sh \
 	%D%/system/test_bench_ends.sh \
 	%D%/system/test_bench_nodes.sh \
+	%D%/system/test_bench_share.sh \
 	%D%/system/test_sweep.sh \
 	%D%/system/test_measure.sh \
 	%D%/system/test_info.sh \

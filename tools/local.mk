@@ -11,6 +11,7 @@ include tools/bench/sweep/local.mk
 include tools/bench/overlap/local.mk
 include tools/bench/measure/local.mk
 include tools/bench/daemon/local.mk
+include tools/bench/share/local.mk
 include tools/info/local.mk
 include tools/ctl/local.mk
 include tools/gpu-direct/local.mk

@@ -184,7 +184,7 @@ for words in "-g 4" "--nodes 2" "--one-process" "--processes"; do
 	# shellcheck disable=SC2086 # a list of words
 	ends 2 "$words under a launcher" "$run" -n 2 "$bench" --host $words -t mark
 done
-for command in sweep measure; do
+for command in sweep measure share; do
 	ends 2 "$command under a launcher" "$run" -n 2 "$bench" "$command" --host
 	holds "$errors" "$command starts its own ranks" "$command is refused by name"
 done

@@ -12,6 +12,7 @@
 #include "tools/bench/measure/measure.h"
 #include "tools/bench/options.h"
 #include "tools/bench/overlap/overlap.h"
+#include "tools/bench/share/share.h"
 #include "tools/bench/sweep/sweep.h"
 #include "config.h"
 #include "tools/common/streams.h"
@@ -128,7 +129,7 @@ const char *argp_program_version = PACKAGE_STRING;
 static int starts_ranks(int argc, char **argv)
 {
 	return argc > 1 && (!strcmp(argv[1], "sweep") || !strcmp(argv[1], "measure") ||
-			    !strcmp(argv[1], "daemon"));
+			    !strcmp(argv[1], "daemon") || !strcmp(argv[1], "share"));
 }
 
 /* Such a command starts its own ranks, so each process of a launcher would measure the same
@@ -146,8 +147,9 @@ int main(int argc, char **argv)
 		"Moves data between ranks with ceoverlap, checks it, and times it beside raw "
 		"driver calls and NCCL in the same run. The first argument \"overlap\" "
 		"measures operators instead, \"measure\" the machine's links, \"sweep\" what "
-		"plans reach over them, \"daemon\" launches at a ceoverlapd: see ceoverlap-bench "
-		"overlap --help, and likewise of the others.\v"
+		"plans reach over them, \"daemon\" launches at a ceoverlapd, \"share\" what "
+		"processes get of it: see ceoverlap-bench overlap --help, and likewise of the "
+		"others.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all data was right; 1 on wrong data, a "
@@ -178,6 +180,8 @@ int main(int argc, char **argv)
 		return bench_measure_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "daemon"))
 		return bench_daemon_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "share"))
+		return bench_share_main(argc - 1, argv + 1);
 	if (bench_options_begin(&options))
 		return EXIT_FAILURE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &options) ||
