@@ -17,6 +17,7 @@
 struct cei_movers;                      /* ce_engine/exec/movers.h */
 
 struct cei_fence {
+	uint64_t        look_at_ns;     /* when to look next; the engine's thread alone */
 	pthread_mutex_t lock;           /* guards what follows, for readers: the engine's thread
 					 * alone writes it, once, and reads it without */
 	int             error;          /* 0: the engine is not fenced */
@@ -28,6 +29,9 @@ void cei_fence_fini(struct cei_fence *fence);
 
 /* Fences the engine if one of its own movers says that the place is lost. The engine's thread. */
 void cei_fence_look(struct cei_fence *fence, struct cei_movers *movers);
+
+/* The same, four times a second: for launches that wait for their marks, so that no lane breaks. */
+void cei_fence_look_at(struct cei_fence *fence, struct cei_movers *movers, uint64_t now_ns);
 
 /* The engine's thread. */
 static inline int cei_fence_is_up(const struct cei_fence *fence)

@@ -88,6 +88,7 @@ static uint32_t turn_lanes(struct cei_engine *engine)
 enum cei_turn cei_engine_turn(struct cei_engine *engine)
 {
 	uint32_t n = take_up(engine);
+	uint64_t now_ns;
 
 	if (cei_fence_is_up(&engine->fence))
 		cei_completion_end_fenced(engine);
@@ -98,7 +99,9 @@ enum cei_turn cei_engine_turn(struct cei_engine *engine)
 	n += cei_completion_reap(engine);
 	if (cei_expiry_is_empty(&engine->expiry))
 		return n ? CEI_TURN_WORKED : CEI_TURN_IDLE;
-	cei_completion_expire(engine, cei_now_ns());
+	now_ns = cei_now_ns();
+	cei_fence_look_at(&engine->fence, &engine->movers, now_ns);
+	cei_completion_expire(engine, now_ns);
 	return n ? CEI_TURN_WORKED : CEI_TURN_WAITING;
 }
 
