@@ -212,6 +212,8 @@ int bench_share_process(void *arg, uint32_t number)
 	r = bench_pair_open(&process.pair, &config);
 	if (r)
 		return fail(&process, r, "beginning");
+	if (process.share->explains && !number)
+		(void)ceov_plan_explain(process.pair.plan, STDOUT_FILENO);
 	r = run_phases(&process);
 	if (r)
 		return fail(&process, r, "sending");

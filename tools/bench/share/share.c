@@ -19,7 +19,7 @@
 
 enum key {
 	KEY_SENDERS = BENCH_KEY_OWN, KEY_FROM, KEY_TO, KEY_IN_FLIGHT, KEY_SECONDS, KEY_URGENT,
-	KEY_EVERY, KEY_PROGRAM, KEY_SOCKET
+	KEY_EVERY, KEY_PROGRAM, KEY_SOCKET, KEY_EXPLAIN
 };
 
 static const struct argp_option options_table[] = {
@@ -34,6 +34,7 @@ static const struct argp_option options_table[] = {
 	{ "every", KEY_EVERY, "US", 0, "From one urgent launch to the next, in microseconds "
 	  "(default 1000)", 0 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 0 },
+	{ "explain", KEY_EXPLAIN, NULL, 0, "Print how the first sender's plan is carried out", 0 },
 	{ "json", 'J', "FILE", 0, "Write what was found as JSON too", 0 },
 	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time, without a daemon and "
 	  "with one each (default 300)", 0 },
@@ -100,6 +101,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_EVERY: share->every_us = bench_parse_number(state, text, 10, 1000000); break;
 	case KEY_PROGRAM: share->server.program = text; break;
 	case KEY_SOCKET: share->server.socket = text; break;
+	case KEY_EXPLAIN: share->explains = 1; break;
 	case 'J': case 'T': case BENCH_KEY_CHUNK: case BENCH_KEY_SEED:
 		return bench_parse_common(key, text, state, &share->options);
 	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;

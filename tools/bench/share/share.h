@@ -64,6 +64,7 @@ struct bench_share {
 	uint64_t                urgent_bytes;   /* of an urgent block; 0: no urgent process */
 	uint64_t                every_us;       /* from one urgent launch to the next */
 	struct ceov_place       from, to;
+	int                     explains;       /* prints how sender 0's plan is carried out */
 	struct bench_server     server;
 	uint64_t                deadline_ns;    /* of the run under way */
 	int                     has_daemon;     /* the run under way has one */
