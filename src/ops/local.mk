@@ -47,6 +47,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/experts/layout.c %D%/experts/layout.h \
 	%D%/gemm/a2a_gemm.c \
 	%D%/gemm/ag_gemm.c \
+	%D%/gemm/arrivals.c %D%/gemm/arrivals.h \
+	%D%/gemm/columns.c %D%/gemm/columns.h \
 	%D%/gemm/cost_sim.c %D%/gemm/cost_sim.h \
 	%D%/gemm/a2a.c %D%/gemm/a2a.h \
 	%D%/gemm/gemm_a2a.c \

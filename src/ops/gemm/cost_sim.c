@@ -35,6 +35,9 @@ static const struct {
  * time of a mark. */
 #define GATE_NS 5500.0
 
+/* The rate at which one SM reads partial sums from the L2 cache. */
+#define SUM_BYTES_PER_NS 60.0
+
 static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)
 {
 	uint64_t n_steps = cei_ceiling(args->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
@@ -136,6 +139,24 @@ void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_M
 	memset(ret_arrived_ns, 0, CEI_OP_PIECES_MAX * sizeof(*ret_arrived_ns));
 	for (target = 1; target < play->shape->n_ranks; target++)
 		play_target(play, target, &lane_ns, ret_arrived_ns);
+}
+
+void cei_play_sums(struct cei_play *play, const double arrived_ns[CEI_OP_PIECES_MAX],
+		   double ret_done_ns[CEI_OP_PIECES_MAX])
+{
+	const struct cei_op_shape *shape = play->shape;
+	double sum_ns = (shape->n_ranks - 1) * (double)(play->tile.rows * play->tile.columns) *
+		CEI_DTYPE16_BYTES / SUM_BYTES_PER_NS;
+	uint32_t piece;
+	uint64_t n_rows;
+
+	memset(ret_done_ns, 0, CEI_OP_PIECES_MAX * sizeof(*ret_done_ns));
+	for (piece = 0; piece < play->n_pieces; piece++) {
+		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
+		if (n_rows)
+			ret_done_ns[piece] = cei_play_piece(play, n_rows, 0, arrived_ns[piece],
+							    sum_ns);
+	}
 }
 
 void cei_play_until(struct cei_play *play, double ns)

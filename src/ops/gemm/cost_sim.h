@@ -72,6 +72,12 @@ double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, do
  * of their pieces. ret_arrived_ns[piece of the own rows]: when it has come from all peers. */
 void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_MAX]);
 
+/* Behind cei_play_sends(): simulates the tiles of the own rows, which add the partial sums of all
+ * peers when these have arrived. ret_done_ns[piece]: when its last tile is stored; 0: it has no
+ * rows. */
+void cei_play_sums(struct cei_play *play, const double arrived_ns[CEI_OP_PIECES_MAX],
+		   double ret_done_ns[CEI_OP_PIECES_MAX]);
+
 /* Lets the run end no earlier than at `ns`. */
 void cei_play_until(struct cei_play *play, double ns);
 

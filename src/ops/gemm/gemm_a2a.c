@@ -18,11 +18,12 @@
 #include "ops/compute/dtype.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
-#include "ops/gemm/cost_sim.h"
 #include "ops/gemm/a2a.h"
+#include "ops/gemm/arrivals.h"
+#include "ops/gemm/columns.h"
+#include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
 #include "ops/kinds.h"
-#include "ops/tuning/candidates.h"
 
 #define PART_ALIGN_BYTES 256u
 
@@ -172,54 +173,6 @@ static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CE
 	args->rows = rows;
 }
 
-/* If columns are divided, tiles begin at the parts, which cuBLAS does not support here. */
-static const char *lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
-			 const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
-{
-	const struct cei_executor *executor = &workspace->executor;
-	const char *fault = cei_product_lacks(workspace, shape, tuning, rates);
-	struct cei_tile_shape given;
-
-	if (fault || !shape->a2a.is_by_columns)
-		return fault;
-	if (!rates->has_tiles)
-		return "columns are divided, and there is no kernel for this GPU; divide rows";
-	if (!tuning || !tuning->tile_rows)
-		return NULL;
-	given.rows = tuning->tile_rows;
-	given.columns = tuning->tile_columns;
-	return executor->ops->pair(executor, given) == rates->pair ? NULL
-		: "tuning: columns are divided, and cuBLAS has to compute tiles of that shape; "
-		  "set another one";
-}
-
-/* Returns the rates with which the shape's tiles are chosen. */
-static struct cei_rates rates_for(const struct cei_op_shape *shape, const struct cei_rates *rates)
-{
-	struct cei_rates taken = *rates;
-
-	if (shape->a2a.is_by_columns)
-		taken.has_library = 0;
-	return taken;
-}
-
-static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	struct cei_rates rates = rates_for(args->shape, args->rates);
-	struct cei_choose_args taken = { args->shape, &rates, args->given };
-
-	cei_product_choose(&taken, choice);
-}
-
-static void list_candidates(const struct cei_listing *listing)
-{
-	struct cei_rates rates = rates_for(listing->shape, listing->rates);
-	struct cei_listing taken = *listing;
-
-	taken.rates = &rates;
-	cei_product_candidates(&taken);
-}
-
 /* --- transfers ------------------------------------------------------------- */
 
 /* Sends the block for a peer, each piece as soon as all its tiles are stored. */
@@ -276,22 +229,6 @@ static int build(ceov_op *op)
 
 /* --- the job --------------------------------------------------------------- */
 
-/* Returns the columns of B that the own part of the product needs. */
-static struct cei_matrix own_part_of_b(const ceov_op *op, const char *b)
-{
-	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank;
-	uint64_t part = part_of(shape, rank), k = shape->product.k;
-	uint64_t first = cei_a2a_sum(shape->a2a.columns, rank) * CEI_DTYPE16_BYTES;
-	struct cei_matrix matrix;
-
-	if (!shape->product.b_is_k_by_n)
-		return cei_product_matrix(b + first * k, part, k);
-	matrix = cei_product_matrix(b + first, part ? k : 0, part);
-	matrix.pitch = width_of(shape);
-	return matrix;
-}
-
 static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 				  char *scratch, const struct cei_tile_list *list)
 {
@@ -305,7 +242,8 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 		? cei_product_matrix(run->b, k, width) : cei_product_matrix(run->b, width, k);
 
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, rows, k);
-	job.b[0] = shape->a2a.is_by_columns ? own_part_of_b(op, run->b) : all;
+	job.b[0] = shape->a2a.is_by_columns
+		? cei_columns_of_b(shape, rank, run->b) : all;
 	if (shape->a2a.is_by_columns)
 		job.b[1] = all;
 	job.c[0] = cei_product_matrix((char *)run->c + arrives_at(shape, rank, rank, 0),
@@ -365,37 +303,20 @@ static int copy_pieces(const struct cei_run *run, uint32_t source, uint32_t firs
 				   cei_run_scratch(run) + received_at(shape) + at, n_bytes);
 }
 
-/* Copies the block from `source`: as a whole, or, if it is the last one, piece by piece, so that
- * only the copy of its last piece comes behind all arrivals. */
-static int copy_block(const struct cei_run *run, uint32_t source, int is_last)
+static uint64_t rows_from(const ceov_op *op, uint32_t source)
 {
-	const ceov_op *op = run->op;
-	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, n = 0, piece;
-	uint64_t rows = block_rows(&op->shape, source, rank), n_rows;
-	int r = 0;
-
-	for (piece = 0; piece < n_pieces; piece++) {    /* pieces without rows come last */
-		(void)cei_piece_rows(rows, n_pieces, piece, &n_rows);
-		n += n_rows != 0;
-	}
-	if (!is_last)
-		return n ? copy_pieces(run, source, 0, n) : 0;
-	for (piece = 0; !r && piece < n; piece++)
-		r = copy_pieces(run, source, piece, 1);
-	return r;
+	return block_rows(&op->shape, source, op->workspace->rank);
 }
 
-/* Copies received blocks in the order in which they arrive if all ranks are equally fast. */
 static int queue_job(const struct cei_run *run)
 {
+	static const struct cei_arrivals arrivals = { rows_from, copy_pieces };
 	const ceov_op *op = run->op;
-	uint32_t n_ranks = op->shape.n_ranks, i;
 	int r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
 		: multiply(run, &op->product.all, op->workspace->ready);
 
-	for (i = 1; !r && i < n_ranks; i++)
-		r = copy_block(run, (op->workspace->rank + n_ranks - i) % n_ranks,
-			       i == n_ranks - 1);
+	if (!r)
+		r = cei_arrivals_take(run, &arrivals);
 	return r ? r : cei_run_await_sent(run);
 }
 
@@ -471,7 +392,9 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 	return ceov_gemm_a2a_run(op, &run);
 }
 
-static const struct cei_op_trial trial = { list_candidates, trial_sizes, trial_run };
+static const struct cei_op_trial trial = {
+	cei_columns_candidates, trial_sizes, trial_run
+};
 
 static const struct cei_product_kind product = { 1, play, job_of, ask };
 
@@ -485,11 +408,11 @@ const struct cei_op_kind cei_gemm_a2a = {
 	.n_stages = 1,
 	.shape = shape_of,
 	.fault = cei_a2a_fault,
-	.lacks = lacks,
+	.lacks = cei_columns_lacks,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = choose,
+	.choose = cei_columns_choose,
 	.explain = cei_a2a_explain,
 	.build = build,
 	.take = take_operands,

@@ -23,9 +23,6 @@
 
 #define STAGING_ALIGN_BYTES 256u
 
-/* The rate at which one SM reads partial sums from the L2 cache. */
-#define SUM_BYTES_PER_NS 60.0
-
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
 					     uint32_t n_ranks)
 {
@@ -225,19 +222,10 @@ int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 
 static void play(struct cei_play *play)
 {
-	const struct cei_op_shape *shape = play->shape;
-	double sum_ns = (shape->n_ranks - 1) * (double)(play->tile.rows * play->tile.columns) *
-		CEI_DTYPE16_BYTES / SUM_BYTES_PER_NS;
-	double arrived_ns[CEI_OP_PIECES_MAX];
-	uint32_t piece;
-	uint64_t n_rows;
+	double arrived_ns[CEI_OP_PIECES_MAX], done_ns[CEI_OP_PIECES_MAX];
 
 	cei_play_sends(play, arrived_ns);
-	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
-		if (n_rows)
-			(void)cei_play_piece(play, n_rows, 0, arrived_ns[piece], sum_ns);
-	}
+	cei_play_sums(play, arrived_ns, done_ns);
 }
 
 /* --- measuring ------------------------------------------------------------- */
