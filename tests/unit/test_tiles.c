@@ -44,6 +44,7 @@ static struct asked ask(uint64_t *random)
 	args->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
 	args->scatters = testing_below(random, 2) != 0;
 	args->exchanges = args->scatters && testing_below(random, 2);
+	args->sums_leave = args->scatters && !args->exchanges && testing_below(random, 2);
 	args->waits = testing_below(random, 4) != 0;
 	args->n_products = args->scatters ? 1 :
 		1 + (uint32_t)testing_below(random, CEI_GEMM_B_MAX);
@@ -291,6 +292,8 @@ static void check_marks(const struct asked *asked, const struct cei_gemm_tile *t
 			arrive = counter;
 		else if (args->n_ranks > 1 && !args->exchanges)
 			reduce = found.piece;
+		if (reduce != CEI_GEMM_NONE && args->sums_leave)
+			arrive = counter;
 	}
 	hold(tile->await == await, "await is the piece's, or none");
 	hold(tile->arrive == arrive, "arrive is the piece's, or none");
@@ -315,7 +318,8 @@ static void check_arrivals(const struct asked *asked, const struct cei_tiles *ti
 	/* every piece with elements has a tile that arrives */
 	for (i = 0; i < asked->args.n_ranks && tiles->n_tiles; i++)
 		if (asked->args.scatters && asked->args.waits && asked->rows[i] &&
-		    i != asked->args.rank)
+		    (i != asked->args.rank ||
+		     (asked->args.sums_leave && asked->args.n_ranks > 1)))
 			hold(n[i * asked->args.n_pieces], "its piece is arrived at");
 }
 

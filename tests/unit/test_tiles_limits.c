@@ -72,8 +72,13 @@ START_TEST(test_questions_that_make_no_sense_are_refused)
 	refuse(&asked);
 	asked.args.exchanges = 1;               /* but rows are gathered */
 	refuse(&asked);
+	asked.args.sums_leave = 1;              /* but rows are gathered */
+	refuse(&asked);
+	asked.args.scatters = asked.args.exchanges = asked.args.sums_leave = 1;
+	asked.args.n_products = 1;              /* but nothing is summed in an all-to-all */
+	refuse(&asked);
 	asked.args.scatters = asked.args.n_products = 1;
-	asked.args.parts = asked.columns;       /* but partial sums are added */
+	asked.args.parts = asked.columns;       /* but rows of sums stay where they are */
 	refuse(&asked);
 	asked.args.pair = 0;
 	refuse(&asked);

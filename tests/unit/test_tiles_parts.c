@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests lists of tiles of a product whose columns are divided among ranks: the tiles of each rank's
+/* Tests lists of tiles of products whose columns are divided among ranks: the tiles of each rank's
  * part store all of it, name its marks, and come in the order in which parts are sent. */
 
 #include <check.h>
@@ -38,7 +38,9 @@ static void ask(struct asked *asked, uint64_t *random)
 	args->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
 	args->rank = (uint32_t)testing_below(random, args->n_ranks);
 	args->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
-	args->n_products = args->scatters = args->exchanges = 1;
+	args->n_products = args->scatters = 1;
+	args->exchanges = testing_below(random, 2) != 0;
+	args->sums_leave = !args->exchanges;
 	args->waits = testing_below(random, 4) != 0;
 	args->pair = 1 + (uint32_t)testing_below(random, 2);
 	args->shape.rows = 1 + (uint32_t)testing_below(random, 60);
@@ -91,7 +93,8 @@ static void check_tile(const struct asked *asked, const struct cei_gemm_tile *ti
 {
 	const struct cei_tiles_args *args = &asked->args;
 	uint32_t rank = rank_of(asked, tile), piece = piece_of(asked, tile);
-	int is_own = rank == args->rank, arrives = args->waits && !is_own && tile->n_rows;
+	int is_own = rank == args->rank, sums = is_own && args->sums_leave && args->n_ranks > 1;
+	int arrives = args->waits && (!is_own || sums) && tile->n_rows;
 	uint64_t from = is_own ? 0 : asked->first[rank];
 
 	hold(tile->a == CEI_GEMM_A_OWN && tile->a_row == tile->c_row, "rows are of the own A");
@@ -101,8 +104,9 @@ static void check_tile(const struct asked *asked, const struct cei_gemm_tile *ti
 	     (tile->column - from) % args->shape.columns == 0, "parts are cut by the shape");
 	hold(tile->n_columns == from + asked->parts[rank] - tile->column,
 	     "the part ends behind so many columns");
-	hold(tile->await == CEI_GEMM_NONE && tile->reduce == CEI_GEMM_NONE,
-	     "it awaits nothing, and adds nothing");
+	hold(tile->await == CEI_GEMM_NONE, "it awaits no rows of A");
+	hold(tile->reduce == (arrives && sums ? piece : CEI_GEMM_NONE),
+	     "own tiles of an all-reduce add what has come for their piece");
 	hold(tile->arrive == (arrives ? rank * args->n_pieces + piece : CEI_GEMM_NONE),
 	     "it arrives at the mark of its part's piece");
 	hold(tile->n_rows || args->pair == 2, "only half a pair is empty");
@@ -143,7 +147,9 @@ static void check_part(const struct asked *asked, uint32_t rank, uint32_t piece)
 			hold(stored[row * columns + column] ==
 			     (row >= first && row < first + n_rows && column >= asked->first[rank]),
 			     "the part's tiles store the part, and nothing before it");
-	hold(n_wanted == (args->waits && rank != args->rank ? n : 0), "n_arrivals counts tiles");
+	if (rank == args->rank && (args->exchanges || args->n_ranks == 1))
+		n = 0;                  /* they arrive nowhere */
+	hold(n_wanted == (args->waits ? n : 0), "n_arrivals counts tiles");
 }
 
 START_TEST(test_the_tiles_of_a_part_store_it)

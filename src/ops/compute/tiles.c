@@ -92,7 +92,9 @@ static int check(const struct cei_tiles_args *args)
 		return CEOV_ERR_INVALID;
 	if (!args->n_products || args->n_products > CEI_GEMM_B_MAX ||
 	    (args->scatters && args->n_products != 1) ||
-	    (args->exchanges && !args->scatters) || (args->parts && !args->exchanges))
+	    ((args->exchanges || args->sums_leave) && !args->scatters) ||
+	    (args->exchanges && args->sums_leave) ||
+	    (args->parts && !args->exchanges && !args->sums_leave))
 		return CEOV_ERR_INVALID;
 	if (!args->shape.rows || args->shape.rows > UINT16_MAX ||
 	    !args->shape.columns || (args->pair != 1 && args->pair != 2))
@@ -134,23 +136,38 @@ static void mark_gather(const struct cei_tiles_args *args,
 					 stretch->piece);
 }
 
+static void arrive(const struct cei_tiles_args *args, const struct stretch *stretch,
+		   struct cei_gemm_tile *tile)
+{
+	tile->arrive = (uint16_t)(stretch->rank * args->n_pieces + stretch->piece);
+	tile->n_arrivals = stretch->n_arrivals;
+}
+
+/* Tiles of own rows add what the other ranks have computed, unless there is nothing to add. */
+static void mark_own(const struct cei_tiles_args *args, const struct stretch *stretch,
+		     struct cei_gemm_tile *tile)
+{
+	tile->c_row -= (uint32_t)stretch->rank_row;
+	tile->column -= (uint32_t)stretch->rank_column;
+	if (!args->waits || args->exchanges || args->n_ranks == 1 || !tile->n_rows)
+		return;
+	tile->reduce = (uint16_t)stretch->piece;
+	if (args->sums_leave)
+		arrive(args, stretch, tile);
+}
+
 static void mark_scatter(const struct cei_tiles_args *args,
 			 const struct stretch *stretch, struct cei_gemm_tile *tile)
 {
 	tile->a = CEI_GEMM_A_OWN;
 	if (stretch->rank == args->rank) {
-		tile->c_row -= (uint32_t)stretch->rank_row;
-		tile->column -= (uint32_t)stretch->rank_column;
-		if (args->waits && !args->exchanges && args->n_ranks > 1 && tile->n_rows)
-			tile->reduce = (uint16_t)stretch->piece;
+		mark_own(args, stretch, tile);
 		return;
 	}
 	tile->c = CEI_GEMM_C_PARTIAL;
 	tile->b = args->parts != NULL;
-	if (!args->waits || !tile->n_rows)
-		return;
-	tile->arrive = (uint16_t)(stretch->rank * args->n_pieces + stretch->piece);
-	tile->n_arrivals = stretch->n_arrivals;
+	if (args->waits && tile->n_rows)
+		arrive(args, stretch, tile);
 }
 
 /* Makes the tile for one block of rows and one column of tiles. If the block lies behind the

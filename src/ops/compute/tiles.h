@@ -18,6 +18,8 @@
  *                   the tiles of all products and columns.
  *   reduce-scatter  rows of rank + 1 first, then rank + 2, ...; own rows last, to which
  *                   the partial sums of the other ranks are added.
+ *   all-reduce      as reduce-scatter, but tiles of own rows arrive, too, since their sums are
+ *                   sent. Columns may be divided as in an all-to-all.
  *   all-to-all      as reduce-scatter, but nothing is added to own rows. If columns are divided
  *                   instead of rows, each rank's part is a range of the product's columns, of
  *                   which every piece of rows is sent. The own part is product 0, whose columns
@@ -50,10 +52,12 @@ struct cei_tiles_args {
 						 * gemm.h */
 	int                   waits;            /* 0: tiles neither await nor raise a mark, for
 						 * sequences and for measurements */
-	int                   scatters;         /* 0: all-gather; 1: reduce-scatter or all-to-all */
+	int                   scatters;         /* 0: all-gather; 1: all others */
 	int                   exchanges;        /* 1: all-to-all, with scatters 1 */
-	const uint64_t       *parts;            /* all-to-all: the columns of each rank's part, if
-						 * columns are divided; NULL: rows are divided */
+	int                   sums_leave;       /* 1: all-reduce, with scatters 1 */
+	const uint64_t       *parts;            /* all-to-all and all-reduce: the columns of each
+						 * rank's part, if columns are divided; NULL: rows
+						 * are divided */
 };
 
 struct cei_tiles {

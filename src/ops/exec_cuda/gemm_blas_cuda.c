@@ -69,7 +69,8 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 		r = wait_for(walk, tile->await);
 	if (!r && !tile->column)
 		r = cei_blas_gemm(walk->own->blas, &gemm);
-	if (r || !job->marks.ready || tile->arrive == CEI_GEMM_NONE)
+	if (r || !job->marks.ready || tile->arrive == CEI_GEMM_NONE ||
+	    tile->reduce != CEI_GEMM_NONE)
 		return r;
 	if (++walk->n_arrived < tile->n_arrivals)
 		return 0;
@@ -106,6 +107,26 @@ static int sum_up(struct blas_walk *walk)
 	return cei_gpu_reduce(walk->own, walk->stream, &sum);
 }
 
+/* Raises the marks of those pieces that sum_up() has summed, behind the sum. A list has a piece's
+ * tiles one after another. */
+static int raise_summed(struct blas_walk *walk)
+{
+	const struct cei_gemm_job *job = walk->job;
+	uint32_t last = CEI_GEMM_NONE, i;
+	const struct cei_gemm_tile *tile;
+	int r = 0;
+
+	for (i = 0; !r && job->marks.ready && i < job->tiles->n_tiles; i++) {
+		tile = &job->tiles->tile[i];
+		if (tile->reduce == CEI_GEMM_NONE || tile->arrive == CEI_GEMM_NONE ||
+		    tile->arrive == last)
+			continue;
+		last = tile->arrive;
+		r = raise_mark(walk, last);
+	}
+	return r;
+}
+
 /* Makes the stream wait until everything was sent, so that the caller may then change the
  * operands. */
 static int wait_until_sent(struct blas_walk *walk)
@@ -136,8 +157,10 @@ int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 		if (tile->n_rows)
 			r = multiply(&walk, tile);
 	}
-	if (!r && sums)
-		return sum_up(&walk);   /* this job awaits `sent` itself */
+	if (!r && sums) {
+		r = sum_up(&walk);      /* this job awaits `sent` itself */
+		return r ? r : raise_summed(&walk);
+	}
 	if (!r && job->marks.n_sent)
 		r = wait_until_sent(&walk);
 	return r;
