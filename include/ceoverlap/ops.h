@@ -9,6 +9,7 @@
  *
  *   all-gather + GEMM      C_i = A B_i^T      A: shards of rows, gathered
  *   GEMM + reduce-scatter  C = sum over ranks of A_rank B_rank^T, own rows of it
+ *   GEMM + all-reduce      C = sum over ranks of A_rank B_rank^T, all of it at all ranks
  *   GEMM + all-to-all      blocks of A B^T go to their ranks
  *   all-to-all + GEMM      C = A B^T          A: blocks that come from all ranks
  *   reduce-scatter, all-reduce                without a GEMM
@@ -266,6 +267,41 @@ struct ceov_gemm_rs_run {
 };
 
 int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
+
+/* --- GEMM + all-reduce ------------------------------------------------------ */
+
+/* Each rank multiplies, C = A B^T, and all ranks get the sum of these products. The library divides
+ * the sum among the ranks, each of which adds up its part and sends it to all others: rows in order,
+ * or, if there are fewer than 128 for each rank, columns. */
+struct ceov_gemm_ar {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;
+	uint64_t                     m;         /* rows of A and C, the same at all ranks */
+	uint64_t                     k;         /* of this rank's product */
+	uint64_t                     n;         /* the same at all ranks */
+	const struct ceov_op_tuning *tuning;    /* as in struct ceov_ag_gemm */
+	int                          b_is_k_by_n;
+	int                          by_rows;   /* 1: rows are divided, however few there are: for
+						 * GPUs without kernels of this library, on which
+						 * ops with divided columns are refused. The same
+						 * at all ranks */
+};
+
+/* As ceov_ag_gemm_scratch_bytes(). It is about three times the bytes of C. */
+uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *shape, uint32_t n_ranks);
+
+int  ceov_gemm_ar_create(ceov_workspace *workspace, const struct ceov_gemm_ar *shape,
+			 ceov_op **ret_op);
+
+struct ceov_gemm_ar_run {
+	size_t      struct_bytes;
+	void       *stream;                     /* as in struct ceov_ag_gemm_run */
+	const void *a;                          /* m x k */
+	const void *b;                          /* n x k, or k x n */
+	void       *c;                          /* m x n */
+};
+
+int  ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *run);
 
 /* --- GEMM + all-to-all, all-to-all + GEMM ----------------------------------- */
 

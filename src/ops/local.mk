@@ -52,6 +52,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/cost_sim.c %D%/gemm/cost_sim.h \
 	%D%/gemm/a2a.c %D%/gemm/a2a.h \
 	%D%/gemm/gemm_a2a.c \
+	%D%/gemm/gemm_ar.c \
 	%D%/gemm/gemm_rs.c \
 	%D%/gemm/product.c %D%/gemm/product.h \
 	%D%/gemm/product_candidates.c \

@@ -45,11 +45,13 @@ struct cei_experts_shape {
 	uint64_t n_received;            /* never 0 */
 };
 
-/* Fields of products with an all-to-all, if columns are divided. If rows are divided, all are 0,
- * and `blocks` of the shape has their numbers. */
+/* Fields of products with an all-to-all or an all-reduce, if columns are divided. If rows are
+ * divided, all are 0; an all-to-all then has their numbers in `blocks` of the shape, an all-reduce
+ * in `rows`. */
 struct cei_a2a_shape {
 	int      is_by_columns;
-	uint64_t rows[CEI_OP_RANKS_MAX];        /* as in the struct of the kind's creator */
+	uint64_t rows[CEI_OP_RANKS_MAX];        /* all-to-all: as in the struct of the kind's
+						 * creator */
 	uint64_t columns[CEI_OP_RANKS_MAX];
 };
 
@@ -62,7 +64,9 @@ struct cei_op_shape {
 	uint64_t                 rows[CEI_OP_RANKS_MAX]; /* [rank]; products: rows; sums: elements;
 							  * moves: bytes of the rank's largest
 							  * block; products with an
-							  * all-to-all: see a2a.h */
+							  * all-to-all: see a2a.h; with
+							  * an all-reduce whose columns
+							  * are divided: all rows */
 	/* The sizes of the blocks of an all-to-all, in the unit of rows: the block from rank r
 	 * to rank t in [r * n_ranks + t]. An op has a copy of its own. NULL: none. */
 	const uint64_t          *blocks;

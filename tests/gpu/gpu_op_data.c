@@ -98,6 +98,17 @@ static void pick_tuning(uint64_t *random, struct op_case *one, int has_library)
 		pick_tiles(random, one, has_library);
 }
 
+/* Leaves so few rows of a GEMM + all-reduce that columns are divided, if they may be. */
+static void pick_few(struct op_case *one)
+{
+	uint32_t i;
+
+	for (i = 0; one->sort == OP_GEMM_AR && one->by_columns && i < one->n_ranks; i++)
+		one->rows[i] %= 128;
+	if (!op_case_before(one, one->n_ranks))
+		one->rows[0] = 1;
+}
+
 struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_sort sort,
 				  int has_library)
 {
@@ -124,7 +135,9 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 	one.wants_gathered = (int)testing_below(random, 2);
 	one.b_is_k_by_n = (int)testing_below(random, 2);
 	op_case_pick_blocks(&one, random);
-	pick_tuning(random, &one, has_library && !(sort == OP_GEMM_A2A && one.by_columns));
+	pick_few(&one);
+	pick_tuning(random, &one, has_library &&
+		    !((sort == OP_GEMM_A2A || sort == OP_GEMM_AR) && one.by_columns));
 	op_case_pick_stride(&one, random);
 	op_case_pick_scale(&one, random);
 	return one;
@@ -133,7 +146,8 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 static void describe(const struct op_case *one, char *text, size_t n_bytes)
 {
 	static const char *const sorts[OP_SORTS] = {
-		"ag_gemm", "gemm_rs", "reduce_scatter", "all_reduce", "gemm_a2a", "a2a_gemm"
+		"ag_gemm", "gemm_rs", "reduce_scatter", "all_reduce", "gemm_a2a", "a2a_gemm",
+		"gemm_ar"
 	};
 	size_t at;
 	uint32_t i;
@@ -292,6 +306,7 @@ static int run_ag_gemm(const struct gpu_op_data *data, ceov_op *op, void *stream
 int gpu_op_data_run(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream stream)
 {
 	struct ceov_gemm_rs_run gemm_rs = { .struct_bytes = sizeof(gemm_rs) };
+	struct ceov_gemm_ar_run gemm_ar = { .struct_bytes = sizeof(gemm_ar) };
 	struct ceov_reduce_run reduce = { .struct_bytes = sizeof(reduce) };
 	void *queue = data->rank->gpu.streams[stream];
 
@@ -305,6 +320,13 @@ int gpu_op_data_run(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream
 		gemm_rs.b = data->b[0];
 		gemm_rs.c = data->c[0];
 		return ceov_gemm_rs_run(op, &gemm_rs);
+	}
+	if (data->one->sort == OP_GEMM_AR) {
+		gemm_ar.stream = queue;
+		gemm_ar.a = data->a;
+		gemm_ar.b = data->b[0];
+		gemm_ar.c = data->c[0];
+		return ceov_gemm_ar_run(op, &gemm_ar);
 	}
 	reduce.stream = queue;
 	reduce.source = data->a;
@@ -345,7 +367,7 @@ static struct gpu_op_check begin_check(const struct gpu_op_data *data, uint64_t 
 	for (i = 0; i < one->n_ranks; i++)
 		rows = larger(rows, one->rows[i]);
 	rows += op_is_a2a(one->sort);           /* a block may have one row where ranks have none */
-	if (one->sort == OP_ALL_REDUCE)
+	if (one->sort == OP_ALL_REDUCE || one->sort == OP_GEMM_AR)
 		rows = all_rows(one);
 	for (i = 0; !op_is_sum(one->sort) && i < one->n_gemms; i++)
 		n = larger(n, one->n[i]);
@@ -381,7 +403,8 @@ void gpu_op_refer(const struct gpu_op_check *check, uint64_t n_rows, uint64_t n,
 	reference.adds = (uint32_t)adds;
 	reference.b_is_k_by_n = (uint32_t)one->b_is_k_by_n;
 	reference.scale = op_case_scale(one, check->data->rank->rank);
-	reference.rounding = one->sort == OP_GEMM_RS || one->node_of ? rounding_of(one) : 0;
+	reference.rounding = one->sort == OP_GEMM_RS || one->sort == OP_GEMM_AR || one->node_of
+		? rounding_of(one) : 0;
 	reference.accumulation = 0x1p-22f * (float)(one->k / 16 + 4 + one->n_ranks);
 	if (n_rows && n)
 		gpu_launch(&check->data->rank->gpu, GPU_CONTROL, "cei_kernel_reference",
@@ -513,7 +536,7 @@ static void check_sum(const struct gpu_op_check *check)
 	const struct gpu_op_data *data = check->data;
 	const struct op_case *one = data->one;
 	uint32_t own = data->rank->rank, source;
-	int is_all = one->sort == OP_ALL_REDUCE;
+	int is_all = one->sort == OP_ALL_REDUCE || one->sort == OP_GEMM_AR;
 	uint64_t n = op_is_sum(one->sort) ? 1 : one->n[0];
 	uint64_t rows = op_case_c_elements(one, own, 0) / n;
 	struct gpu_operand b = { .which = 1, .n = op_is_sum(one->sort) ? 0 : n * one->k };

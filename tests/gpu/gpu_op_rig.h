@@ -23,7 +23,7 @@
 #include "unit/op_rig.h"
 
 #define GPU_OP_RANKS_MAX   4u
-#define GPU_OP_SCRATCH     (UINT64_C(48) << 20) /* size of each workspace's scratch memory, enough
+#define GPU_OP_SCRATCH     (UINT64_C(64) << 20) /* size of each workspace's scratch memory, enough
 						 * for all cases */
 #define GPU_OP_ARENA_BYTES (UINT64_C(1) << 30)
 

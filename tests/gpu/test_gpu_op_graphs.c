@@ -40,11 +40,14 @@ static const struct sequence sequences[] = {
 	{ 1, { OP_GEMM_RS }, 0 },
 	{ 1, { OP_ALL_REDUCE }, 0 },
 	{ 1, { OP_GEMM_A2A }, 0 },
+	{ 1, { OP_GEMM_AR }, 0 },
+	{ 2, { OP_GEMM_AR, OP_GEMM_RS }, 0 },
 	{ 2, { OP_GEMM_A2A, OP_A2A_GEMM }, 0 },
 	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 0 },
 	{ 3, { OP_AG_GEMM, OP_GEMM_RS, OP_ALL_REDUCE }, 0 },
 	{ 4, { OP_GEMM_RS, OP_REDUCE_SCATTER, OP_GEMM_RS, OP_AG_GEMM }, 0 },
 	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 1 },
+	{ 2, { OP_GEMM_AR, OP_AG_GEMM }, 1 },
 };
 
 #define N_SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))

@@ -18,6 +18,7 @@
 
 #define ROUNDS 12u
 #define HALVES 2u
+#define MOVES  (1 + OP_SORTS % 2)   /* with operators of each kind an odd number of runs */
 
 static struct gpu_op_rig rig;
 static uint32_t n_all;
@@ -27,7 +28,7 @@ struct player {
 	ceov_workspace      *workspace;
 	struct gpu_op_plain  plain;
 	struct move_case     gather;
-	struct gpu_move_data moved;
+	struct gpu_move_data moved[MOVES];      /* by one op, to and from other memory */
 	ceov_op             *move;
 };
 
@@ -43,7 +44,8 @@ static void play_round(struct player *player, uint32_t k)
 
 	for (i = 0; i < OP_SORTS; i++)
 		gpu_op_data_turn(&player->plain.data[i], player->plain.ops[i], GPU_CONSUME, k);
-	gpu_move_data_turn(&player->moved, player->move, GPU_CONSUME, k);
+	for (i = 0; i < MOVES; i++)
+		gpu_move_data_turn(&player->moved[i], player->move, GPU_CONSUME, k);
 }
 
 static void check_round(struct player *player, uint32_t k)
@@ -52,7 +54,8 @@ static void check_round(struct player *player, uint32_t k)
 
 	for (i = 0; i < OP_SORTS; i++)
 		gpu_op_data_check(&player->plain.data[i], GPU_CONSUME, k);
-	gpu_move_data_check(&player->moved, GPU_CONSUME, k);
+	for (i = 0; i < MOVES; i++)
+		gpu_move_data_check(&player->moved[i], GPU_CONSUME, k);
 	ck_assert_int_eq(ceov_workspace_status(player->workspace), 0);
 }
 
@@ -61,7 +64,8 @@ static uint32_t expected_graphs(uint32_t k)
 {
 	if (k < HALVES)
 		return 0;
-	return gpu_op_n_graphs(&rig, (k < 2 * HALVES ? k - HALVES + 1 : HALVES) * (OP_SORTS + 1));
+	return gpu_op_n_graphs(&rig, (k < 2 * HALVES ? k - HALVES + 1 : HALVES) *
+			       (OP_SORTS + MOVES));
 }
 
 /* Checks the first rounds one by one: plain runs, runs that become graphs, the first replays. The
@@ -84,8 +88,11 @@ static void play(struct player *player)
 
 static void make_move(struct player *player)
 {
+	uint32_t i;
+
 	player->gather = move_case_of(1, player->rank->rig->n_ranks, 4096);
-	player->moved = gpu_move_data_make(player->rank, &player->gather);
+	for (i = 0; i < MOVES; i++)
+		player->moved[i] = gpu_move_data_make(player->rank, &player->gather);
 	player->move = NULL;
 	ck_assert_int_eq(move_create(&player->gather, player->workspace, &player->move), 0);
 	gpu_op_meet(player->rank);
@@ -107,7 +114,7 @@ static void come_again(struct gpu_op_rank *rank, const void *arg)
 	gpu_idle(&rank->gpu, GPU_CONSUME);
 	rank->gpu.streams[GPU_CONSUME] = kept;
 	gpu_op_plain_release(rank, &player.plain);
-	ck_assert_uint_eq(n_graphs(&player), gpu_op_n_graphs(&rig, HALVES));
+	ck_assert_uint_eq(n_graphs(&player), gpu_op_n_graphs(&rig, HALVES * MOVES));
 	ceov_op_release(player.move);
 	ck_assert_uint_eq(n_graphs(&player), 0);
 	gpu_op_workspace_release(rank, player.workspace);

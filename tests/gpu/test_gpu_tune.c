@@ -14,7 +14,7 @@
 #include "ops/core/capture_cuda.h"
 #include "ops/core/op.h"
 
-#define TUNED 5u
+#define TUNED 6u
 
 static struct gpu_op_rig rig;
 static uint32_t n_all;
@@ -46,6 +46,7 @@ static struct op_case case_of(uint32_t i, uint32_t n_ranks)
 	case 1:  return op_case_of(OP_GEMM_RS, n_ranks, 1024, 1024, 2048);
 	case 2:  return op_case_of(OP_GEMM_A2A, n_ranks, 1024, 1024, 2048);
 	case 3:  return op_case_of(OP_A2A_GEMM, n_ranks, 1024, 1024, 2048);
+	case 4:  return op_case_of(OP_GEMM_AR, n_ranks, 1024, 1024, 2048);
 	default: return op_case_of(OP_ALL_REDUCE, n_ranks, 1 << 20, 0, 0);
 	}
 }

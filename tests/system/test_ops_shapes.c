@@ -251,7 +251,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 200);
 	tcase_add_test(all, test_random_shapes);
 	tcase_add_test(all, test_processes);
-	tcase_add_loop_test(all, test_death_of_a_rank_ends_runs, 0, 3);
+	tcase_add_loop_test(all, test_death_of_a_rank_ends_runs, 0, 4);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -219,6 +219,8 @@ void op_case_pick_blocks(struct op_case *one, uint64_t *random)
 	uint32_t i;
 	uint64_t sum = 0;
 
+	if (one->sort == OP_GEMM_AR)
+		one->by_columns = (int)testing_below(random, 2);
 	if (!op_is_a2a(one->sort))
 		return;
 	one->by_columns = (int)testing_below(random, 2);
@@ -236,7 +238,7 @@ uint64_t op_case_a_elements(const struct op_case *one, uint32_t rank)
 		return op_case_source(one, rank);
 	if (one->sort == OP_AG_GEMM)
 		return one->rows[rank] * one->k;
-	if (one->sort == OP_GEMM_RS)
+	if (one->sort == OP_GEMM_RS || one->sort == OP_GEMM_AR)
 		return op_case_before(one, one->n_ranks) * one->k;
 	return op_case_leaves(one, rank, one->n_ranks) *
 		(one->by_columns && one->sort == OP_A2A_GEMM ? op_case_part(one, rank) : one->k);
@@ -247,7 +249,8 @@ uint64_t op_case_c_elements(const struct op_case *one, uint32_t rank, uint32_t i
 	uint64_t all = op_case_before(one, one->n_ranks);
 
 	switch (one->sort) {
-	case OP_AG_GEMM:    return all * one->n[i];
+	case OP_AG_GEMM:
+	case OP_GEMM_AR:    return all * one->n[i];
 	case OP_GEMM_RS:    return one->rows[rank] * one->n[0];
 	case OP_ALL_REDUCE: return all;
 	case OP_A2A_GEMM:   return op_case_arrives(one, one->n_ranks, rank) * one->n[0];
@@ -337,6 +340,20 @@ static struct ceov_gemm_rs gemm_rs_of(const struct op_case *one)
 	return shape;
 }
 
+static struct ceov_gemm_ar gemm_ar_of(const struct op_case *one)
+{
+	struct ceov_gemm_ar shape = { .struct_bytes = sizeof(shape) };
+
+	shape.dtype = one->dtype;
+	shape.m = op_case_before(one, one->n_ranks);
+	shape.k = one->k;
+	shape.n = one->n[0];
+	shape.tuning = &one->tuning;
+	shape.b_is_k_by_n = one->b_is_k_by_n;
+	shape.by_rows = !one->by_columns;
+	return shape;
+}
+
 static struct ceov_reduce reduce_of(const struct op_case *one, uint32_t rank)
 {
 	struct ceov_reduce shape = { .struct_bytes = sizeof(shape) };
@@ -354,6 +371,7 @@ uint64_t op_case_scratch(const struct op_case *one)
 {
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
+	struct ceov_gemm_ar gemm_ar = gemm_ar_of(one);
 	struct ceov_reduce reduce = reduce_of(one, 0);
 	struct arrays arrays;
 	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(one, &arrays);
@@ -364,6 +382,7 @@ uint64_t op_case_scratch(const struct op_case *one)
 	case OP_A2A_GEMM: return ceov_a2a_gemm_scratch_bytes(&a2a_gemm, one->n_ranks);
 	case OP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, one->n_ranks);
 	case OP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, one->n_ranks);
+	case OP_GEMM_AR: return ceov_gemm_ar_scratch_bytes(&gemm_ar, one->n_ranks);
 	case OP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, one->n_ranks);
 	default: return ceov_reduce_scatter_scratch_bytes(&reduce, one->n_ranks);
 	}
@@ -373,6 +392,7 @@ int op_case_create(const struct op_case *one, ceov_workspace *workspace, ceov_op
 {
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
+	struct ceov_gemm_ar gemm_ar = gemm_ar_of(one);
 	struct ceov_reduce reduce = reduce_of(one, workspace->rank);
 	struct arrays arrays;
 	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(one, &arrays);
@@ -383,6 +403,7 @@ int op_case_create(const struct op_case *one, ceov_workspace *workspace, ceov_op
 	case OP_A2A_GEMM: return ceov_a2a_gemm_create(workspace, &a2a_gemm, ret_op);
 	case OP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
 	case OP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
+	case OP_GEMM_AR: return ceov_gemm_ar_create(workspace, &gemm_ar, ret_op);
 	case OP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
 	default: return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
 	}

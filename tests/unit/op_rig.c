@@ -91,6 +91,7 @@ int op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data)
 {
 	struct ceov_ag_gemm_run ag_gemm = { .struct_bytes = sizeof(ag_gemm) };
 	struct ceov_gemm_rs_run gemm_rs = { .struct_bytes = sizeof(gemm_rs) };
+	struct ceov_gemm_ar_run gemm_ar = { .struct_bytes = sizeof(gemm_ar) };
 	struct ceov_reduce_run reduce = { .struct_bytes = sizeof(reduce) };
 	uint32_t i;
 
@@ -110,6 +111,11 @@ int op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data)
 		gemm_rs.b = data->b[0];
 		gemm_rs.c = data->c[0];
 		return ceov_gemm_rs_run(op, &gemm_rs);
+	case OP_GEMM_AR:
+		gemm_ar.a = data->a;
+		gemm_ar.b = data->b[0];
+		gemm_ar.c = data->c[0];
+		return ceov_gemm_ar_run(op, &gemm_ar);
 	default:
 		reduce.source = data->a;
 		reduce.target = data->c[0];
@@ -214,10 +220,12 @@ static void check_ag_gemm(const struct op_case *one, uint64_t seed,
 	}
 }
 
-static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t seed,
-			  const struct op_data *data)
+/* Checks products that are summed over all ranks: the rank's rows of the sum, or all of it. */
+static void check_summed(const struct op_case *one, uint32_t rank, uint64_t seed,
+			 const struct op_data *data)
 {
-	uint64_t n = one->rows[rank] * one->n[0], i;
+	uint64_t n = op_case_c_elements(one, rank, 0), i;
+	uint64_t first = one->sort == OP_GEMM_AR ? 0 : op_case_before(one, rank);
 	struct op_sum *expected = calloc(n + 1, sizeof(*expected));
 	uint32_t source;
 	double part;
@@ -228,7 +236,7 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 		a = op_make_a(one, source, seed);
 		b = op_make_b(one, source, seed, 0);
 		for (i = 0; i < n; i++) {
-			part = dot(one, a, op_case_before(one, rank) + i / one->n[0],
+			part = dot(one, a, first + i / one->n[0],
 				   factor_of(one, b, one->n[0], i % one->n[0]));
 			expected[i].value += part;
 			expected[i].magnitude += fabs(part);
@@ -379,8 +387,8 @@ void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,
 		check_ag_gemm(one, seed, data);
 	else if (op_is_a2a(one->sort))
 		op_a2a_check(one, rank, seed, data);
-	else if (one->sort == OP_GEMM_RS)
-		check_gemm_rs(one, rank, seed, data);
+	else if (one->sort == OP_GEMM_RS || one->sort == OP_GEMM_AR)
+		check_summed(one, rank, seed, data);
 	else
 		check_sums(one, rank, seed, data);
 }

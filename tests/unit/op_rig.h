@@ -19,7 +19,7 @@
 
 enum op_sort {
 	OP_AG_GEMM, OP_GEMM_RS, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_GEMM_A2A, OP_A2A_GEMM,
-	OP_SORTS
+	OP_GEMM_AR, OP_SORTS
 };
 
 struct op_case {
@@ -27,7 +27,8 @@ struct op_case {
 	enum ceov_dtype       dtype;
 	uint32_t              n_ranks;
 	uint64_t              rows[OP_RANKS_MAX];       /* rows of each rank; for sums counts of
-							 * elements */
+							 * elements. GEMM + all-reduce: only
+							 * their sum counts */
 	uint64_t              k;
 	uint32_t              n_gemms;
 	uint64_t              n[CEOV_OP_GEMMS_MAX];
@@ -38,7 +39,8 @@ struct op_case {
 					 * larger by as much; 0: not scaled */
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
-	int                   by_columns;       /* all-to-all: columns are divided */
+	int                   by_columns;       /* all-to-all: columns are divided; GEMM +
+						 * all-reduce: they are if rows are few */
 	uint32_t              spread;   /* all-to-all: how blocks differ, and which are empty; 0:
 					 * each target gets its rows from every rank, or nearly as
 					 * many columns as the other ones */
@@ -79,8 +81,8 @@ uint64_t op_case_block(const struct op_case *one, uint32_t source, uint32_t targ
 uint64_t op_case_leaves(const struct op_case *one, uint32_t source, uint32_t target);
 uint64_t op_case_arrives(const struct op_case *one, uint32_t source, uint32_t target);
 
-/* Gives every other all-to-all divided columns, and most of them uneven and empty blocks; does
- * nothing for other kinds. */
+/* Gives every other all-to-all and GEMM + all-reduce divided columns, and most all-to-alls uneven
+ * and empty blocks; does nothing for other kinds. */
 void     op_case_pick_blocks(struct op_case *one, uint64_t *random);
 
 /* Return how many elements a rank's A, or source, and one of its results have. */

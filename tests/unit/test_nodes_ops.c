@@ -153,6 +153,7 @@ START_TEST(test_large_operands)
 		op_case_of(OP_REDUCE_SCATTER, 2, 550 * 2048, 0, 0),
 		op_case_of(OP_GEMM_A2A, 2, 550, 8, 2048),
 		op_case_of(OP_A2A_GEMM, 2, 550, 2048, 8),
+		op_case_of(OP_GEMM_AR, 2, 120, 8, 8192),
 	};
 	struct op_case one = cases[_i];
 	struct op_rig rig;
@@ -457,7 +458,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, test_random_operators, 0, 4);
 	tcase_add_loop_test(tcase, test_random_sums_by_node, 0, 5);
-	tcase_add_loop_test(tcase, test_large_operands, 0, 4);
+	tcase_add_loop_test(tcase, test_large_operands, 0, 5);
 	tcase_add_test(tcase, test_random_moves);
 	tcase_add_test(tcase, test_each_lane_says_what_it_sent);
 	tcase_add_test(tcase, test_facts_of_another_node);

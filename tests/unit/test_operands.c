@@ -62,6 +62,7 @@ static const struct place sum[] = {
 static const struct trial trials[] = {
 	{ OP_AG_GEMM, ag_gemm, 6 },
 	{ OP_GEMM_RS, product, 3 },
+	{ OP_GEMM_AR, product, 3 },
 	{ OP_GEMM_A2A, product, 3 },
 	{ OP_A2A_GEMM, product, 3 },
 	{ OP_REDUCE_SCATTER, sum, 2 },
@@ -72,6 +73,7 @@ static int run(const struct trial *trial, ceov_op *op, char *const *at)
 {
 	struct ceov_ag_gemm_run gathers = { .struct_bytes = sizeof(gathers) };
 	struct ceov_gemm_rs_run scatters = { .struct_bytes = sizeof(scatters) };
+	struct ceov_gemm_ar_run gathers_sums = { .struct_bytes = sizeof(gathers_sums) };
 	struct ceov_reduce_run adds = { .struct_bytes = sizeof(adds) };
 	const struct op_data data = { .a = at[0], .b = { at[1] }, .c = { at[2] } };
 
@@ -89,6 +91,11 @@ static int run(const struct trial *trial, ceov_op *op, char *const *at)
 		scatters.b = at[1];
 		scatters.c = at[2];
 		return ceov_gemm_rs_run(op, &scatters);
+	case OP_GEMM_AR:
+		gathers_sums.a = at[0];
+		gathers_sums.b = at[1];
+		gathers_sums.c = at[2];
+		return ceov_gemm_ar_run(op, &gathers_sums);
 	case OP_GEMM_A2A:
 	case OP_A2A_GEMM:
 		return op_a2a_run(&(struct op_case){ .sort = trial->sort }, op, &data);

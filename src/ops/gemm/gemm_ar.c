@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * GEMM + all-reduce: a GEMM + reduce-scatter whose sums go to all ranks. Each rank has a part of
+ * the result, some of its rows or of its columns. One half of scratch holds three things: this
+ * rank's product, from which the parts of the other ranks are sent; the staging, which is this
+ * rank's part as each other rank sends it; and the sums, part after part, of which this rank's
+ * tiles store their own and peers send the others. From there they are copied to the caller's C.
+ *
+ * No run waits until its partial sums or its sums were sent, because they stay in scratch, and the
+ * same half is written again only two runs later (workspace.c says why that is enough). A run ends
+ * only after all peers have begun it: at least one rank has a part that is not empty, it can sum
+ * that only when all others have sent, and all others await its sums.
+ */
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "ops/compute/dtype.h"
+#include "ops/core/operands.h"
+#include "ops/core/run.h"
+#include "ops/gemm/a2a.h"
+#include "ops/gemm/arrivals.h"
+#include "ops/gemm/columns.h"
+#include "ops/gemm/cost_sim.h"
+#include "ops/gemm/product.h"
+#include "ops/kinds.h"
+
+#define PLACE_ALIGN_BYTES 256u
+
+/* With fewer rows for each rank than a tile of the kernels has, columns are divided instead: then a
+ * tile reads no more rows of A than there are, and all ranks have a part. */
+#define ROWS_OF_A_RANK 128u
+
+/* Parts of the product begin at multiples of these, as long as every rank gets one: rows of half a
+ * tile, and the columns that a tile stores at once. */
+#define ROW_STEP    64u
+#define COLUMN_STEP 64u
+
+#define COLUMNS_LEAST 8u                /* numbers of columns are multiples of it */
+
+/* Drivers copy rows that are less than 2^31 bytes apart. */
+#define COLUMNS_MAX ((UINT64_C(1) << 30) - COLUMNS_LEAST)
+
+/* --- shapes ---------------------------------------------------------------- */
+
+/* Distributes `total` evenly, in units of `step` if there is one for each rank, else in units of
+ * `least`, of which total is a multiple. The last rank that gets any may get less than a unit. */
+static void divide(uint64_t total, uint64_t step, uint64_t least, const struct cei_op_shape *shape,
+		   uint64_t parts[CEI_OP_RANKS_MAX])
+{
+	uint64_t n_ranks = shape->n_ranks, unit = total / step < n_ranks ? least : step;
+	uint64_t units = cei_ceiling(total, unit), n, rank;
+
+	for (rank = 0; rank < n_ranks; rank++) {
+		n = (units / n_ranks + (rank < units % n_ranks)) * unit;
+		parts[rank] = n < total ? n : total;
+		total -= parts[rank];
+	}
+}
+
+static void divide_rows(struct cei_op_shape *shape, uint64_t m)
+{
+	divide(m, ROW_STEP, 1, shape, shape->rows);
+}
+
+/* The cost model sees all rows of the widest part (a2a.h). */
+static void divide_columns(struct cei_op_shape *shape, uint64_t m)
+{
+	struct cei_a2a_shape *a2a = &shape->a2a;
+	uint32_t i;
+
+	a2a->is_by_columns = 1;
+	divide(shape->product.n[0], COLUMN_STEP, COLUMNS_LEAST, shape, a2a->columns);
+	shape->product.n[0] = cei_a2a_most(a2a->columns, shape->n_ranks);
+	for (i = 0; i < shape->n_ranks; i++)
+		shape->rows[i] = m;
+}
+
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
+{
+	const struct ceov_gemm_ar *taken = from;
+
+	shape->fault = cei_sized_fault(from, sizeof(*taken), sizeof(*taken));
+	if (shape->fault)
+		return NULL;
+	shape->dtype = taken->dtype;
+	shape->product.k = taken->k;
+	shape->product.n_products = 1;
+	shape->product.n[0] = taken->n;
+	shape->product.b_is_k_by_n = taken->b_is_k_by_n;
+	if (!n_ranks || n_ranks > CEI_OP_RANKS_MAX)
+		return taken->tuning;
+	shape->n_ranks = n_ranks;
+	if (taken->by_rows != 0 && taken->by_rows != 1)
+		shape->fault = "by_rows must be 0 or 1";
+	else if (taken->m > CEI_EXTENT_MAX || taken->n > COLUMNS_MAX)
+		shape->fault = "there are too many rows or columns";
+	/* a number of columns that is refused is left for cei_product_fault() to see */
+	else if (taken->by_rows || n_ranks == 1 || !taken->n || taken->n % COLUMNS_LEAST ||
+		 taken->m >= (uint64_t)ROWS_OF_A_RANK * n_ranks)
+		divide_rows(shape, taken->m);
+	else
+		divide_columns(shape, taken->m);
+	return taken->tuning;
+}
+
+static uint64_t m_of(const struct cei_op_shape *shape)
+{
+	return shape->a2a.is_by_columns ? shape->rows[0] : cei_op_all_rows(shape);
+}
+
+static uint64_t n_of(const struct cei_op_shape *shape)
+{
+	return shape->a2a.is_by_columns ? cei_a2a_sum(shape->a2a.columns, shape->n_ranks)
+		: shape->product.n[0];
+}
+
+static uint64_t part_columns(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return shape->a2a.is_by_columns ? shape->a2a.columns[rank] : shape->product.n[0];
+}
+
+/* Returns how many rows a rank's part has; 0 also if it has no columns. */
+static uint64_t part_rows(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return part_columns(shape, rank) ? shape->rows[rank] : 0;
+}
+
+/* Rows of the model are those of the widest part. */
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	return shape->product.n[0] * CEI_DTYPE16_BYTES;
+}
+
+static uint64_t part_row_bytes(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return part_columns(shape, rank) * CEI_DTYPE16_BYTES;
+}
+
+static uint64_t part_bytes(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return part_rows(shape, rank) * part_row_bytes(shape, rank);
+}
+
+static uint64_t all_bytes(const struct cei_op_shape *shape)
+{
+	return m_of(shape) * n_of(shape) * CEI_DTYPE16_BYTES;
+}
+
+/* Returns the offset of a rank's part in a matrix that is laid out as C. */
+static uint64_t part_in_c(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return shape->a2a.is_by_columns
+		? cei_a2a_sum(shape->a2a.columns, rank) * CEI_DTYPE16_BYTES
+		: cei_op_rows_before(shape, rank) * row_bytes(shape);
+}
+
+static const char *fault_of(const struct cei_op_shape *shape)
+{
+	const char *fault = cei_product_fault(shape);
+
+	/* The kernel takes the partial sums of all sources as one matrix, and counts its rows in
+	 * 31 bits. */
+	if (!fault && cei_op_most_rows(shape) > CEI_EXTENT_MAX / shape->n_ranks)
+		fault = "there are too many rows for the number of ranks";
+	return fault;
+}
+
+/* --- scratch --------------------------------------------------------------- */
+
+static uint64_t aligned(uint64_t n_bytes)
+{
+	return cei_ceiling(n_bytes, PLACE_ALIGN_BYTES) * PLACE_ALIGN_BYTES;
+}
+
+/* Returns the offset of the staging in a half of scratch. */
+static uint64_t staging_at(const struct cei_op_shape *shape)
+{
+	return aligned(all_bytes(shape));
+}
+
+/* Returns the offset of a rank's sums. */
+static uint64_t sums_at(const struct cei_op_shape *shape, uint32_t rank)
+{
+	uint64_t at = staging_at(shape) +
+		aligned(shape->n_ranks * cei_op_most_rows(shape) * row_bytes(shape));
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		at += part_bytes(shape, i);
+	return at;
+}
+
+static uint64_t scratch_bytes(const struct cei_op_shape *shape)
+{
+	return sums_at(shape, shape->n_ranks);
+}
+
+uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *from, uint32_t n_ranks)
+{
+	return cei_op_scratch_bytes(&cei_gemm_ar, from, n_ranks);
+}
+
+/* --- tiles ----------------------------------------------------------------- */
+
+static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
+{
+	(void)rows;
+	args->sums_leave = 1;
+	if (op->shape.a2a.is_by_columns)
+		args->parts = op->shape.a2a.columns;
+}
+
+/* --- transfers ------------------------------------------------------------- */
+
+/* For the first stage: sends the part of the product that a peer sums, each piece as soon as all
+ * its tiles are stored. */
+static int send_partials(ceov_op *op, uint32_t target)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint64_t pitch_bytes = n_of(shape) * CEI_DTYPE16_BYTES, row, n_rows;
+	struct cei_send leg = { .target = target };
+	int r = 0;
+
+	leg.source_pitch_bytes = pitch_bytes;
+	leg.target_pitch_bytes = part_row_bytes(shape, target);
+	for (piece = 0; !r && piece < n_pieces; piece++) {
+		row = cei_piece_rows(part_rows(shape, target), n_pieces, piece, &n_rows);
+		leg.source_bytes = part_in_c(shape, target) + row * pitch_bytes;
+		leg.target_bytes = staging_at(shape) + rank * part_bytes(shape, target) +
+			row * leg.target_pitch_bytes;
+		leg.n_rows = n_rows;
+		leg.n_bytes = n_rows ? leg.target_pitch_bytes : 0;
+		leg.ready = target * n_pieces + piece;
+		leg.arrives = rank * n_pieces + piece;
+		r = cei_send_stage_add(&op->stages[0], &leg);
+	}
+	return r;
+}
+
+/* Returns the counter of `arrived` that says that a piece of a rank's sums has come. */
+static uint32_t sums_counter(const ceov_op *op, uint32_t rank, uint32_t piece)
+{
+	return op->shape.n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
+}
+
+/* For the second stage: sends this rank's sums, each piece as soon as all its tiles are stored. */
+static int send_sums(ceov_op *op, uint32_t target)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	struct cei_send leg = { .target = target };
+	uint64_t row, n_rows;
+	int r = 0;
+
+	for (piece = 0; !r && piece < n_pieces; piece++) {
+		row = cei_piece_rows(part_rows(shape, rank), n_pieces, piece, &n_rows);
+		leg.source_bytes = leg.target_bytes = sums_at(shape, rank) +
+			row * part_row_bytes(shape, rank);
+		leg.n_bytes = n_rows * part_row_bytes(shape, rank);
+		leg.ready = rank * n_pieces + piece;
+		leg.arrives = sums_counter(op, rank, piece);
+		r = cei_send_stage_add(&op->stages[1], &leg);
+	}
+	return r;
+}
+
+static int build_stage(ceov_op *op, uint32_t i, int (*send)(ceov_op *op, uint32_t target))
+{
+	int r = cei_send_stage_open(&op->stages[i], op->workspace, 0);
+
+	return r ? r : cei_op_send_all(op, &op->stages[i], send);
+}
+
+/* Returns whether any other rank has a part that is not empty. */
+static int others_have_parts(const ceov_op *op)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < op->shape.n_ranks; rank++)
+		if (rank != op->workspace->rank && part_rows(&op->shape, rank))
+			return 1;
+	return 0;
+}
+
+/* Opens only stages that have something to send, since a plan without transfers is refused. */
+static int build(ceov_op *op)
+{
+	int r = cei_product_prepare(op);
+
+	if (r || op->shape.n_ranks == 1)
+		return r;
+	if (others_have_parts(op))
+		r = build_stage(op, 0, send_partials);
+	if (!r && part_rows(&op->shape, op->workspace->rank))
+		r = build_stage(op, 1, send_sums);
+	return r;
+}
+
+/* --- the job --------------------------------------------------------------- */
+
+static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
+				  char *scratch, const struct cei_tile_list *list)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank;
+	uint64_t m = m_of(shape), n = n_of(shape), k = shape->product.k;
+	struct cei_gemm_job job = cei_product_job(op, list);
+	const struct ceov_gemm_ar_run *run = operands;
+	struct cei_matrix all = shape->product.b_is_k_by_n
+		? cei_product_matrix(run->b, k, n) : cei_product_matrix(run->b, n, k);
+
+	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, m, k);
+	job.b[0] = shape->a2a.is_by_columns ? cei_columns_of_b(shape, rank, run->b) : all;
+	if (shape->a2a.is_by_columns)
+		job.b[1] = all;
+	job.c[0] = cei_product_matrix(shape->n_ranks == 1 ? run->c
+				      : scratch + sums_at(shape, rank),
+				      part_rows(shape, rank), part_columns(shape, rank));
+	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, m, n);
+	job.is_claimed = op->workspace->shares_sms;
+	job.partials = scratch + staging_at(shape);
+	job.partial_stride_bytes = part_bytes(shape, rank);
+	return job;
+}
+
+static int multiply(const struct cei_run *run, const struct cei_tile_list *list,
+		    ceov_signal *ready)
+{
+	struct cei_executor *executor = &run->op->workspace->executor;
+	struct cei_gemm_job job;
+
+	if (!list->tiles.n_tiles)
+		return 0;
+	job = job_of(run->op, run->operands, cei_run_scratch(run), list);
+	job.marks = cei_run_marks(run, cei_run_arrived(run), ready);
+	return executor->ops->gemm(executor, run->stream, &job);
+}
+
+/* For a sequence: computes the parts of all peers as one product, raises the marks that let them be
+ * sent, then computes the own part, whose sums are sent as in an overlap. */
+static int multiply_in_sequence(const struct cei_run *run)
+{
+	const ceov_op *op = run->op;
+	ceov_signal *ready = op->workspace->ready;
+	uint32_t rank = op->workspace->rank, peer;
+	int r = multiply(run, &op->product.others, NULL);
+
+	for (peer = 0; !r && peer < op->shape.n_ranks; peer++)
+		if (peer != rank && part_rows(&op->shape, peer))
+			r = cei_run_raise(run, ready, peer, 1);
+	return r ? r : multiply(run, &op->product.own, ready);
+}
+
+/* Copies n_rows rows of a rank's sums, from `row` on, to the caller's C. */
+static int copy_sums(const struct cei_run *run, uint32_t rank, uint64_t row, uint64_t n_rows)
+{
+	const struct ceov_gemm_ar_run *operands = run->operands;
+	const struct cei_op_shape *shape = &run->op->shape;
+	struct cei_executor *executor = &run->op->workspace->executor;
+	uint64_t pitch_bytes = n_of(shape) * CEI_DTYPE16_BYTES;
+	uint64_t row_bytes = part_row_bytes(shape, rank);
+	const struct cei_rows rows = {
+		.target = (char *)operands->c + part_in_c(shape, rank) + row * pitch_bytes,
+		.source = cei_run_scratch(run) + sums_at(shape, rank) + row * row_bytes,
+		.row_bytes = row_bytes,
+		.n_rows = n_rows,
+		.target_pitch_bytes = pitch_bytes,
+		.source_pitch_bytes = row_bytes,
+	};
+
+	if (row_bytes == pitch_bytes)
+		return executor->ops->copy(executor, run->stream, rows.target, rows.source,
+					   n_rows * row_bytes);
+	return executor->ops->copy_rows(executor, run->stream, &rows);
+}
+
+static uint64_t rows_from(const ceov_op *op, uint32_t source)
+{
+	return part_rows(&op->shape, source);
+}
+
+static int take_sums(const struct cei_run *run, uint32_t source, uint32_t first, uint32_t n)
+{
+	const ceov_op *op = run->op;
+	uint64_t rows = part_rows(&op->shape, source), row, last, n_rows;
+	int r = cei_run_await(run, cei_run_arrived(run), sums_counter(op, source, first), n);
+
+	row = cei_piece_rows(rows, op->choice.n_pieces, first, &n_rows);
+	last = cei_piece_rows(rows, op->choice.n_pieces, first + n - 1, &n_rows);
+	return r ? r : copy_sums(run, source, row, last + n_rows - row);
+}
+
+static int queue_job(const struct cei_run *run)
+{
+	static const struct cei_arrivals arrivals = { rows_from, take_sums };
+	const ceov_op *op = run->op;
+	uint32_t rank = op->workspace->rank;
+	int r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
+		: multiply(run, &op->product.all, op->workspace->ready);
+
+	if (r || op->shape.n_ranks == 1)
+		return r;
+	if (part_rows(&op->shape, rank))
+		r = copy_sums(run, rank, 0, part_rows(&op->shape, rank));
+	return r ? r : cei_arrivals_take(run, &arrivals);
+}
+
+int ceov_gemm_ar_create(ceov_workspace *workspace, const struct ceov_gemm_ar *from,
+			ceov_op **ret_op)
+{
+	return cei_op_create_from(workspace, &cei_gemm_ar, from, ret_op);
+}
+
+static int take_operands(struct cei_run *run)
+{
+	const struct ceov_gemm_ar_run *from = run->operands;
+	const ceov_op *op = run->op;
+	const struct cei_op_shape *shape = &op->shape;
+	uint64_t k_bytes = shape->product.k * CEI_DTYPE16_BYTES;
+	const struct cei_operand operands[] = {
+		{ "a", from->a, m_of(shape) * k_bytes, 0 },
+		{ "b", from->b, n_of(shape) * k_bytes, 0 },
+		{ "c", from->c, all_bytes(shape), 1 },
+	};
+
+	run->stream = from->stream;
+	return cei_operands_check(op, operands, 3);
+}
+
+int ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *operands)
+{
+	return cei_op_run(op, cei_gemm_ar.run_call, operands);
+}
+
+/* --- the cost model -------------------------------------------------------- */
+
+/* Simulates a GEMM + reduce-scatter, and behind it the copies of sums. All ranks are simulated
+ * alike, so what peers send has come when this rank has sent its own. */
+static void play(struct cei_play *play)
+{
+	const struct cei_op_shape *shape = play->shape;
+	double arrived_ns[CEI_OP_PIECES_MAX], done_ns[CEI_OP_PIECES_MAX], lane_ns = 0;
+	uint64_t n_rows;
+	uint32_t piece;
+
+	cei_play_sends(play, arrived_ns);
+	cei_play_sums(play, arrived_ns, done_ns);
+	for (piece = 0; piece < play->n_pieces; piece++) {
+		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
+		if (!n_rows)
+			continue;
+		lane_ns = done_ns[piece] > lane_ns ? done_ns[piece] : lane_ns;
+		lane_ns += (shape->n_ranks - 1) *
+			cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+	}
+	cei_play_until(play, lane_ns);
+}
+
+/* --- measuring ------------------------------------------------------------- */
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	const struct cei_op_shape *shape = &op->shape;
+
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = 1;
+	ret_sizes->a = m_of(shape) * shape->product.k;
+	ret_sizes->b[0] = n_of(shape) * shape->product.k;
+	ret_sizes->c[0] = m_of(shape) * n_of(shape);
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_gemm_ar_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = operands->stream;
+	run.a = operands->a;
+	run.b = operands->b[0];
+	run.c = operands->c[0];
+	return ceov_gemm_ar_run(op, &run);
+}
+
+static const struct cei_op_trial trial = { cei_columns_candidates, trial_sizes, trial_run };
+
+static const struct cei_product_kind product = { 1, play, job_of, ask };
+
+/* --- the kind -------------------------------------------------------------- */
+
+const struct cei_op_kind cei_gemm_ar = {
+	.name = "ceov_gemm_ar",
+	.key = "gemm_ar",
+	.run_call = "ceov_gemm_ar_run",
+	.run_bytes = sizeof(struct ceov_gemm_ar_run),
+	.n_stages = 2,
+	.shape = shape_of,
+	.fault = fault_of,
+	.lacks = cei_columns_lacks,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = cei_product_pieces,
+	.choose = cei_columns_choose,
+	.explain = cei_a2a_explain,
+	.build = build,
+	.take = take_operands,
+	.job = queue_job,
+	.fini = cei_product_fini,
+	.trial = &trial,
+	.product = &product,
+};
