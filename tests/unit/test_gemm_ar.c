@@ -7,14 +7,12 @@
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "op_rig.h"
 #include "ops/core/op.h"
 #include "ops/kinds.h"
-#include "ops/tuning/candidates.h"
 
 #define SCRATCH   UINT64_C(1200000)
 #define RUNS      6u
@@ -113,6 +111,301 @@ START_TEST(test_parts_that_are_narrower_than_tiles)
 }
 END_TEST
 
+/* --- how the sum is divided ------------------------------------------------- */
+
+static struct cei_op_shape shape_of(const struct ceov_gemm_ar *from, uint32_t n_ranks)
+{
+	struct cei_op_shape shape = { .kind = &cei_gemm_ar };
+
+	(void)cei_gemm_ar.shape(&shape, from, n_ranks);
+	ck_assert_ptr_null(cei_op_shape_fault(&shape));
+	return shape;
+}
+
+static struct ceov_gemm_ar from_of(uint64_t m, uint64_t n)
+{
+	struct ceov_gemm_ar from = { .struct_bytes = sizeof(from), .dtype = CEOV_BF16, .m = m,
+				     .k = 64, .n = n };
+
+	return from;
+}
+
+static void expect_parts(const uint64_t *parts, const uint64_t *expected, uint32_t n_ranks)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_ranks; i++)
+		ck_assert_uint_eq(parts[i], expected[i]);
+}
+
+/* Rows are divided where each rank gets a tile's rows, in half tiles, and else columns. */
+START_TEST(test_parts)
+{
+	struct ceov_gemm_ar from = from_of(3 * 128 - 1, 1000);
+	struct cei_op_shape shape = shape_of(&from, 3);
+
+	ck_assert_int_eq(shape.a2a.is_by_columns, 1);
+	expect_parts(shape.a2a.columns, (const uint64_t[]){ 384, 320, 296 }, 3);
+	from.n = 40;                    /* less than 64 for each rank */
+	shape = shape_of(&from, 3);
+	expect_parts(shape.a2a.columns, (const uint64_t[]){ 16, 16, 8 }, 3);
+	from.n = 8;
+	shape = shape_of(&from, 3);
+	expect_parts(shape.a2a.columns, (const uint64_t[]){ 8, 0, 0 }, 3);
+	from.by_rows = 1;
+	shape = shape_of(&from, 3);
+	ck_assert_int_eq(shape.a2a.is_by_columns, 0);
+	expect_parts(shape.rows, (const uint64_t[]){ 128, 128, 127 }, 3);
+	from.m = 2;
+	shape = shape_of(&from, 3);
+	expect_parts(shape.rows, (const uint64_t[]){ 1, 1, 0 }, 3);
+	from.by_rows = 0;
+	from.m = 500;
+	shape = shape_of(&from, 3);
+	ck_assert_int_eq(shape.a2a.is_by_columns, 0);
+	expect_parts(shape.rows, (const uint64_t[]){ 192, 192, 116 }, 3);
+	from.m = 1;
+	shape = shape_of(&from, 1);     /* nothing is divided */
+	ck_assert_int_eq(shape.a2a.is_by_columns, 0);
+}
+END_TEST
+
+/* Scratch holds the product, a part from each rank, and the sums. */
+START_TEST(test_scratch)
+{
+	struct ceov_gemm_ar from = from_of(512, 256);
+
+	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(&from, 4), 3 * 512 * 256 * 2);
+	from.m = 16;
+	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(&from, 4), 3 * 16 * 256 * 2);
+}
+END_TEST
+
+/* --- what a job queues ----------------------------------------------------- */
+
+static char record[200];                /* what the job of rank 1 queued */
+
+static void add_word(const char *word)
+{
+	size_t at = strlen(record);
+
+	snprintf(record + at, sizeof(record) - at, "%s ", word);
+}
+
+static int recorded_gemm(struct cei_executor *executor, void *stream,
+			 const struct cei_gemm_job *job)
+{
+	ck_assert_uint_eq(job->marks.n_sent, 0);        /* it would wait for sums not made yet */
+	add_word("gemm");
+	return cei_executor_host.gemm(executor, stream, job);
+}
+
+static int recorded_copy(struct cei_executor *executor, void *stream, void *target,
+			 const void *source, uint64_t n_bytes)
+{
+	add_word("copy");
+	return cei_executor_host.copy(executor, stream, target, source, n_bytes);
+}
+
+static int recorded_copy_rows(struct cei_executor *executor, void *stream,
+			      const struct cei_rows *rows)
+{
+	add_word("rows");
+	return cei_executor_host.copy_rows(executor, stream, rows);
+}
+
+static int recorded_await(struct cei_executor *executor, void *stream,
+			  const struct cei_job_marks *marks, const struct cei_counters *counters)
+{
+	char word[32];
+
+	snprintf(word, sizeof(word), "%u+%u", counters->first, counters->n);
+	add_word(word);
+	return cei_executor_host.await(executor, stream, marks, counters);
+}
+
+static void run_once(const struct op_part *part)
+{
+	const struct op_case *one = part->arg;
+	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
+	struct op_data data;
+
+	op_data_make(one, part->rank, 1, &data);
+	ck_assert_int_eq(op_data_run(one, op, &data), 0);
+	op_data_check(one, part->rank, 1, &data);
+	op_data_free(&data);
+	ceov_op_release(op);
+}
+
+/* Rank 1 of 4: its own sums are copied first, then those of ranks 0, 3 and 2, whose counters begin
+ * behind the 4 * 32 for partial sums. The last block comes piece by piece. */
+START_TEST(test_order_of_a_job)
+{
+	static const char *const expected[] = {
+		"gemm copy 128+2 copy 134+2 copy 132+1 copy 133+1 copy ",
+		"gemm gemm copy 128+1 copy 131+1 copy 130+1 copy ",     /* a sequence */
+		"gemm rows 128+2 rows 134+2 rows 132+1 rows 133+1 rows ",       /* columns */
+		"gemm gemm rows 128+1 rows 131+1 rows 130+1 rows ",
+	};
+	struct op_case one = case_of(RANKS, _i & 2 ? 128 : 512, 64);
+	struct cei_executor_ops ops = cei_executor_host;
+	struct op_rig rig;
+
+	one.tuning.mode = _i & 1 ? CEOV_MODE_SEQUENCE : CEOV_MODE_OVERLAP;
+	one.tuning.n_pieces = _i & 1 ? 1 : 2;
+	ops.gemm = recorded_gemm;
+	ops.copy = recorded_copy;
+	ops.copy_rows = recorded_copy_rows;
+	ops.await = recorded_await;
+	op_rig_open(&rig, RANKS, SCRATCH, NULL);
+	rig.workspaces[1]->executor.ops = &ops;
+	record[0] = '\0';
+	op_rig_each(&rig, run_once, &one);
+	ck_assert_str_eq(record, expected[_i]);
+	rig.workspaces[1]->executor.ops = &cei_executor_host;
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* Sums leave while further ones are made: the second stage has a transfer for each piece and peer,
+ * and each awaits the mark of its own piece. */
+START_TEST(test_sums_leave_piece_by_piece)
+{
+	struct op_case one = case_of(RANKS, _i ? 192 : 512, 64);
+	struct op_rig rig;
+	ceov_op *op;
+
+	one.tuning.n_pieces = 2;
+	op_rig_open(&rig, RANKS, SCRATCH, NULL);
+	op = op_case_made(&one, rig.workspaces[1]);
+	ck_assert_uint_eq(op->stages[0].n_added, 2 * (RANKS - 1));
+	ck_assert_uint_eq(op->stages[1].n_added, 2 * (RANKS - 1));
+	ck_assert_int_eq(op->stages[0].awaits_job && op->stages[1].awaits_job, 1);
+	ck_assert_uint_eq(op->n_sent, 0);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- choices --------------------------------------------------------------- */
+
+static struct cei_choice choice_of(uint64_t m, const struct cei_rates *rates)
+{
+	struct ceov_gemm_ar from = from_of(m, 8192);
+	struct cei_choice choice;
+	struct cei_op_shape shape;
+
+	from.k = 4096;
+	shape = shape_of(&from, RANKS);
+	cei_selector_choose(&shape, rates, NULL, &choice);
+	return choice;
+}
+
+/* On GPUs with this library's kernels large products overlap. A run takes longer than that of a
+ * GEMM + reduce-scatter, since the sums are sent, too. */
+START_TEST(test_choices_for_gpus)
+{
+	struct ceov_gemm_rs other = { .struct_bytes = sizeof(other), .dtype = CEOV_BF16,
+				      .rows = (const uint64_t[]){ 2048, 2048, 2048, 2048 },
+				      .k = 4096, .n = 8192 };
+	struct cei_op_shape shape = { .kind = &cei_gemm_rs };
+	struct cei_choice choice, scattered;
+	struct cei_rates rates = cei_rates_gpu();
+
+	choice = choice_of(8192, &rates);
+	ck_assert_int_eq(choice.mode, CEOV_MODE_OVERLAP);
+	ck_assert_uint_eq(choice.shape.rows, 128);
+	(void)cei_gemm_rs.shape(&shape, &other, RANKS);
+	cei_selector_choose(&shape, &rates, NULL, &scattered);
+	ck_assert_double_gt(choice.run_ns, scattered.run_ns);
+	ck_assert_double_le(choice.run_ns, choice.gemm_ns + choice.copy_ns);
+	rates.has_library = 1;          /* cuBLAS does not compute divided columns */
+	choice = choice_of(8, &rates);
+	ck_assert_uint_eq(choice.shape.rows, 128);
+	ck_assert_ptr_nonnull(strstr(choice.text, "divided: columns"));
+}
+END_TEST
+
+/* Without the library's kernels columns are not divided: creation says what to do. */
+START_TEST(test_what_cublas_does_not_support)
+{
+	struct ceov_gemm_ar from = from_of(8, 1024);
+	struct cei_op_shape shape = shape_of(&from, RANKS);
+	struct cei_rates rates = cei_rates_gpu();
+	struct op_rig rig;
+	const char *fault;
+
+	rates.has_tiles = 0;
+	rates.has_library = 1;
+	op_rig_open(&rig, 1, SCRATCH, NULL);
+	fault = cei_gemm_ar.lacks(rig.workspaces[0], &shape, NULL, &rates);
+	ck_assert_ptr_nonnull(fault);
+	ck_assert_ptr_nonnull(strstr(fault, "divide rows"));
+	from.by_rows = 1;
+	shape = shape_of(&from, RANKS);
+	ck_assert_ptr_null(cei_gemm_ar.lacks(rig.workspaces[0], &shape, NULL, &rates));
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- refusals -------------------------------------------------------------- */
+
+static void expect_no_op(struct op_rig *rig, const struct ceov_gemm_ar *from, const char *text)
+{
+	ceov_op *op = NULL;
+
+	testing_log_clear(&log_);
+	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(from, 2), 0);
+	ck_assert_int_eq(ceov_gemm_ar_create(rig->workspaces[0], from, &op), CEOV_ERR_INVALID);
+	ck_assert_ptr_null(op);
+	testing_log_has(&log_, "ceov_gemm_ar_create", text, NULL);
+}
+
+START_TEST(test_shapes_that_are_refused)
+{
+	struct ceov_gemm_ar from = from_of(8, 64);
+	struct op_rig rig;
+
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	from.m = 0;
+	expect_no_op(&rig, &from, "have no rows");
+	from.m = UINT64_MAX;
+	expect_no_op(&rig, &from, "too many rows or columns");
+	from.m = (UINT64_C(1) << 31) + 1;
+	expect_no_op(&rig, &from, "too many rows or columns");
+	from.m = UINT64_C(1) << 31;     /* a part has more than a third, three of them too many */
+	from.n = from.k = 8;
+	ck_assert_uint_gt(ceov_gemm_ar_scratch_bytes(&from, 2), 0);
+	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(&from, 3), 0);
+	from = from_of(8, 12);
+	expect_no_op(&rig, &from, "n must be a multiple of 8");
+	from.n = 0;
+	expect_no_op(&rig, &from, "n must be a multiple of 8");
+	from.n = UINT64_C(1) << 30;
+	expect_no_op(&rig, &from, "too many rows or columns");
+	from = from_of(8, 64);
+	from.k = 4;
+	expect_no_op(&rig, &from, "k must be a multiple of 8");
+	from = from_of(8, 64);
+	from.dtype = CEOV_FP32;
+	expect_no_op(&rig, &from, "only sums take");
+	from = from_of(8, 64);
+	from.by_rows = 2;
+	expect_no_op(&rig, &from, "by_rows must be 0 or 1");
+	from = from_of(8, 64);
+	from.b_is_k_by_n = 2;
+	expect_no_op(&rig, &from, "b_is_k_by_n must be 0 or 1");
+	from = from_of(8, 64);
+	from.struct_bytes--;
+	expect_no_op(&rig, &from, "struct_bytes");
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("gemm_ar");
@@ -123,6 +416,13 @@ static Suite *suite(void)
 	tcase_add_loop_test(all, test_few_rows, 0, 16);
 	tcase_add_loop_test(all, test_divided_rows, 0, 5);
 	tcase_add_loop_test(all, test_parts_that_are_narrower_than_tiles, 0, 4);
+	tcase_add_test(all, test_parts);
+	tcase_add_test(all, test_scratch);
+	tcase_add_loop_test(all, test_order_of_a_job, 0, 4);
+	tcase_add_loop_test(all, test_sums_leave_piece_by_piece, 0, 2);
+	tcase_add_test(all, test_choices_for_gpus);
+	tcase_add_test(all, test_what_cublas_does_not_support);
+	tcase_add_test(all, test_shapes_that_are_refused);
 	suite_add_tcase(made, all);
 	return made;
 }
