@@ -11,10 +11,10 @@
 
 The library is C; see include/ceoverlap/*.h for its contracts. Contexts hold buffers, signals
 and plans; AllGather and AllToAll move; Workspace and the operators on it (AllGatherGemm,
-GemmReduceScatter, GemmAllToAll, AllToAllGemm, ReduceScatter, AllReduce) compute, too. Arrays
-and tensors are taken as they are: NumPy, PyTorch, CuPy, anything with DLPack or an array interface. Streams are
-integers (a CUstream) or objects that hold one. Failures are exceptions of
-ceoverlap.errors, with rank, transfer and mark. Log lines go to logging's "ceoverlap".
+GemmReduceScatter, GemmAllReduce, GemmAllToAll, AllToAllGemm, ReduceScatter, AllReduce)
+compute, too. Arrays and tensors are taken as they are: NumPy, PyTorch, CuPy, anything with
+DLPack or an array interface. Streams are integers (a CUstream) or objects that hold one.
+Failures are exceptions of ceoverlap.errors, with rank, transfer and mark. Log lines go to logging's "ceoverlap".
 """
 
 from . import bf16, errors
@@ -30,6 +30,7 @@ from .network import Network
 from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
                   Workspace)
 from .ops_a2a import AllToAllGemm, GemmAllToAll
+from .ops_ar import GemmAllReduce
 from .place import Place
 from .plan import Plan, Spot, Ticket, Transfer
 from .signal import Mark, MarkList, Signal
@@ -41,8 +42,8 @@ __all__ = [
     "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "AllToAllGemm", "Block",
     "Buffer",
     "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError", "Failure",
-    "ForkedError", "FullError", "GemmAllToAll", "GemmReduceScatter", "InvalidError", "Mark",
-    "MarkList", "Memory", "Network",
+    "ForkedError", "FullError", "GemmAllReduce", "GemmAllToAll", "GemmReduceScatter", "InvalidError",
+    "Mark", "MarkList", "Memory", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",
