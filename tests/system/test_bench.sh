@@ -101,7 +101,7 @@ expect 1 "JSON that cannot be written" $run -g 2 -t p2p -b 64K -J /nonexistent/x
 
 # Operators: results are compared with plain fp32 sums, also if ranks differ in numbers of rows.
 expect 0 "operators" overlap $run -g 3 --tokens 100 -b 96K -J "$json"
-for name in ag_gemm gemm_rs reduce_scatter all_reduce gemm_a2a a2a_gemm; do
+for name in ag_gemm gemm_rs gemm_ar reduce_scatter all_reduce gemm_a2a a2a_gemm; do
 	holds "$out" "^$name .* stream .* verified" "$name has a verified row"
 done
 if grep -q 'WRONG\|unchecked' "$out"; then
@@ -125,6 +125,9 @@ expect 0 "shapes that are given" overlap $run -g 3 -t gemm_a2a,a2a_gemm,gemm_rs 
 	--shape 50,64,72 --shape 96,40,8 --kn --explain
 holds "$out" "^a2a_gemm .* stream .* verified" "a given shape is verified"
 holds "$out" "divided: rows" "how blocks are divided"
+expect 0 "a product of one row" overlap $run -g 3 -t gemm_ar --shape 1,264,72 --explain
+holds "$out" "^gemm_ar .* stream .* verified" "one row is verified"
+holds "$out" "divided: columns" "few rows are not divided"
 expect 2 "a shape that is none" overlap --shape 64,12,8
 expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --mode sequence
 expect 0 "help of operators" overlap --help

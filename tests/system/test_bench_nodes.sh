@@ -78,6 +78,7 @@ report() {
 operators() {
 	count 1 "^ag_gemm .* verified$" "a row of ag_gemm"
 	count 1 "^gemm_rs .* verified$" "a row of gemm_rs"
+	count 1 "^gemm_ar .* verified$" "a row of gemm_ar"
 	count 1 "^gemm_a2a .* verified$" "a row of gemm_a2a"
 	count 1 "^a2a_gemm .* verified$" "a row of a2a_gemm"
 	count 1 "^reduce_scatter +$2 .* verified$" "a row of the reduce-scatter"
@@ -85,7 +86,7 @@ operators() {
 	count 1 "^# ceoverlap-bench " "one rank prints"
 	report "$1"
 	# The findings of checks come from other processes; they are small numbers, but not 0.
-	[ "$(grep -cE '"error": *[1-9][0-9.]+e-0[34]' "$json")" = 6 ] || fail "errors in the report"
+	[ "$(grep -cE '"error": *[1-9][0-9.]+e-0[34]' "$json")" = 7 ] || fail "errors in the report"
 }
 
 read -ra quick <<< "--host -b 64K -n 3 -w 1 -T 30"

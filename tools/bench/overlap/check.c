@@ -24,7 +24,8 @@
  */
 double bench_overlap_tolerance(const struct bench_overlap *o)
 {
-	return o->test == OVERLAP_GEMM_RS || bench_overlap_is_by_node(o) ? 0.008 : 0.004;
+	return o->test == OVERLAP_GEMM_RS || o->test == OVERLAP_GEMM_AR ||
+		bench_overlap_is_by_node(o) ? 0.008 : 0.004;
 }
 
 /* --- the expected result -------------------------------------------------- */
@@ -46,7 +47,8 @@ static int multiply(struct bench_overlap *o, const struct bench_product *product
 	return r ? r : bench_stream_sync(o->rank->device, BENCH_STREAM_MAIN);
 }
 
-/* Computes this rank's rows of all ranks' products: their sum, or one below the other. */
+/* Computes this rank's rows, or all rows, of all ranks' products: their sum, or one below the
+ * other. */
 static int refer_rows_of_all(struct bench_overlap *o)
 {
 	struct bench_overlap_memory *memory = &o->memory;
@@ -54,7 +56,7 @@ static int refer_rows_of_all(struct bench_overlap *o)
 		.a = memory->peer_a,
 		.b = memory->peer_b,
 		.c = memory->reference,
-		.m = o->rows[o->rank->rank],
+		.m = bench_overlap_result_rows(o),
 		.n = o->shape.n,
 		.k = o->shape.k,
 		.c_is_float = 1,
@@ -68,7 +70,7 @@ static int refer_rows_of_all(struct bench_overlap *o)
 			.at = memory->peer_a,
 			.n = product.m * product.k,
 			.seed = bench_overlap_seed(o, i, 0),
-			.first = o->first_row * product.k,
+			.first = bench_overlap_first_row(o) * product.k,
 		};
 		struct bench_values b = {
 			.at = memory->peer_b,

@@ -20,6 +20,7 @@ static void *stream_of(const struct bench_overlap *o)
 union operands {
 	struct ceov_ag_gemm_run  ag_gemm;
 	struct ceov_gemm_rs_run  gemm_rs;
+	struct ceov_gemm_ar_run  gemm_ar;
 	struct ceov_gemm_a2a_run gemm_a2a;
 	struct ceov_a2a_gemm_run a2a_gemm;
 	struct ceov_reduce_run   reduce;
@@ -39,6 +40,9 @@ static union operands operands_of(const struct bench_overlap *o)
 		break;
 	case OVERLAP_GEMM_RS:
 		of.gemm_rs = (struct ceov_gemm_rs_run){ sizeof(of.gemm_rs), stream, a, b, c };
+		break;
+	case OVERLAP_GEMM_AR:
+		of.gemm_ar = (struct ceov_gemm_ar_run){ sizeof(of.gemm_ar), stream, a, b, c };
 		break;
 	case OVERLAP_GEMM_A2A:
 		of.gemm_a2a = (struct ceov_gemm_a2a_run){ sizeof(of.gemm_a2a), stream, a, b, c };
@@ -61,6 +65,7 @@ static int ours(struct bench_overlap *o, ceov_op *op)
 	switch (o->test) {
 	case OVERLAP_AG_GEMM:  return ceov_ag_gemm_run(op, &of.ag_gemm);
 	case OVERLAP_GEMM_RS:  return ceov_gemm_rs_run(op, &of.gemm_rs);
+	case OVERLAP_GEMM_AR:  return ceov_gemm_ar_run(op, &of.gemm_ar);
 	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_run(op, &of.gemm_a2a);
 	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_run(op, &of.a2a_gemm);
 	case OVERLAP_REDUCE_SCATTER:
@@ -109,6 +114,8 @@ static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
 		return bench_nccl_all_gather(nccl, o->rows[0] * o->shape.k * 2, stream);
 	case OVERLAP_GEMM_RS:
 		return bench_nccl_reduce_scatter(nccl, o->rows[0] * o->shape.n, stream);
+	case OVERLAP_GEMM_AR:
+		return bench_nccl_all_reduce(nccl, o->n_result, stream);
 	case OVERLAP_REDUCE_SCATTER:
 		return bench_nccl_reduce_scatter(nccl, o->rows[0], stream);
 	case OVERLAP_ALL_REDUCE:
@@ -164,7 +171,7 @@ static int is_there(const struct bench_overlap *o, enum bench_overlap_method met
 {
 	int has_nccl = o->nccl[0] && o->is_even, has_ce = o->nccl[1] && o->is_even;
 
-	if (o->test == OVERLAP_ALL_REDUCE)
+	if (o->test == OVERLAP_ALL_REDUCE || o->test == OVERLAP_GEMM_AR)
 		has_nccl = o->nccl[0] != NULL;
 	switch (method) {
 	case OVERLAP_GEMM:        return o->blas != NULL;

@@ -20,6 +20,7 @@ static const struct bench_case cases[] = {
 	{ "all_reduce", "a sum, all of it at all ranks", 1, 1, 0, 1, bench_overlap_all_reduce },
 	{ "gemm_a2a", "GEMM and all-to-all", 1, 1, 0, 1, bench_overlap_gemm_a2a },
 	{ "a2a_gemm", "all-to-all and GEMM", 1, 1, 0, 1, bench_overlap_a2a_gemm },
+	{ "gemm_ar", "GEMM and all-reduce", 1, 1, 0, 1, bench_overlap_gemm_ar },
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
@@ -31,7 +32,7 @@ enum key {
 
 static const struct argp_option options_table[] = {
 	{ "test", 't', "NAMES", 0, "Operators, a comma list of ag_gemm, gemm_rs, "
-	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm (default: all)", 0 },
+	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar (default: all)", 0 },
 	{ "list", 'l', NULL, 0, "List the operators and the models", 0 },
 	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny; "
 	  "host memory: tiny)", 0 },
@@ -240,8 +241,8 @@ int bench_overlap_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
 		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, GEMM and "
-		"all-to-all, all-to-all and GEMM, and sums over ranks, beside NCCL, cuBLAS, and "
-		"both one after the other, in the same run.\v"
+		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, and sums over ranks, beside "
+		"NCCL, cuBLAS, and both one after the other, in the same run.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all results were right; 1 on wrong "

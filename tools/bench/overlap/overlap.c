@@ -43,6 +43,7 @@ const char *bench_overlap_name(enum bench_overlap_test test)
 	case OVERLAP_ALL_REDUCE:     return "all_reduce";
 	case OVERLAP_GEMM_A2A:       return "gemm_a2a";
 	case OVERLAP_A2A_GEMM:       return "a2a_gemm";
+	case OVERLAP_GEMM_AR:        return "gemm_ar";
 	}
 	return "?";
 }
@@ -455,4 +456,9 @@ int bench_overlap_gemm_a2a(struct bench_rank *rank)
 int bench_overlap_a2a_gemm(struct bench_rank *rank)
 {
 	return run(rank, OVERLAP_A2A_GEMM);
+}
+
+int bench_overlap_gemm_ar(struct bench_rank *rank)
+{
+	return run(rank, OVERLAP_GEMM_AR);
 }

@@ -60,7 +60,7 @@ int bench_overlap_main(int argc, char **argv);
 
 enum bench_overlap_test {
 	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE,
-	OVERLAP_GEMM_A2A, OVERLAP_A2A_GEMM
+	OVERLAP_GEMM_A2A, OVERLAP_A2A_GEMM, OVERLAP_GEMM_AR
 };
 
 enum bench_overlap_method {
@@ -144,6 +144,7 @@ int bench_overlap_reduce_scatter(struct bench_rank *rank);
 int bench_overlap_all_reduce(struct bench_rank *rank);
 int bench_overlap_gemm_a2a(struct bench_rank *rank);
 int bench_overlap_a2a_gemm(struct bench_rank *rank);
+int bench_overlap_gemm_ar(struct bench_rank *rank);
 
 /* --- an operator's rows, on one rank -------------------------------------- */
 
@@ -154,6 +155,7 @@ int bench_overlap_a2a_gemm(struct bench_rank *rank);
  *             a                 whole       b      c, other       product  reference
  *   ag_gemm   own rows x k      all x k     n x k  all x n        -        all x n
  *   gemm_rs   all x k           -           n x k  own rows x n   all x n  own rows x n
+ *   gemm_ar   all x k           -           n x k  all x n        all x n  all x n
  *   gemm_a2a  all x k           -           n x k  got x n        all x n  got x n
  *   a2a_gemm  all x k           got x k     n x k  got x n        -        got x n
  *   sums      all               -           -      own or all     -        own or all
@@ -170,7 +172,7 @@ struct bench_overlap_memory {
 	void *gathered;                 /* A as our operator gathered it, if wanted */
 	void *product;
 	void *reference;                /* the expected result, in fp32 */
-	void *peer_a;                   /* gemm_rs, gemm_a2a: another rank's rows of a */
+	void *peer_a;                   /* gemm_rs, gemm_ar, gemm_a2a: another rank's rows of a */
 	void *peer_b;                   /* and the same rank's b */
 };
 
@@ -216,6 +218,17 @@ static inline int bench_overlap_is_sum(const struct bench_overlap *o)
 static inline int bench_overlap_is_a2a(const struct bench_overlap *o)
 {
 	return o->test == OVERLAP_GEMM_A2A || o->test == OVERLAP_A2A_GEMM;
+}
+
+/* Which rows of all ranks' products count for the result at this rank: all, or its own. */
+static inline uint64_t bench_overlap_first_row(const struct bench_overlap *o)
+{
+	return o->test == OVERLAP_GEMM_AR ? 0 : o->first_row;
+}
+
+static inline uint64_t bench_overlap_result_rows(const struct bench_overlap *o)
+{
+	return o->test == OVERLAP_GEMM_AR ? o->shape.m : o->rows[o->rank->rank];
 }
 
 /* How many rows the rank's product has. */

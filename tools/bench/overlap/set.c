@@ -49,7 +49,7 @@ static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape 
 		memcpy(o->rows_of + i * rank->n_ranks, o->rows,
 		       rank->n_ranks * sizeof(*o->rows));
 	o->n_result = o->rows[rank->rank];
-	if (o->test == OVERLAP_AG_GEMM)
+	if (o->test == OVERLAP_AG_GEMM || o->test == OVERLAP_GEMM_AR)
 		o->n_result = shape->m * shape->n;
 	else if (o->test == OVERLAP_GEMM_RS)
 		o->n_result *= shape->n;
@@ -86,6 +86,21 @@ static struct ceov_gemm_rs gemm_rs_of(const struct bench_overlap *o)
 		.struct_bytes = sizeof(shape),
 		.dtype = CEOV_BF16,
 		.rows = o->rows,
+		.k = o->shape.k,
+		.n = o->shape.n,
+		.tuning = tuning_of(o),
+		.b_is_k_by_n = o->options->b_is_k_by_n,
+	};
+
+	return shape;
+}
+
+static struct ceov_gemm_ar gemm_ar_of(const struct bench_overlap *o)
+{
+	struct ceov_gemm_ar shape = {
+		.struct_bytes = sizeof(shape),
+		.dtype = CEOV_BF16,
+		.m = o->shape.m,
 		.k = o->shape.k,
 		.n = o->shape.n,
 		.tuning = tuning_of(o),
@@ -147,6 +162,7 @@ static uint64_t scratch_bytes(const struct bench_overlap *o)
 {
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
+	struct ceov_gemm_ar gemm_ar = gemm_ar_of(o);
 	struct ceov_reduce reduce = reduce_of(o);
 	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
 	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
@@ -157,6 +173,7 @@ static uint64_t scratch_bytes(const struct bench_overlap *o)
 	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_scratch_bytes(&a2a_gemm, n_ranks);
 	case OVERLAP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, n_ranks);
 	case OVERLAP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, n_ranks);
+	case OVERLAP_GEMM_AR: return ceov_gemm_ar_scratch_bytes(&gemm_ar, n_ranks);
 	case OVERLAP_REDUCE_SCATTER:
 		return ceov_reduce_scatter_scratch_bytes(&reduce, n_ranks);
 	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, n_ranks);
@@ -168,6 +185,7 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 {
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
+	struct ceov_gemm_ar gemm_ar = gemm_ar_of(o);
 	struct ceov_reduce reduce = reduce_of(o);
 	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
 	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
@@ -177,6 +195,7 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_create(workspace, &a2a_gemm, ret_op);
 	case OVERLAP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
 	case OVERLAP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
+	case OVERLAP_GEMM_AR: return ceov_gemm_ar_create(workspace, &gemm_ar, ret_op);
 	case OVERLAP_REDUCE_SCATTER:
 		return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
 	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
@@ -190,7 +209,7 @@ static uint64_t nccl_bytes(const struct bench_overlap *o)
 {
 	if (o->test == OVERLAP_AG_GEMM)
 		return o->shape.m * o->shape.k * 2;
-	return o->test == OVERLAP_GEMM_RS ? o->shape.m * o->shape.n * 2 : o->shape.bytes;
+	return o->shape.model ? o->shape.m * o->shape.n * 2 : o->shape.bytes;
 }
 
 /* --- opening and closing a case ------------------------------------------- */
@@ -371,7 +390,7 @@ static int get_operands(struct bench_overlap *o)
 {
 	const struct bench_overlap_shape *shape = &o->shape;
 	struct bench_overlap_memory *memory = &o->memory;
-	uint64_t own = o->rows[o->rank->rank];
+	uint64_t own = o->rows[o->rank->rank], rows = bench_overlap_result_rows(o);
 	int r;
 
 	if (bench_overlap_is_sum(o))
@@ -389,7 +408,7 @@ static int get_operands(struct bench_overlap *o)
 		return r ? r : get(o, bench_overlap_product_rows(o) * shape->k, 2,
 				   &memory->whole);
 	r = r ? r : get(o, shape->m * shape->n, 2, &memory->product);
-	r = r ? r : get(o, own * shape->k, 2, &memory->peer_a);
+	r = r ? r : get(o, rows * shape->k, 2, &memory->peer_a);
 	return r ? r : get(o, shape->n * shape->k, 2, &memory->peer_b);
 }
 
