@@ -87,8 +87,8 @@ static CUresult copy_words(struct cei_cuda_backend *own, uint64_t address,
 _Static_assert(CEI_CUDA_WORDS_BYTES / sizeof(uint64_t) <= CEI_CUDA_OPS_MAX, "one call");
 _Static_assert(CEI_CUDA_WORDS_BYTES <= CEI_CUDA_BOUNCE_BYTES, "bounce");
 
-static CUresult store_part(struct cei_cuda_backend *own, uint64_t address,
-			   const uint8_t *bytes, uint64_t n_bytes)
+CUresult cei_cuda_queue_store(struct cei_cuda_backend *own, uint64_t address,
+			      const void *bytes, uint64_t n_bytes)
 {
 	uint8_t *bounce = own->pinned->bounce;
 	int is_words = n_bytes <= CEI_CUDA_WORDS_BYTES &&
@@ -116,7 +116,7 @@ int cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
 
 	for (; n_bytes && !r; n_bytes -= part) {
 		part = n_bytes < CEI_CUDA_BOUNCE_BYTES ? n_bytes : CEI_CUDA_BOUNCE_BYTES;
-		result = store_part(own, address, next, part);
+		result = cei_cuda_queue_store(own, address, next, part);
 		if (result != CUDA_SUCCESS)
 			return cei_cuda_raise(own->cuda, result, own->rank,
 					      "GPU %u: storing %llu bytes at 0x%llx",

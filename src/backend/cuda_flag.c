@@ -178,14 +178,29 @@ static void watch_gate(const struct cei_cuda_backend *own, uint64_t timeout_ns)
 		cei_relax();
 }
 
+/* Queues a small store to the gate, on the control stream behind a wait that the processor ends. */
+static CUresult queue_release(struct cei_cuda_backend *own, uint64_t gate)
+{
+	const uint64_t open = 1;
+	CUresult result;
+
+	result = own->cuda->calls.stream_wait_value(own->control,
+						    (CUdeviceptr)(uintptr_t)&own->pinned->go, 1,
+						    CU_STREAM_WAIT_VALUE_GEQ);
+	return result == CUDA_SUCCESS ? cei_cuda_queue_store(own, gate, &open, sizeof(open))
+		: result;
+}
+
 /* Tests whether a small store releases a stream that waits. An abort must be able to release every
- * gated lane in that way. */
+ * gated lane in that way. While a stream waits, another thread of the process may hold the driver's
+ * locks until the GPU is idle, as the creation of a stream does: so everything is queued before,
+ * and the processor starts the store without a call of the driver. */
 static int run_gate(struct cei_cuda_backend *own, CUstream stream)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;
 	uint64_t gate = own->scratch + SCRATCH_GATE;
 	const uint64_t open = 1;
-	CUresult result;
+	CUresult result, release;
 	int held;
 	int r;
 
@@ -195,9 +210,14 @@ static int run_gate(struct cei_cuda_backend *own, CUstream stream)
 	result = calls->stream_write_value(stream,
 					   (CUdeviceptr)(uintptr_t)&own->pinned->seen, 1,
 					   CU_STREAM_WRITE_VALUE_DEFAULT);
+	release = queue_release(own, gate);
 	watch_gate(own, GATE_STAYS_NS);
 	held = !seen(own);
-	r = cei_cuda_store_locked(own, gate, &open, sizeof(open));
+	/* release: pairs with the wait of the control stream */
+	atomic_store_explicit(&own->pinned->go, 1, memory_order_release);
+	r = release == CUDA_SUCCESS
+		? cei_cuda_control_idle(own, "the release of a stream that waits")
+		: cei_cuda_store_locked(own, gate, &open, sizeof(open));
 	if (!r && result == CUDA_SUCCESS)
 		watch_gate(own, GATE_TEST_NS);
 	own->can_gate = held && !r && seen(own);

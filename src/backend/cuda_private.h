@@ -43,6 +43,7 @@ struct cei_cuda_pinned {                /* host memory at the same address for t
 	uint8_t          lead[CEI_CUDA_LEAD_BYTES];             /* guarded by control_lock */
 	uint64_t         slots[CEI_CUDA_GROUPS][CEI_CUDA_GROUP_SLOTS]; /* guarded by group_lock */
 	_Atomic uint64_t seen;          /* the stream of the gate test writes it */
+	_Atomic uint64_t go;            /* the control stream waits for 1 in the gate test */
 };
 
 struct cei_cuda_backend {
@@ -273,6 +274,11 @@ int  cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_byte
  * context current, end undoes both. begin refuses if an earlier access never ended. */
 int  cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold);
 void cei_cuda_end_access(struct cei_cuda_backend *own, const struct cei_cuda_hold *hold);
+
+/* Queues a store of at most CEI_CUDA_BOUNCE_BYTES on the control stream, between begin_access and
+ * end_access. */
+CUresult cei_cuda_queue_store(struct cei_cuda_backend *own, uint64_t address,
+			      const void *bytes, uint64_t n_bytes);
 
 /* Does the same as cei_cuda_store(), between begin_access and end_access. */
 int  cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
