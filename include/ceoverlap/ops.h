@@ -271,8 +271,8 @@ int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
 /* --- GEMM + all-reduce ------------------------------------------------------ */
 
 /* Each rank multiplies, C = A B^T, and all ranks get the sum of these products. The library divides
- * the sum among the ranks, each of which adds up its part and sends it to all others: rows in
- * order, or, if there are fewer than 128 for each rank, columns. */
+ * the sum among the ranks, each of which adds up its part and sends it to all others: rows, or, if
+ * there are fewer than 128 for each rank, columns. */
 struct ceov_gemm_ar {
 	size_t                       struct_bytes;
 	enum ceov_dtype              dtype;
