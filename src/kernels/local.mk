@@ -14,7 +14,8 @@ kernel_sources = \
 	%D%/gemm_sums.cuh \
 	%D%/gemm_wgmma.cuh \
 	%D%/marks.cuh \
-	%D%/pattern.cuh
+	%D%/pattern.cuh \
+	%D%/vectors.cuh
 EXTRA_DIST += $(kernel_sources)
 libceoverlap_core_la_SOURCES += \
 	%D%/begin.h \

@@ -18,6 +18,7 @@
 
 #include "kernels/marks.cuh"
 #include "kernels/reduce.h"
+#include "kernels/vectors.cuh"
 
 #define REDUCE_FLIGHT 16u               /* loads that a thread has in flight */
 #define REDUCE_GROUP  8u                /* sources that are loaded together if their number is
@@ -27,83 +28,6 @@
 struct reduce_piece {
 	uint64_t first_vector;          /* counted from the beginning of the part */
 	uint64_t n_vectors;             /* 0: the piece is empty */
-};
-
-/* Converts two 16-bit elements in one word; the first element is in the low half. Both types need
- * sm_80. */
-struct reduce_bf16 {
-	static __device__ __forceinline__ void widen(uint32_t pair, float &low, float &high)
-	{
-		low = __uint_as_float(pair << 16);
-		high = __uint_as_float(pair & 0xffff0000u);
-	}
-
-	static __device__ __forceinline__ uint32_t narrow(float low, float high)
-	{
-		uint32_t pair;
-
-		asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-		return pair;
-	}
-};
-
-struct reduce_fp16 {
-	static __device__ __forceinline__ void widen(uint32_t pair, float &low, float &high)
-	{
-		asm("{.reg .f16 a, b;\n"
-		    " mov.b32 {a, b}, %2;\n"
-		    " cvt.f32.f16 %0, a;\n"
-		    " cvt.f32.f16 %1, b;}" : "=f"(low), "=f"(high) : "r"(pair));
-	}
-
-	static __device__ __forceinline__ uint32_t narrow(float low, float high)
-	{
-		uint32_t pair;
-
-		asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-		return pair;
-	}
-};
-
-/* What sums need to know of a type: elements in a vector, and how to convert them to floats. This
- * is the common part of the two 16-bit types above. */
-template <class PAIR>
-struct reduce_pairs {
-	static constexpr uint32_t n_elements = 8;
-
-	static __device__ __forceinline__ void widen(const uint4 &v, float *wide)
-	{
-		PAIR::widen(v.x, wide[0], wide[1]);
-		PAIR::widen(v.y, wide[2], wide[3]);
-		PAIR::widen(v.z, wide[4], wide[5]);
-		PAIR::widen(v.w, wide[6], wide[7]);
-	}
-
-	static __device__ __forceinline__ uint4 narrow(const float *wide)
-	{
-		return make_uint4(PAIR::narrow(wide[0], wide[1]),
-				  PAIR::narrow(wide[2], wide[3]),
-				  PAIR::narrow(wide[4], wide[5]),
-				  PAIR::narrow(wide[6], wide[7]));
-	}
-};
-
-struct reduce_fp32 {
-	static constexpr uint32_t n_elements = 4;
-
-	static __device__ __forceinline__ void widen(const uint4 &v, float *wide)
-	{
-		wide[0] = __uint_as_float(v.x);
-		wide[1] = __uint_as_float(v.y);
-		wide[2] = __uint_as_float(v.z);
-		wide[3] = __uint_as_float(v.w);
-	}
-
-	static __device__ __forceinline__ uint4 narrow(const float *wide)
-	{
-		return make_uint4(__float_as_uint(wide[0]), __float_as_uint(wide[1]),
-				  __float_as_uint(wide[2]), __float_as_uint(wide[3]));
-	}
 };
 
 /* Loads a vector. L1 is bypassed, because each word is read only once, and by this block only. The
@@ -462,17 +386,17 @@ static __device__ __forceinline__ void reduce_all(const struct cei_reduce &reduc
 extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
 cei_reduce_bf16(const __grid_constant__ struct cei_reduce reduce)
 {
-	reduce_all<struct reduce_pairs<struct reduce_bf16>>(reduce);
+	reduce_all<struct vector_pairs<struct pair_bf16>>(reduce);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
 cei_reduce_fp16(const __grid_constant__ struct cei_reduce reduce)
 {
-	reduce_all<struct reduce_pairs<struct reduce_fp16>>(reduce);
+	reduce_all<struct vector_pairs<struct pair_fp16>>(reduce);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
 cei_reduce_fp32(const __grid_constant__ struct cei_reduce reduce)
 {
-	reduce_all<struct reduce_fp32>(reduce);
+	reduce_all<struct vector_fp32>(reduce);
 }
