@@ -104,10 +104,22 @@ int ceov_buffer_register(ceov_context *context, uint32_t rank, void *base,
 	return finish(context, buffer, r, ret_buffer);
 }
 
+/* Creates a buffer in memory of the rank's own kind of place, or on the host. */
+static int create(ceov_context *context, uint32_t member, const struct cei_share_ops *share,
+		  uint64_t size_bytes, ceov_buffer **ret_buffer)
+{
+	ceov_buffer *buffer = NULL;
+	int r = new_buffer(context, context->site.members[member].rank, &buffer);
+
+	if (r)
+		return r;
+	r = share->create(&buffer->own, member, size_bytes);
+	return finish(context, buffer, r, ret_buffer);
+}
+
 int ceov_buffer_create(ceov_context *context, uint32_t rank, uint64_t size_bytes,
 		       ceov_buffer **ret_buffer)
 {
-	ceov_buffer *buffer = NULL;
 	uint32_t member;
 	int r = check_new(context, rank, size_bytes, "ceov_buffer_create", &member);
 
@@ -116,12 +128,18 @@ int ceov_buffer_create(ceov_context *context, uint32_t rank, uint64_t size_bytes
 	if (!ret_buffer)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_buffer_create: no ret_buffer");
-	r = new_buffer(context, rank, &buffer);
-	if (r)
-		return r;
-	r = cei_share_for(context->site.members[member].place.kind)->create(
-		&buffer->own, member, size_bytes);
-	return finish(context, buffer, r, ret_buffer);
+	return create(context, member,
+		      cei_share_for(context->site.members[member].place.kind), size_bytes,
+		      ret_buffer);
+}
+
+int cei_buffer_create_on_host(ceov_context *context, uint32_t rank, uint64_t size_bytes,
+			      ceov_buffer **ret_buffer)
+{
+	uint32_t member;
+	int r = check_new(context, rank, size_bytes, "a buffer on the host", &member);
+
+	return r ? r : create(context, member, &cei_share_host, size_bytes, ret_buffer);
 }
 
 int ceov_buffer_float(ceov_context *context, uint32_t rank, uint64_t size_bytes,
@@ -182,6 +200,14 @@ void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
 	if (member == CEOV_NOBODY)
 		return NULL;
 	return (void *)(uintptr_t)buffer->region->address[member];
+}
+
+void *cei_buffer_address(const ceov_buffer *buffer, uint32_t rank)
+{
+	uint32_t member = cei_context_member(buffer->object.context, rank);
+
+	return member == CEOV_NOBODY ? NULL
+		: (void *)(uintptr_t)buffer->region->address[member];
 }
 
 int ceov_buffer_share(ceov_buffer *buffer, const char *name)

@@ -36,6 +36,15 @@ int  cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 int  cei_buffer_import(ceov_context *context, uint32_t rank, const struct cei_region_wire *wire,
 		       int fd, ceov_buffer **ret_buffer);
 
+/* Allocates host memory, also for a rank on a GPU, which reaches it at cei_buffer_address(). In all
+ * else as ceov_buffer_create(). */
+int  cei_buffer_create_on_host(ceov_context *context, uint32_t rank, uint64_t size_bytes,
+			       ceov_buffer **ret_buffer);
+
+/* Returns the address at which a rank of this process, or a kernel on its GPU, reaches the buffer's
+ * first byte; NULL: it does not. ceov_buffer_base() returns where the host reaches host memory. */
+void *cei_buffer_address(const ceov_buffer *buffer, uint32_t rank);
+
 /* Ends the buffer at ceov_close(). */
 void cei_buffer_destroy(struct ceov_buffer *buffer);
 
