@@ -528,7 +528,7 @@ struct ceov_moe_routing {
 uint64_t ceov_moe_dispatch_scratch_bytes(const struct ceov_moe *shape, uint32_t n_ranks);
 uint64_t ceov_moe_combine_scratch_bytes(const struct ceov_moe *shape, uint32_t n_ranks);
 
-/* CEOV_ERR_INVALID on GPU ranks and in capturable workspaces, which do not have them yet. */
+/* CEOV_ERR_INVALID in capturable workspaces, which do not have them yet. */
 int  ceov_moe_dispatch_create(ceov_workspace *workspace, const struct ceov_moe *shape,
 			      ceov_op **ret_op);
 int  ceov_moe_combine_create(ceov_workspace *workspace, const struct ceov_moe *shape,

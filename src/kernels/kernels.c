@@ -27,6 +27,16 @@ static const char *const names[] = {
 	"cei_gemm_fp16_128x256_kn",
 	"cei_gemm_fp16_128x192_kn",
 	"cei_gemm_fp16_128x128_kn",
+	"cei_experts_check",
+	"cei_experts_place",
+	"cei_experts_place_again",
+	"cei_experts_pack",
+	"cei_experts_receive",
+	"cei_experts_sort",
+	"cei_experts_give_back",
+	"cei_experts_add_up_bf16",
+	"cei_experts_add_up_fp16",
+	"cei_experts_add_up_fp32",
 };
 
 const struct cei_module_image cei_kernels = {

@@ -7,3 +7,4 @@
 #include "kernels/begin_kernels.cu"
 #include "kernels/reduce_kernels.cu"
 #include "kernels/gemm_kernels.cu"
+#include "kernels/experts_kernels.cu"

@@ -8,6 +8,7 @@ kernel_sources = \
 	%D%/begin_kernels.cu \
 	%D%/reduce_kernels.cu \
 	%D%/gemm_kernels.cu \
+	%D%/experts_kernels.cu \
 	%D%/gemm_layout.cuh \
 	%D%/gemm_pairs.cuh \
 	%D%/gemm_sm90.cuh \
@@ -19,6 +20,7 @@ kernel_sources = \
 EXTRA_DIST += $(kernel_sources)
 libceoverlap_core_la_SOURCES += \
 	%D%/begin.h \
+	%D%/experts.h \
 	%D%/fill.h \
 	%D%/reduce.h \
 	%D%/gemm.h \
@@ -32,8 +34,8 @@ libceoverlap_core_la_SOURCES += \
 AM_CCASFLAGS = -Wa,-I$(builddir)
 CLEANFILES += kernels.fatbin
 
-kernels.fatbin: $(kernel_sources) %D%/begin.h %D%/fill.h %D%/reduce.h %D%/gemm.h \
-		include/ceoverlap/device.cuh include/ceoverlap/ceoverlap.h \
+kernels.fatbin: $(kernel_sources) %D%/begin.h %D%/experts.h %D%/fill.h \
+		%D%/reduce.h %D%/gemm.h include/ceoverlap/device.cuh include/ceoverlap/ceoverlap.h \
 		include/ceoverlap/ops.h
 	$(AM_V_GEN)$(NVCC) -fatbin $(NVCC_ARCH_FLAGS) -std=c++17 $(NVCCFLAGS) \
 		-I$(srcdir)/include -I$(srcdir)/src -o $@ $(srcdir)/src/kernels/kernels.cu

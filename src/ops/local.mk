@@ -31,6 +31,7 @@ if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/blas_cuda.c %D%/exec_cuda/blas_cuda.h \
 	%D%/exec_cuda/execute_cuda.c %D%/exec_cuda/execute_cuda.h \
+	%D%/exec_cuda/experts_cuda.c \
 	%D%/exec_cuda/gemm_blas_cuda.c \
 	%D%/exec_cuda/gemm_cuda.c \
 	%D%/exec_cuda/measure_cuda.c \

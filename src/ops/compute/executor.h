@@ -170,7 +170,7 @@ struct cei_executor_ops {
 	int      (*copy_rows)(struct cei_executor *executor, void *stream,
 			      const struct cei_rows *rows);
 
-	const struct cei_experts_ops *experts;  /* experts.h; NULL: it has none of these */
+	const struct cei_experts_ops *experts;  /* experts.h */
 
 	/* Makes the stream wait until the counters have reached the run's number. Of marks only
 	 * value, epoch and timeout_ns are used. */

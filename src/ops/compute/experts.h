@@ -43,7 +43,8 @@ struct cei_experts_job {
 
 /* Each queues one step of a run behind the work on the stream, as the functions of struct
  * cei_executor_ops do. What peers have sent, and what the caller's routing says, is checked before
- * it is used as a place. CEOV_ERR_INVALID, raised. */
+ * it is used as a place. If it is wrong, the host's executor raises CEOV_ERR_INVALID; a GPU's does
+ * so in status(), its later steps copy nothing, and n_rows get a number that the engine refuses. */
 struct cei_experts_ops {
 	/* A dispatch: place() chooses the slots, writes headers and n_rows; place_again() takes the
 	 * slots as they are, and writes n_rows. pack() copies tokens to their slots. */

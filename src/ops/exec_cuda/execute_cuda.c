@@ -478,20 +478,30 @@ static int gpu_follow_mark(struct cei_executor *executor, void *stream)
 	return r;
 }
 
+/* Raises what a kernel has written to the status word. */
+static int raise_status(const struct cei_gpu_executor *own, uint32_t status)
+{
+	const char *fault = cei_gpu_experts_fault(status);
+
+	if (fault)
+		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: GPU %u: %s", own->rank, own->gpu, fault);
+	return cei_raise(own->cuda->report,
+			 status == CEI_GPU_TIMEOUT ? CEOV_ERR_TIMEOUT : CEOV_ERR_ABORTED, 0,
+			 "rank %u: GPU %u: a kernel left early: %s", own->rank, own->gpu,
+			 status == CEI_GPU_TIMEOUT ?
+				 "what it waits for did not come within the deadline" :
+				 "what it waits for was aborted");
+}
+
 static int gpu_status(struct cei_executor *executor)
 {
 	struct cei_gpu_executor *own = own_of(executor);
 	/* acquire: pairs with the kernel's store of the word, and the fence before that store */
 	uint32_t status = atomic_load_explicit(own->status, memory_order_acquire);
 
-	if (!status || own->error)
-		return own->error;
-	own->error = cei_raise(own->cuda->report,
-			 status == CEI_GPU_TIMEOUT ? CEOV_ERR_TIMEOUT : CEOV_ERR_ABORTED, 0,
-			 "rank %u: GPU %u: a kernel left early: %s", own->rank, own->gpu,
-			 status == CEI_GPU_TIMEOUT ?
-				 "what it waits for did not come within the deadline" :
-				 "what it waits for was aborted");
+	if (status && !own->error)
+		own->error = raise_status(own, status);
 	return own->error;
 }
 
@@ -533,6 +543,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.reduce = gpu_reduce,
 	.copy = gpu_copy,
 	.copy_rows = gpu_copy_rows,
+	.experts = &cei_gpu_experts,
 	.await = gpu_await,
 	.is_capturing = gpu_is_capturing,
 	.mark_stream = gpu_mark_stream,

@@ -20,7 +20,7 @@ enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT 
 enum cei_gpu_word {
 	CEI_GPU_WORD_CLAIMED,           /* for struct cei_gemm; runs can share one word, because
 					 * they follow each other */
-	CEI_GPU_WORD_FAILED,            /* for struct cei_gemm_marks */
+	CEI_GPU_WORD_FAILED,            /* for struct cei_gemm_marks and cei_experts_work */
 	CEI_GPU_WORDS,
 };
 
@@ -39,7 +39,8 @@ struct cei_gpu_executor {
 	struct cei_module *module;
 	struct cei_blas   *blas;                /* NULL: cuBLAS is missing */
 	const char        *no_blas;             /* if blas is NULL: why, in words */
-	_Atomic uint32_t  *status;              /* in pinned memory: enum cei_gpu_status */
+	_Atomic uint32_t  *status;              /* in pinned memory: enum cei_gpu_status, or enum
+						 * cei_experts_fault */
 	int                error;               /* the error that status showed; it is reported
 						 * once */
 	CUevent            mark;                /* recorded at the end of the last run */
@@ -88,6 +89,11 @@ int  cei_gpu_gemm_open(struct cei_gpu_executor *own);
 int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape shape);
 int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 		  const struct cei_gemm_job *job);
+
+/* experts_cuda.c: mixtures of experts. cei_gpu_experts_fault() returns what a value of the status
+ * word says of them, in words, or NULL: it says nothing of them. */
+extern const struct cei_experts_ops cei_gpu_experts;
+const char *cei_gpu_experts_fault(uint32_t status);
 
 /* gemm_blas_cuda.c: computes the tiles of a job by cuBLAS. Each tile must have all columns of its
  * rows. */

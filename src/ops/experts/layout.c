@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "base/sized.h"
+#include "ce_engine/objects/buffer.h"
 #include "ops/compute/dtype.h"
 #include "ops/compute/tiles.h"
 #include "ops/kinds.h"
@@ -105,8 +106,6 @@ const char *cei_experts_lacks(const ceov_workspace *workspace, const struct cei_
 	(void)shape;
 	(void)tuning;
 	(void)rates;
-	if (!workspace->executor.ops->experts)
-		return "dispatch and combine run on host ranks only so far";
 	return workspace->is_capturable ? "rows are counted by the engine, which takes no part in "
 		"graphs: create a workspace without is_capturable" : NULL;
 }
@@ -160,16 +159,17 @@ void cei_experts_explain(const struct cei_choose_args *args, struct cei_choice *
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* The numbers of rows are memory that a daemon can map, too. */
+/* The numbers of rows lie in host memory, where the engine reads them and a daemon can map them;
+ * kernels of a GPU write them by its mapping. */
 static int make_counts(ceov_op *op)
 {
 	uint64_t n_bytes = CEI_OP_HALVES * op->shape.n_ranks * sizeof(uint64_t);
 	ceov_workspace *workspace = op->workspace;
-	int r = ceov_buffer_create(workspace->object.context, workspace->rank, n_bytes,
-				   &op->counts_buffer);
+	int r = cei_buffer_create_on_host(workspace->object.context, workspace->rank, n_bytes,
+					  &op->counts_buffer);
 
 	if (!r)
-		op->counts = ceov_buffer_base(op->counts_buffer, workspace->rank);
+		op->counts = cei_buffer_address(op->counts_buffer, workspace->rank);
 	return r;
 }
 
