@@ -234,6 +234,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_begin \
 	%D%/gpu/test_gpu_blas \
 	%D%/gpu/test_gpu_gemm \
+	%D%/gpu/test_gpu_experts \
 	%D%/gpu/test_gpu_ops \
 	%D%/gpu/test_gpu_tune \
 	%D%/gpu/test_gpu_routes \
@@ -401,6 +402,7 @@ libtesting_la_SOURCES += \
 	%D%/gpu/gpu_op_a2a.c %D%/gpu/gpu_op_check.h \
 	%D%/gpu/gpu_op_rig.c %D%/gpu/gpu_op_rig.h \
 	%D%/gpu/gpu_op_data.c \
+	%D%/gpu/gpu_expert_data.c %D%/gpu/gpu_expert_data.h \
 	%D%/gpu/gpu_move_data.c %D%/gpu/gpu_move_data.h
 endif
 
@@ -508,7 +510,7 @@ check-gpu-stress: all
 # Verbs and operators under compute-sanitizer, where there is one.
 check-gpu-sanitizer: all
 	$(MAKE) $(AM_MAKEFLAGS) $(gpu_suites)
-	@for program in verbs begin reduce move blas ops op_graphs; do \
+	@for program in verbs begin reduce move experts blas ops op_graphs; do \
 		$(BASH) $(srcdir)/%D%/gpu/check_sanitizer.sh %D%/gpu/test_gpu_$$program || \
 			exit 1; \
 	done

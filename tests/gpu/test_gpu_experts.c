@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Dispatch and combine of a mixture of experts on GPUs, against what plain loops on the host make
+ * of the data of all ranks: the same places, and the same bits of the same sums.
+ *
+ *   CEOVERLAP_GPU_EXPERT_SHAPES   shapes for each number of ranks (default 20)
+ */
+
+#include "gpu_expert_data.h"
+
+#define BATCHES 5u
+#define QUEUED  12u
+#define NAME    "experts"
+
+static struct gpu_op_rig rig;
+static struct gpu_experts experts;
+static uint32_t n_all;
+static uint64_t random_shapes;
+
+/* --- runs ------------------------------------------------------------------------- */
+
+static int dispatch(struct gpu_op_rank *rank, ceov_op *op, const struct gpu_experts_device *device,
+		    int is_routed)
+{
+	struct ceov_moe_dispatch_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = rank->gpu.streams[GPU_CONSUME];
+	run.n_tokens = experts.all[rank->rank].n_tokens;
+	run.tokens = device->tokens;
+	run.is_routed = is_routed;
+	run.experts = device->experts;
+	run.routing = (struct ceov_moe_routing){ device->slots, device->arrived };
+	run.received = device->received;
+	run.ends = device->ends;
+	return ceov_moe_dispatch_run(op, &run);
+}
+
+static int combine(struct gpu_op_rank *rank, ceov_op *op, const struct gpu_experts_device *device,
+		   int is_weighted)
+{
+	struct ceov_moe_combine_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = rank->gpu.streams[GPU_CONSUME];
+	run.n_tokens = experts.all[rank->rank].n_tokens;
+	run.rows = device->received;
+	run.weights = is_weighted ? device->weights : NULL;
+	run.routing = (struct ceov_moe_routing){ device->slots, device->arrived };
+	run.sums = device->sums;
+	return ceov_moe_combine_run(op, &run);
+}
+
+/* --- one layer --------------------------------------------------------------------- */
+
+struct layer {
+	ceov_op *dispatch, *combine;
+};
+
+/* All ranks call it: creates the operators, and data that the first rank draws for all. */
+static struct layer make_layer(struct gpu_op_rank *rank, ceov_workspace *workspace)
+{
+	struct layer layer = { NULL, NULL };
+
+	rank->used_bytes = 0;
+	gpu_op_meet(rank);
+	gpu_experts_make(&experts, &experts.all[rank->rank]);
+	ck_assert_int_eq(ceov_moe_dispatch_create(workspace, &experts.shape, &layer.dispatch), 0);
+	ck_assert_int_eq(ceov_moe_combine_create(workspace, &experts.shape, &layer.combine), 0);
+	gpu_op_meet(rank);
+	return layer;
+}
+
+static void release_layer(struct gpu_op_rank *rank, struct layer *layer)
+{
+	gpu_op_meet(rank);
+	ceov_op_release(layer->dispatch);
+	ceov_op_release(layer->combine);
+	gpu_experts_free(&experts.all[rank->rank]);
+	gpu_op_meet(rank);
+}
+
+static void draw_for_all(struct gpu_op_rank *rank, uint32_t kind, uint64_t *random)
+{
+	gpu_op_meet(rank);
+	if (!rank->rank)
+		gpu_experts_draw(&experts, kind, random);
+	gpu_op_meet(rank);
+}
+
+/* Forward, with the experts' work on the host between both runs. */
+static void pass(struct gpu_op_rank *rank, const struct layer *layer,
+		 const struct gpu_experts_device *device, int is_weighted)
+{
+	const struct gpu_experts_sum how = { is_weighted, 1 };
+
+	gpu_experts_load(&experts, rank, device);
+	gpu_op_meet(rank);
+	ck_assert_int_eq(dispatch(rank, layer->dispatch, device, 0), 0);
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_experts_check_routing(&experts, rank, device);
+	gpu_experts_check_received(&experts, rank, device);
+	gpu_experts_apply(&experts, rank, device);
+	gpu_op_meet(rank);
+	ck_assert_int_eq(combine(rank, layer->combine, device, is_weighted), 0);
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_experts_check_sums(&experts, rank, device, how);
+}
+
+static void each_rank(uint32_t n_ranks, void (*body)(struct gpu_op_rank *rank, const void *arg),
+		      const void *arg)
+{
+	experts.n_ranks = n_ranks;
+	gpu_op_open(&rig, n_ranks);
+	gpu_op_each(&rig, body, arg);
+	gpu_op_close(&rig);
+}
+
+/* --- the tests --------------------------------------------------------------------- */
+
+static const struct gpu_op_mode plain = { NAME, 0, 0, 0, 0 };
+
+static void try_shapes(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
+	uint32_t n = gpu_setting("CEOVERLAP_GPU_EXPERT_SHAPES", 20), i, batch;
+	struct gpu_experts_device device;
+	struct layer layer;
+
+	(void)arg;
+	for (i = 0; i < n; i++) {
+		gpu_op_meet(rank);
+		if (!rank->rank)
+			gpu_experts_draw_shape(&experts, &random_shapes);
+		gpu_op_meet(rank);
+		layer = make_layer(rank, workspace);
+		device = gpu_experts_device(&experts, rank);
+		for (batch = 0; batch < BATCHES; batch++) {
+			draw_for_all(rank, batch, &random_shapes);
+			pass(rank, &layer, &device, batch % 2);
+		}
+		ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+		release_layer(rank, &layer);
+	}
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_random_batches)
+{
+	random_shapes = testing_seed();
+	each_rank(_i ? n_all : 2, try_shapes, NULL);
+}
+END_TEST
+
+/* As a backward pass does: gradients of sums take the places that tokens took, and gradients of
+ * rows come back without weights. */
+static void go_back(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
+	struct gpu_experts_device device;
+	struct layer layer;
+
+	(void)arg;
+	gpu_op_meet(rank);
+	if (!rank->rank)
+		gpu_experts_shape(&experts);
+	gpu_op_meet(rank);
+	layer = make_layer(rank, workspace);
+	device = gpu_experts_device(&experts, rank);
+	draw_for_all(rank, 3, &random_shapes);
+	pass(rank, &layer, &device, 1);
+	gpu_op_meet(rank);
+	gpu_experts_renew(&experts, rank, &device, testing_seed() + 17 * rank->rank);
+	gpu_op_meet(rank);
+	ck_assert_int_eq(dispatch(rank, layer.dispatch, &device, 1), 0);
+	ck_assert_int_eq(combine(rank, layer.combine, &device, 0), 0);
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_experts_check_received(&experts, rank, &device);
+	gpu_experts_check_sums(&experts, rank, &device, (struct gpu_experts_sum){ 0, 0 });
+	release_layer(rank, &layer);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_a_routing_is_used_again)
+{
+	random_shapes = testing_seed();
+	each_rank(_i ? n_all : 2, go_back, NULL);
+}
+END_TEST
+
+/* Queues dispatches and combines one behind the other, without a look in between, by ranks that
+ * come late. Each pair has memory of its own. */
+static void queue_ahead(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
+	uint64_t random = testing_seed() + rank->rank;
+	struct gpu_experts_device devices[QUEUED];
+	struct layer layer;
+	uint32_t i;
+
+	(void)arg;
+	gpu_op_meet(rank);
+	if (!rank->rank)
+		gpu_experts_shape(&experts);
+	gpu_op_meet(rank);
+	layer = make_layer(rank, workspace);
+	draw_for_all(rank, 3, &random_shapes);
+	for (i = 0; i < QUEUED; i++) {
+		devices[i] = gpu_experts_device(&experts, rank);
+		gpu_experts_load(&experts, rank, &devices[i]);
+	}
+	gpu_op_meet(rank);
+	for (i = 0; i < QUEUED; i++) {
+		gpu_op_be_late(rank, GPU_CONSUME, &random);
+		ck_assert_int_eq(dispatch(rank, layer.dispatch, &devices[i], 0), 0);
+		ck_assert_int_eq(combine(rank, layer.combine, &devices[i], 1), 0);
+	}
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	for (i = 0; i < QUEUED; i++) {
+		gpu_experts_check_routing(&experts, rank, &devices[i]);
+		gpu_experts_check_received(&experts, rank, &devices[i]);
+		gpu_experts_check_sums(&experts, rank, &devices[i],
+				       (struct gpu_experts_sum){ 1, 0 });
+	}
+	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+	release_layer(rank, &layer);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_runs_are_queued_ahead)
+{
+	random_shapes = testing_seed();
+	each_rank(_i ? n_all : 2, queue_ahead, NULL);
+}
+END_TEST
+
+/* Writes one wrong number into what rank 0 gives to a run. */
+static void spoil_number(struct gpu_op_rank *rank, const struct gpu_experts_device *device,
+			 int which)
+{
+	const int32_t capacity = (int32_t)gpu_experts_capacity(&experts);
+	const int32_t numbers[] = { (int32_t)experts.shape.n_experts, -2, -2, 2 * capacity,
+				    capacity + 1 };
+	void *const at[] = { device->experts + 3, device->experts + 3, device->slots + 1,
+			     device->slots + 1, device->arrived };
+
+	gpu_move(&rank->gpu, at[which], &numbers[which], sizeof(numbers[which]));
+}
+
+/* Cases 0 and 1 are wrong numbers of a dispatch, 2 to 4 of a combine; in case 5 more rows come than
+ * there is room for. */
+static void go_wrong(struct gpu_op_rank *rank, const void *arg)
+{
+	int which = *(const int *)arg, is_wrong = !rank->rank, r;
+	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
+	struct layer layer = make_layer(rank, workspace);
+	struct gpu_experts_device device = gpu_experts_device(&experts, rank);
+
+	draw_for_all(rank, 2, &random_shapes);
+	gpu_experts_load(&experts, rank, &device);
+	if (is_wrong && which < 2)
+		spoil_number(rank, &device, which);
+	gpu_op_meet(rank);
+	r = dispatch(rank, layer.dispatch, &device, 0);
+	if (which > 1 && which < 5) {
+		ck_assert_int_eq(r, 0);
+		gpu_idle(&rank->gpu, GPU_CONSUME);
+		if (is_wrong)
+			spoil_number(rank, &device, which);
+		gpu_op_meet(rank);
+		r = combine(rank, layer.combine, &device, 1);
+	}
+	/* The run is queued, unless it was found to be wrong even while it was queued. */
+	if (r)
+		ck_assert_int_lt(r, 0);
+	if (is_wrong || which < 5)
+		ck_assert_int_eq(gpu_op_error(rank, workspace), CEOV_ERR_INVALID);
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	release_layer(rank, &layer);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_wrong_values_end_the_run)
+{
+	random_shapes = testing_seed();
+	experts.n_ranks = 2;
+	gpu_experts_shape(&experts);
+	experts.shape.n_received = _i == 5 ? 1 : 0;
+	each_rank(2, go_wrong, &_i);
+}
+END_TEST
+
+static void refuse_capturable(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct gpu_op_mode mode = { NAME, 1, 0, 0, 0 };
+	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
+	ceov_op *op = NULL;
+
+	(void)arg;
+	ck_assert_int_eq(ceov_moe_dispatch_create(workspace, &experts.shape, &op),
+			 CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_moe_combine_create(workspace, &experts.shape, &op),
+			 CEOV_ERR_INVALID);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_capturable_workspaces_are_refused)
+{
+	experts.n_ranks = 2;
+	gpu_experts_shape(&experts);
+	each_rank(2, refuse_capturable, NULL);
+}
+END_TEST
+
+static Suite *suite(uint32_t n_ranks)
+{
+	Suite *made = suite_create("gpu experts");
+	TCase *cases = tcase_create("experts");
+
+	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
+	tcase_set_timeout(cases, 100);
+	tcase_add_loop_test(cases, test_random_batches, n_all == 2, 2);
+	tcase_add_loop_test(cases, test_a_routing_is_used_again, n_all == 2, 2);
+	tcase_add_loop_test(cases, test_runs_are_queued_ahead, n_all == 2, 2);
+	tcase_add_loop_test(cases, test_wrong_values_end_the_run, 0, 6);
+	tcase_add_test(cases, test_capturable_workspaces_are_refused);
+	suite_add_tcase(made, cases);
+	return made;
+}
+
+int main(void)
+{
+	return gpu_main_ranks(suite);
+}
