@@ -31,6 +31,7 @@ from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tu
                   Workspace)
 from .ops_a2a import AllToAllGemm, GemmAllToAll
 from .ops_ar import GemmAllReduce
+from .ops_experts import MoeCombine, MoeDispatch
 from .place import Place
 from .plan import Plan, Spot, Ticket, Transfer
 from .signal import Mark, MarkList, Signal
@@ -43,7 +44,7 @@ __all__ = [
     "Buffer",
     "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError", "Failure",
     "ForkedError", "FullError", "GemmAllReduce", "GemmAllToAll", "GemmReduceScatter", "InvalidError",
-    "Mark", "MarkList", "Memory", "Network",
+    "Mark", "MarkList", "Memory", "MoeCombine", "MoeDispatch", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",

@@ -214,7 +214,7 @@ def _numbers(values: Sequence[int]):
 
 def _shape(kind, dtype: str, tuning: Optional[Tuning]):
     shape = _abi.new(kind)
-    dtypes = _SUM_DTYPES if kind is _abi.ceov_reduce else _DTYPES
+    dtypes = _SUM_DTYPES if kind in (_abi.ceov_reduce, _abi.ceov_moe) else _DTYPES
     shape.dtype = number_of(dtypes, str(dtype), "dtype")
     if tuning is not None:
         shape.tuning = ctypes.pointer(tuning._struct())
