@@ -54,8 +54,10 @@ static CUresult ask_for_fault(struct cei_cuda_backend *own)
 	struct cei_cuda_hold hold;
 	CUresult fault = cei_cuda_fault(own->cuda, own->gpu);
 
-	if (fault != CUDA_SUCCESS || !own->control || cei_cuda_push(own->cuda, own->gpu, &hold))
+	if (fault != CUDA_SUCCESS || !own->control)
 		return fault;
+	if (cei_cuda_push(own->cuda, own->gpu, &hold))
+		return cei_cuda_fault(own->cuda, own->gpu);
 	cei_cuda_note(own->cuda, own->gpu, own->cuda->calls.stream_query(own->control));
 	cei_cuda_pop(own->cuda, &hold);
 	return cei_cuda_fault(own->cuda, own->gpu);

@@ -267,17 +267,27 @@ static int is_busy(const struct ceov_plan *plan)
 
 /* The daemon's words about a launch that has failed come by its socket, somewhat later than the
  * result, which is in shared memory. Waits for them, since whoever sees the result asks for them
- * next, but not for long: an earlier call may have taken them. */
-static void await_words(ceov_context *context)
+ * next, but not for long: an earlier call may have taken them. Once that was so, nobody waits until
+ * the daemon has said something again. */
+static void await_words(ceov_context *context, uint64_t timeout_ns)
 {
-	uint64_t deadline_ns = cei_deadline(WORDS_NS);
+	uint64_t deadline_ns = cei_deadline(timeout_ns < WORDS_NS ? timeout_ns : WORDS_NS);
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);
-	while (!cei_report_has(&context->report) && cei_now_ns() < deadline_ns)
+	while (!cei_report_has(&context->report)) {
+		/* relaxed, both here: a hint of how long to wait */
+		if (atomic_load_explicit(&context->there->is_silent, memory_order_relaxed))
+			return;
+		if (cei_now_ns() >= deadline_ns) {
+			atomic_store_explicit(&context->there->is_silent, 1, memory_order_relaxed);
+			return;
+		}
 		cei_backoff_step(&backoff);
+	}
 }
 
+/* A call that only checks waits for no words. */
 static int wait_there(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
 		      int *ret_result)
 {
@@ -287,8 +297,8 @@ static int wait_there(ceov_context *context, ceov_ticket ticket, uint64_t timeou
 		return cei_ticket_wait(context, ticket, timeout_ns, ret_result);
 	r = cei_service_wait(&context->there->launcher, ticket.number & ~THERE_BIT, timeout_ns,
 			     ret_result);
-	if (!r && *ret_result < 0 && *ret_result != CEOV_ERR_ABORTED)
-		await_words(context);
+	if (!r && timeout_ns && *ret_result < 0 && *ret_result != CEOV_ERR_ABORTED)
+		await_words(context, timeout_ns);
 	return r;
 }
 

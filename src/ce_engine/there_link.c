@@ -21,6 +21,8 @@ static void launch_failed(void *arg, const struct ceov_failure *failed)
 	ceov_context *context = arg;
 
 	(void)cei_raise_failure(&context->report, &failure, "%s", failed->text);
+	/* relaxed: see await_words() in there.c */
+	atomic_store_explicit(&context->there->is_silent, 0, memory_order_relaxed);
 }
 
 /* The marks of launches that were in flight will not be raised: whoever waits for them is

@@ -24,6 +24,8 @@ struct cei_there {
 	char                       *path;
 	int                         is_strict;  /* CEOVERLAP_DAEMON_STRICT: plans that the daemon
 						 * cannot reach are refused */
+	_Atomic uint32_t            is_silent;  /* words about a failed launch were awaited in
+						 * vain, and no others have come since */
 	_Atomic uint64_t            n_stayed;   /* plans that are carried out here, ever */
 	uint32_t                    rings[CEI_MEMBERS_MAX];     /* by member; or
 								 * CEI_THERE_NO_RING */

@@ -21,6 +21,7 @@
 #define TAKE_OF_ALL 64u
 
 #define EVENTS 16
+#define SLEEP_MS 1000
 
 /* --- launches --------------------------------------------------------------- */
 
@@ -123,11 +124,11 @@ static void doze(struct cei_intake *intake, int is_dozing)
 }
 
 /* Bells are told at each ring (EPOLLET), so nobody has to read them. */
-static void sleep_on(struct cei_intake *intake)
+static int sleep_on(struct cei_intake *intake)
 {
 	struct epoll_event events[EVENTS];
 
-	(void)epoll_wait(of(intake)->epoll, events, EVENTS, -1);
+	return epoll_wait(of(intake)->epoll, events, EVENTS, SLEEP_MS);
 }
 
 static void wake(struct cei_intake *intake)

@@ -181,15 +181,6 @@ static void sample_client(struct cei_client *client, uint64_t past_ns)
 	client->seen_bytes = n_bytes;
 }
 
-/* Has engines that sleep turn once: they find out whether their GPUs are lost. */
-static void nudge_all(struct cei_server *server)
-{
-	uint32_t i;
-
-	for (i = 0; i < server->site.n_members; i++)
-		cei_intake_nudge(&server->intakes[i]);
-}
-
 /* Jain's index: (sum of x)^2 / (n * sum of x^2), of the clients that move something. */
 static void sample(struct cei_operation *operation, uint64_t now_ns)
 {
@@ -238,10 +229,8 @@ void cei_operation_look(struct cei_operation *operation, uint64_t now_ns)
 
 	cei_outlet_look(&operation->control, now_ns);
 	cei_outlet_look(&operation->http, now_ns);
-	if (now_ns >= operation->sample_at_ns) {
+	if (now_ns >= operation->sample_at_ns)
 		sample(operation, now_ns);
-		nudge_all(server);
-	}
 	if (operation->feed_ns && now_ns >= operation->feed_at_ns)
 		feed(operation, now_ns);
 	cei_flight_look(server, now_ns, &operation->no_flight_until_ns);

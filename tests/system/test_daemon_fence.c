@@ -159,7 +159,7 @@ START_TEST(test_an_idle_engine_is_fenced)
 	struct daemon_rig_client client;
 	ceov_ticket ticket;
 
-	ck_assert_int_eq(setenv("CEOVERLAP_HOST_BREAK_AFTER_MS", "1500", 1), 0);
+	ck_assert_int_eq(setenv("CEOVERLAP_HOST_BREAK_AFTER_MS", "4000", 1), 0);
 	daemon_rig_start(&rig, NULL);
 	unsetenv("CEOVERLAP_HOST_BREAK_AFTER_MS");
 	daemon_rig_open(&rig, &client, CEOV_URGENCY_NORMAL);

@@ -21,8 +21,9 @@ struct cei_intake {
 	void     (*doze)(struct cei_intake *intake, int is_dozing);
 
 	/* Sleeps until somebody who brings launches wakes the engine, or until wake() has been
-	 * called since doze(). May return early without a reason. */
-	void     (*sleep)(struct cei_intake *intake);
+	 * called since doze(). May return early without a reason. 0: a second has passed, and
+	 * nobody has woken the engine. */
+	int      (*sleep)(struct cei_intake *intake);
 
 	/* Ends the sleep, or the next one if none has begun. Any thread. */
 	void     (*wake)(struct cei_intake *intake);

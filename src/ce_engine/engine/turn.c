@@ -100,7 +100,8 @@ enum cei_turn cei_engine_turn(struct cei_engine *engine)
 	if (cei_expiry_is_empty(&engine->expiry))
 		return n ? CEI_TURN_WORKED : CEI_TURN_IDLE;
 	now_ns = cei_now_ns();
-	cei_fence_look_at(&engine->fence, &engine->movers, now_ns);
+	if (!n && engine->intake)
+		cei_fence_look_at(&engine->fence, &engine->movers, now_ns);
 	cei_completion_expire(engine, now_ns);
 	return n ? CEI_TURN_WORKED : CEI_TURN_WAITING;
 }
@@ -111,21 +112,25 @@ static void doze(struct cei_engine *engine, int is_dozing)
 		engine->intake->doze(engine->intake, is_dozing);
 }
 
+/* A daemon's place may be lost while it has no work, so that no lane breaks: before it sleeps, and
+ * once a second meanwhile, the engine asks for that. The engines of other processes do not ask: the
+ * driver may make them wait for what other threads of the process do. */
 static void sleep_on(struct cei_engine *engine, uint32_t bell)
 {
-	if (engine->intake)
-		engine->intake->sleep(engine->intake);
-	else
+	if (!engine->intake) {
 		cei_futex_wait(&engine->bell, bell, CEI_FOREVER);
+		return;
+	}
+	do
+		cei_fence_look(&engine->fence, &engine->movers);
+	while (!engine->intake->sleep(engine->intake));
 }
 
-/* Sleeps until a launch comes or the engine stops. A place may be lost while it has no work, so
- * that no lane breaks: each time before it sleeps the engine asks for that. */
+/* Sleeps until a launch comes or the engine stops. */
 static void park(struct cei_engine *engine)
 {
 	uint32_t bell;
 
-	cei_fence_look(&engine->fence, &engine->movers);
 	/* seq_cst: we set is_parked and then read the bell; a launcher puts, rings
 	 * the bell and then reads is_parked. Either we see its ring, and so what it
 	 * put, or it sees us parked and wakes us. */
