@@ -5,16 +5,39 @@
 
 #include "ipc/service_link_private.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/condition.h"
 
+/* Has the daemon release plans whose commits were given up before their answers came. Their numbers
+ * tell the answers from those of later requests. The caller holds `asking`. */
+static void drop_late(struct cei_service_link *link, uint64_t deadline_ns)
+{
+	struct cei_service_message drop = { .type = CEI_SERVICE_DROP };
+	struct cei_service_late late[CEI_SERVICE_LATE_MAX];
+	uint32_t n, i;
+	int r = 0;
+
+	pthread_mutex_lock(&link->lock);
+	n = link->n_late;
+	memcpy(late, link->late, n * sizeof(late[0]));
+	link->n_late = 0;
+	pthread_mutex_unlock(&link->lock);
+	for (i = 0; !r && i < n; i++) {
+		drop.number = late[i].number;
+		drop.handle = late[i].handle;
+		r = cei_service_say(link, &drop, deadline_ns);
+	}
+}
+
 /* Returns the number of a new request. The caller holds `asking`. */
-static uint32_t expect_answer(struct cei_service_link *link)
+static uint32_t expect_answer(struct cei_service_link *link, uint64_t deadline_ns)
 {
 	uint32_t number;
 
+	drop_late(link, deadline_ns);
 	pthread_mutex_lock(&link->lock);
 	if (link->answer_fd >= 0)
 		close(link->answer_fd);
@@ -87,7 +110,7 @@ static int send_program(struct cei_service_link *link, const struct cei_service_
 			uint64_t deadline_ns)
 {
 	struct cei_service_message message = { .type = CEI_SERVICE_PLAN,
-					       .number = expect_answer(link) };
+					       .number = expect_answer(link, deadline_ns) };
 	const uint8_t *bytes = program->bytes;
 	size_t at;
 	int r;
@@ -138,7 +161,7 @@ int cei_service_explain(struct cei_service_link *link, struct cei_service_handle
 
 	pthread_mutex_lock(&link->asking);
 	deadline_ns = cei_deadline(link->config.timeout_ns);
-	message.number = expect_answer(link);
+	message.number = expect_answer(link, deadline_ns);
 	r = cei_service_say(link, &message, deadline_ns);
 	if (!r)
 		r = await_answer(link, CEI_SERVICE_EXPLAINED, deadline_ns, ret_fd);
@@ -174,7 +197,7 @@ static int ask_to_drop(struct cei_service_link *link, struct cei_service_handle 
 		       uint64_t deadline_ns)
 {
 	const struct cei_service_message message = { .type = CEI_SERVICE_DROP,
-						     .number = expect_answer(link),
+						     .number = expect_answer(link, deadline_ns),
 						     .handle = handle };
 
 	if (!atomic_load(&link->is_lost) && cei_service_say(link, &message, deadline_ns) &&

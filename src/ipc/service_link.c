@@ -79,28 +79,15 @@ static int is_answer(const struct cei_service_link *link, const struct cei_servi
 	return link->wants && !link->has_answer && (is_end || message->number == link->number);
 }
 
-/* Has the daemon release a plan whose commit was given up before its answer came. If the socket is
- * full, the daemon has the plan until this client ends. */
-static void drop_late(struct cei_service_link *link, const struct cei_service_message *committed)
-{
-	const struct cei_service_message message = { .type = CEI_SERVICE_DROP,
-						     .number = committed->number,
-						     .handle = committed->handle };
-	uint8_t bytes[64];
-	struct cei_datagram datagram = { .bytes = bytes };
-
-	datagram.n_bytes = cei_service_encode(&message, bytes);
-	(void)cei_datagram_send(link->fd, &datagram);
-}
-
 static void keep_answer(struct cei_service_link *link, const struct cei_service_message *message,
 			struct cei_datagram *datagram)
 {
-	int is_late;
-
 	pthread_mutex_lock(&link->lock);
-	is_late = !is_answer(link, message);
-	if (!is_late) {
+	if (!is_answer(link, message)) {
+		if (message->type == CEI_SERVICE_COMMITTED && link->n_late < CEI_SERVICE_LATE_MAX)
+			link->late[link->n_late++] = (struct cei_service_late){
+				message->number, message->handle };
+	} else {
 		link->answer = *message;
 		link->has_answer = 1;
 		if (datagram->n_fds) {
@@ -110,8 +97,6 @@ static void keep_answer(struct cei_service_link *link, const struct cei_service_
 		pthread_cond_broadcast(&link->answered);
 	}
 	pthread_mutex_unlock(&link->lock);
-	if (is_late && message->type == CEI_SERVICE_COMMITTED)
-		drop_late(link, message);
 }
 
 /* Returns 0 when nothing more will come. */

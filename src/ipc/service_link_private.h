@@ -12,6 +12,14 @@
 #include "ipc/alive.h"
 #include "ipc/service_link.h"
 
+/* Of more late plans than these, the daemon frees some only when the client ends. */
+#define CEI_SERVICE_LATE_MAX 16u
+
+struct cei_service_late {               /* a plan that was committed too late: to be dropped */
+	uint32_t                  number;       /* of the request */
+	struct cei_service_handle handle;
+};
+
 struct cei_service_link {
 	struct cei_service_link_config config;
 	struct cei_service_welcome     welcome;
@@ -33,6 +41,8 @@ struct cei_service_link {
 	uint32_t                       number;  /* of the last request; never 0 */
 	int                            wants;   /* it has no answer yet, and was not given up */
 	int                            has_answer;
+	struct cei_service_late        late[CEI_SERVICE_LATE_MAX];
+	uint32_t                       n_late;
 	int                            has_end; /* no answer will come any more */
 	int                            is_closed;       /* the other end of the socket is, or
 							 * cannot be read */
