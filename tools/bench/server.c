@@ -17,6 +17,7 @@
 #include "tools/bench/children.h"
 
 #define START_NS UINT64_C(20000000000)
+#define END_NS   UINT64_C(30000000000)   /* the daemon drains for 10 s */
 
 static double seconds(const struct timeval *time)
 {
@@ -69,8 +70,10 @@ static int await_socket(const char *path, pid_t pid)
 	cei_report_init(&report, NULL, NULL);
 	r = cei_service_link_await_daemon(&report, path, deadline_ns);
 	cei_report_fini(&report);
-	if (r)
+	if (r) {
 		(void)kill(pid, SIGKILL);
+		(void)waitpid(pid, NULL, 0);
+	}
 	return r;
 }
 
@@ -117,16 +120,34 @@ struct bench_server_memory bench_server_look(pid_t pid)
 	return memory;
 }
 
+/* Waits for the daemon's end until a deadline, and kills it then. Returns its status. */
+static int reap(pid_t pid, struct rusage *ret_usage)
+{
+	uint64_t deadline_ns = cei_deadline(END_NS);
+	int status = -1;
+	pid_t ended;
+
+	while ((ended = wait4(pid, &status, WNOHANG, ret_usage)) == 0 &&
+	       cei_now_ns() < deadline_ns)
+		usleep(1000);
+	if (!ended) {
+		(void)kill(pid, SIGKILL);
+		(void)wait4(pid, &status, 0, ret_usage);
+	}
+	return status;
+}
+
 int bench_server_end(const struct bench_server *server, double *ret_cpu_s)
 {
-	struct rusage usage;
+	struct rusage usage = { 0 };
 	int status;
 
 	*ret_cpu_s = 0;
 	if (!server->pid)
 		return 0;
-	if (kill(server->pid, SIGTERM) || wait4(server->pid, &status, 0, &usage) != server->pid ||
-	    !WIFEXITED(status) || WEXITSTATUS(status)) {
+	(void)kill(server->pid, SIGTERM);
+	status = reap(server->pid, &usage);
+	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
 		fprintf(stderr, "ceoverlap-bench: the daemon did not end in order\n");
 		return -1;
 	}

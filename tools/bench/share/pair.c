@@ -20,11 +20,10 @@ static uint32_t owner(const struct bench_pair *pair)
 	return !is_gpu(pair, 0) && is_gpu(pair, 1);
 }
 
-/* What the caller's environment says of a daemon does not count. Two ranks on one GPU would fill
- * its 8 hardware queues, and copies within the GPU would go through the host. */
+/* What the caller's environment says of a daemon does not count. */
 static int set_environment(const struct bench_pair_config *config)
 {
-	if (unsetenv("CEOVERLAP_DAEMON") || setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0))
+	if (unsetenv("CEOVERLAP_DAEMON"))
 		return CEOV_ERR_SYSTEM;
 	if (!config->daemon)
 		return 0;

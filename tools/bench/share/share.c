@@ -252,5 +252,8 @@ int bench_share_main(int argc, char **argv)
 		return EXIT_FAILURE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &share))
 		return 2;
+	/* Two ranks on one GPU would fill the 8 hardware queues that a process has by default, and
+	 * copies within the GPU would go through the host. The daemon gets as many. */
+	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	return run(&share);
 }
