@@ -61,6 +61,7 @@ step() {
 		echo "$name ($limit s): $*"
 		return
 	fi
+	rm -f "$out/$name.json"         # of an earlier run
 	timeout -k 5 "$limit" "$@" > "$out/$name.log" 2>&1 < /dev/null
 	status=$?
 	printf '%s\t%s\t%s\t%s\n' "$name" "$status" $((SECONDS - begin)) "$limit" \
@@ -138,6 +139,10 @@ if [ "$is_dry" = 0 ]; then
 		exit 1
 	fi
 	cd "$build" || exit 1
+	# of an earlier run; the other half of this one stays
+	for name in $("$0" --dry-run ${half:+"--half=$half"} | sed 's/ (.*//'); do
+		[ ! -e "$out/steps.tsv" ] || sed -i "/^$name\t/d" "$out/steps.tsv"
+	done
 	nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader \
 		> "$out/gpus.txt"
 fi

@@ -42,6 +42,8 @@ def moves(folder):
         others = {}
         for row in file["rows"]:
             key = (row["case"], row["bytes_per_rank"], row.get("source"), row.get("target"))
+            if not row.get("us_median"):
+                continue
             if row["mode"] == "ours":
                 ours.setdefault(key, []).append(row)
             else:
@@ -90,7 +92,7 @@ def operators(folder):
             rows.append([row["operator"], row.get("model", ""), shape, row["launch"],
                          str(row["ranks"]), number(ours),
                          number(ours / best if best else None, 2), ", ".join(beside) or "-",
-                         "yes" if row.get("verified") else "NO"])
+                         {True: "yes", False: "NO"}.get(row.get("verified"), "-")])
     if not rows:
         return []
     return ["## Operators", "", "\"/ ideal\" is ours divided by the longer one of the product "
