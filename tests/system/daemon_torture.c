@@ -55,6 +55,7 @@
 #define TIMES_JUDGED 100u       /* so many are enough for a judgement */
 #define RATE_AIM    0.9         /* of the others' rate while clients are killed */
 #define GPU_FDS_MORE 6u
+#define GPU_MIB_MORE 64u                /* contexts differ in size */
 #define GROWTH_KIB  16384u              /* of the daemon's own memory: more is a leak */
 
 enum kind { CLIENT, DAEMON, STOP, BOTH, OTHER };
@@ -242,14 +243,16 @@ static struct holding expected(uint32_t n)
 
 /* With a GPU a few descriptors more are no leak: CUDA opens some of its own from time to time. And
  * of the memory of a client that has died its partner still maps the target, a half of it. */
-static int has_all_freed(const struct holding *now, const struct holding *wanted)
+static int has_all_freed(const struct holding *now, const struct holding *wanted, uint32_t n)
 {
+	uint64_t more_mib = GPU_MIB_MORE + (n % TORTURE_PAIR ? torture.n_bytes >> 21 : 0);
+
 	if (now->n_maps != wanted->n_maps)
 		return 0;
 	if (torture.gpu < 0)
 		return now->n_fds == wanted->n_fds;
 	return now->n_fds <= wanted->n_fds + GPU_FDS_MORE &&
-		now->gpu_mib <= wanted->gpu_mib + (torture.n_bytes >> 20) * 3 / 4;
+		now->gpu_mib <= wanted->gpu_mib + more_mib;
 }
 
 /* Waits until the daemon has what n clients need, and nothing more. */
@@ -259,7 +262,7 @@ static void await_holding(uint32_t n, uint64_t from_ns)
 	const struct holding wanted = expected(n);
 	struct holding holding = look();
 
-	while (!has_all_freed(&holding, &wanted)) {
+	while (!has_all_freed(&holding, &wanted, n)) {
 		ck_assert_msg(cei_now_ns() < deadline, "with %u clients the daemon has %u "
 			      "descriptors and %u mappings, not %u and %u; of the GPU %llu MiB are "
 			      "in use, not %llu", n, holding.n_fds, holding.n_maps, wanted.n_fds,

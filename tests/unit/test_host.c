@@ -15,7 +15,8 @@
 
 static void set_script(uint64_t delay_ns, uint64_t fail_at, uint64_t lose_at)
 {
-	struct cei_host_script script = { delay_ns, fail_at, lose_at, 0 };
+	struct cei_host_script script = { .copy_delay_ns = delay_ns, .copy_fail_at = fail_at,
+					  .copy_lose_at = lose_at };
 
 	cei_host_set_script(&rig.backend, &script);
 }
