@@ -197,6 +197,19 @@ void cei_client_tell_fence(struct cei_client *client, uint32_t engine)
 		}
 }
 
+/* Of engines that were fenced after the hello, and of which the others have been told already. */
+static void tell_fences_since_hello(struct cei_client *client)
+{
+	uint32_t engine, told = 0, i;
+
+	for (i = 0; i < client->hello.n_members; i++) {
+		engine = client->engines[i];
+		if (!(told >> engine & 1) && client->server->fences.since_ns[engine])
+			cei_client_tell_fence(client, engine);
+		told |= UINT32_C(1) << engine;
+	}
+}
+
 /* From now on the client's rings are looked at, and its death is. */
 static void get_ready(struct cei_client *client)
 {
@@ -222,8 +235,7 @@ static void get_ready(struct cei_client *client)
 		client->hello.n_members);
 	if (client->fence_error)
 		tell_fence(client, client->fence_error, client->fence_text);
-	for (i = 0; i < client->hello.n_members; i++)   /* fenced since the hello */
-		cei_client_tell_fence(client, client->engines[i]);
+	tell_fences_since_hello(client);
 }
 
 /* Returns what is wrong with the message, or NULL. */
