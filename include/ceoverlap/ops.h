@@ -90,7 +90,8 @@ enum ceov_dtype {
 	CEOV_BF16 = 1,
 	CEOV_FP16 = 2,
 	CEOV_FP32 = 3                   /* only for reduce-scatter and all-reduce without a
-					 * GEMM; operators with a GEMM refuse it */
+					 * GEMM, and dispatch and combine; operators with a GEMM
+					 * refuse it */
 };
 
 #define CEOV_OP_GEMMS_MAX 4u
@@ -508,7 +509,8 @@ struct ceov_moe {
 	uint64_t                     capacity;  /* rows that a rank sends to another one in a
 						 * run at most; later copies, in the order of
 						 * experts and then of tokens, are dropped. 0: as
-						 * many as there can be */
+						 * many as there can be where a token's experts
+						 * differ; repeated ones may be dropped then */
 	uint64_t                     n_received;        /* rows for which `received` has room;
 						 * a run to which more come fails. 0:
 						 * n_ranks * capacity */
@@ -549,7 +551,10 @@ struct ceov_moe_dispatch_run {
 	void                   *received;       /* [n_received][hidden]; rows behind the last one
 						 * that came are not written */
 	int32_t                *ends;           /* [n_experts / n_ranks]: the row of `received`
-						 * behind the last one of each own expert */
+						 * behind the last one of each own expert. Of a
+						 * run that has failed it is undefined, and kernels
+						 * behind it must not take it for rows of
+						 * `received` unchecked */
 };
 
 int  ceov_moe_dispatch_run(ceov_op *op, const struct ceov_moe_dispatch_run *run);

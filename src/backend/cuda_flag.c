@@ -193,8 +193,8 @@ static CUresult queue_release(struct cei_cuda_backend *own, uint64_t gate)
 
 /* Tests whether a small store releases a stream that waits. An abort must be able to release every
  * gated lane in that way. While a stream waits, another thread of the process may hold the driver's
- * locks until the GPU is idle, as the creation of a stream does: so the store is queued at once, and
- * the processor starts it without a further call of the driver. */
+ * locks until the GPU is idle, as the creation of a stream does: so the store is queued at once,
+ * and the processor starts it without a further call of the driver. */
 static int run_gate(struct cei_cuda_backend *own, CUstream stream)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;

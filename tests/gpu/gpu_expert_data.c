@@ -302,7 +302,7 @@ void gpu_experts_check_routing(const struct gpu_experts *one, struct gpu_op_rank
 			      "rank %u: wrong numbers of rows from rank %u", rank->rank, source);
 }
 
-/* The work of expert e: multiplies by e * factor + 1, and rounds. */
+/* The work of expert e: multiplies a row by `factor`, and rounds. */
 static void apply_expert(const struct gpu_experts *one, uint32_t factor, const char *from,
 			 char *to)
 {

@@ -87,7 +87,7 @@ static void doze(struct cei_intake *intake, int is_dozing)
 	atomic_store(&CEI_OWNER(intake, struct bringer, intake)->is_dozing, (uint32_t)is_dozing);
 }
 
-static void sleep_here(struct cei_intake *intake)
+static int sleep_here(struct cei_intake *intake)
 {
 	struct bringer *bringer = CEI_OWNER(intake, struct bringer, intake);
 	struct pollfd poll_fd = { .fd = bringer->bell, .events = POLLIN };
@@ -96,6 +96,7 @@ static void sleep_here(struct cei_intake *intake)
 	atomic_fetch_add(&bringer->n_sleeps, 1);
 	ck_assert_int_eq(poll(&poll_fd, 1, 20000), 1);
 	ck_assert_int_eq(read(bringer->bell, &n, sizeof(n)), sizeof(n));
+	return 1;
 }
 
 static void wake(struct cei_intake *intake)

@@ -30,8 +30,8 @@ void cei_fence_fini(struct cei_fence *fence);
 /* Fences the engine if one of its own movers says that the place is lost. The engine's thread. */
 void cei_fence_look(struct cei_fence *fence, struct cei_movers *movers);
 
-/* The same, but at most four times a second: for launches that wait for their marks, so that no lane
- * breaks. */
+/* The same, but at most four times a second: for launches that wait for their marks, so that no
+ * lane breaks. */
 void cei_fence_look_at(struct cei_fence *fence, struct cei_movers *movers, uint64_t now_ns);
 
 /* The engine's thread. */

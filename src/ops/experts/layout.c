@@ -168,9 +168,12 @@ static int make_counts(ceov_op *op)
 	int r = cei_buffer_create_on_host(workspace->object.context, workspace->rank, n_bytes,
 					  &op->counts_buffer);
 
-	if (!r)
-		op->counts = cei_buffer_address(op->counts_buffer, workspace->rank);
-	return r;
+	if (r)
+		return r;
+	op->counts = cei_buffer_address(op->counts_buffer, workspace->rank);
+	return op->counts ? 0 : cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_ROUTE, 0,
+					  "rank %u: its GPU cannot write host memory, where the "
+					  "numbers of rows are", workspace->rank);
 }
 
 static int send_block(ceov_op *op, uint32_t target)

@@ -4,7 +4,8 @@
 #define CEI_A2A_H
 
 /*
- * What a GEMM + all-to-all and an all-to-all + GEMM share: their shapes. The blocks that ranks
+ * What a GEMM + all-to-all and an all-to-all + GEMM share: their shapes. A GEMM + all-reduce whose
+ * columns are divided uses the sizes of columns and their sums, too. The blocks that ranks
  * send each other are either rows, as many as shape->blocks says for each pair of ranks, or, where
  * columns are divided, rows and columns of which each depends on one of the two ranks (struct
  * cei_a2a_shape). What the cost model reads of the shape (rows, n and k) are the sizes of the

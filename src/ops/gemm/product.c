@@ -211,7 +211,7 @@ static int load(ceov_op *op)
 	uint32_t i;
 	int r;
 
-	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums have as many columns as C */
+	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* as partial sums, unless columns are divided */
 		job.c[i].columns = op->shape.product.n[i < op->shape.product.n_products ? i : 0];
 	pthread_mutex_lock(&op->workspace->lock);
 	r = executor->ops->load(executor, &job);
