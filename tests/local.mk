@@ -362,6 +362,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
 	%D%/unit/op_case.c %D%/unit/op_a2a.c %D%/unit/op_expect.h \
 	%D%/unit/op_rig.c %D%/unit/op_rig.h \
+	%D%/unit/op_record.c %D%/unit/op_record.h \
 	%D%/unit/move_rig.c %D%/unit/move_rig.h \
 	%D%/unit/fake_event.c %D%/unit/fake_event.h \
 	%D%/unit/feeder.c %D%/unit/feeder.h \

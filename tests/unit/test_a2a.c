@@ -7,13 +7,13 @@
  * tests/system/test_ops_shapes.c. */
 
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/plan.h"
+#include "op_record.h"
 #include "op_rig.h"
 #include "ops/core/op.h"
 #include "ops/kinds.h"
@@ -159,59 +159,6 @@ END_TEST
 
 /* --- what a job queues ----------------------------------------------------- */
 
-static char record[200];                /* what the job of rank 1 queued */
-
-static void add_word(const char *word)
-{
-	size_t at = strlen(record);
-
-	snprintf(record + at, sizeof(record) - at, "%s ", word);
-}
-
-static int recorded_gemm(struct cei_executor *executor, void *stream,
-			 const struct cei_gemm_job *job)
-{
-	add_word("gemm");
-	return cei_executor_host.gemm(executor, stream, job);
-}
-
-static int recorded_copy(struct cei_executor *executor, void *stream, void *target,
-			 const void *source, uint64_t n_bytes)
-{
-	add_word("copy");
-	return cei_executor_host.copy(executor, stream, target, source, n_bytes);
-}
-
-static int recorded_copy_rows(struct cei_executor *executor, void *stream,
-			      const struct cei_rows *rows)
-{
-	add_word("rows");
-	return cei_executor_host.copy_rows(executor, stream, rows);
-}
-
-static int recorded_await(struct cei_executor *executor, void *stream,
-			  const struct cei_job_marks *marks, const struct cei_counters *counters)
-{
-	char word[32];
-
-	snprintf(word, sizeof(word), "%u+%u", counters->first, counters->n);
-	add_word(word);
-	return cei_executor_host.await(executor, stream, marks, counters);
-}
-
-static void run_once(const struct op_part *part)
-{
-	const struct op_case *one = part->arg;
-	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
-	struct op_data data;
-
-	op_data_make(one, part->rank, 1, &data);
-	ck_assert_int_eq(op_data_run(one, op, &data), 0);
-	op_data_check(one, part->rank, 1, &data);
-	op_data_free(&data);
-	ceov_op_release(op);
-}
-
 /* Rank 1 of 4: counters and how many of them each wait sees, products, and copies. What was sent is
  * awaited last, where it is the caller's memory. */
 START_TEST(test_order_of_a_job)
@@ -227,22 +174,11 @@ START_TEST(test_order_of_a_job)
 		"rows 0+1 2+2 gemm 0+1 ",
 	};
 	struct op_case one = case_of((_i & 3) | (_i & 4) << 1, 128, 64);
-	struct cei_executor_ops ops = cei_executor_host;
-	struct op_rig rig;
+	struct op_record record;
 
 	one.tuning.n_pieces = _i & 4 ? 1 : 2;
-	ops.gemm = recorded_gemm;
-	ops.copy = recorded_copy;
-	ops.copy_rows = recorded_copy_rows;
-	ops.await = recorded_await;
-	op_rig_open(&rig, RANKS, SCRATCH, NULL);
-	rig.workspaces[1]->executor.ops = &ops;
-	record[0] = '\0';
-	op_rig_each(&rig, run_once, &one);
-	ck_assert_str_eq(record, expected[_i]);
-	rig.workspaces[1]->executor.ops = &cei_executor_host;
-	op_rig_release(&rig);
-	op_rig_close(&rig);
+	op_record_job(&one, SCRATCH, &record);
+	ck_assert_str_eq(record.words, expected[_i]);
 }
 END_TEST
 

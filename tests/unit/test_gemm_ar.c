@@ -6,10 +6,10 @@
  * test_ops.c, random shapes in tests/system/test_ops_shapes.c. */
 
 #include <check.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "op_record.h"
 #include "op_rig.h"
 #include "ops/core/op.h"
 #include "ops/kinds.h"
@@ -183,60 +183,6 @@ END_TEST
 
 /* --- what a job queues ----------------------------------------------------- */
 
-static char record[200];                /* what the job of rank 1 queued */
-
-static void add_word(const char *word)
-{
-	size_t at = strlen(record);
-
-	snprintf(record + at, sizeof(record) - at, "%s ", word);
-}
-
-static int recorded_gemm(struct cei_executor *executor, void *stream,
-			 const struct cei_gemm_job *job)
-{
-	ck_assert_uint_eq(job->marks.n_sent, 0);        /* it would wait for sums not made yet */
-	add_word("gemm");
-	return cei_executor_host.gemm(executor, stream, job);
-}
-
-static int recorded_copy(struct cei_executor *executor, void *stream, void *target,
-			 const void *source, uint64_t n_bytes)
-{
-	add_word("copy");
-	return cei_executor_host.copy(executor, stream, target, source, n_bytes);
-}
-
-static int recorded_copy_rows(struct cei_executor *executor, void *stream,
-			      const struct cei_rows *rows)
-{
-	add_word("rows");
-	return cei_executor_host.copy_rows(executor, stream, rows);
-}
-
-static int recorded_await(struct cei_executor *executor, void *stream,
-			  const struct cei_job_marks *marks, const struct cei_counters *counters)
-{
-	char word[32];
-
-	snprintf(word, sizeof(word), "%u+%u", counters->first, counters->n);
-	add_word(word);
-	return cei_executor_host.await(executor, stream, marks, counters);
-}
-
-static void run_once(const struct op_part *part)
-{
-	const struct op_case *one = part->arg;
-	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
-	struct op_data data;
-
-	op_data_make(one, part->rank, 1, &data);
-	ck_assert_int_eq(op_data_run(one, op, &data), 0);
-	op_data_check(one, part->rank, 1, &data);
-	op_data_free(&data);
-	ceov_op_release(op);
-}
-
 /* Rank 1 of 4: its own sums are copied first, then those of ranks 0, 3 and 2, whose counters begin
  * behind the 4 * 32 for partial sums. The last block comes piece by piece. */
 START_TEST(test_order_of_a_job)
@@ -248,23 +194,13 @@ START_TEST(test_order_of_a_job)
 		"gemm gemm rows 128+1 rows 131+1 rows 130+1 rows ",
 	};
 	struct op_case one = case_of(RANKS, _i & 2 ? 128 : 512, 64);
-	struct cei_executor_ops ops = cei_executor_host;
-	struct op_rig rig;
+	struct op_record record;
 
 	one.tuning.mode = _i & 1 ? CEOV_MODE_SEQUENCE : CEOV_MODE_OVERLAP;
 	one.tuning.n_pieces = _i & 1 ? 1 : 2;
-	ops.gemm = recorded_gemm;
-	ops.copy = recorded_copy;
-	ops.copy_rows = recorded_copy_rows;
-	ops.await = recorded_await;
-	op_rig_open(&rig, RANKS, SCRATCH, NULL);
-	rig.workspaces[1]->executor.ops = &ops;
-	record[0] = '\0';
-	op_rig_each(&rig, run_once, &one);
-	ck_assert_str_eq(record, expected[_i]);
-	rig.workspaces[1]->executor.ops = &cei_executor_host;
-	op_rig_release(&rig);
-	op_rig_close(&rig);
+	op_record_job(&one, SCRATCH, &record);
+	ck_assert_str_eq(record.words, expected[_i]);
+	ck_assert_uint_eq(record.n_sent, 0);    /* it would wait for sums not made yet */
 }
 END_TEST
 
