@@ -7,11 +7,11 @@
 #
 #   bench/eight.sh [--half=1|2] [--out=FOLDER] [--build=FOLDER] [--ranks=N] [--dry-run]
 #
-#   --half=1      copies, collectives and the two first operators, with their peers: some 4 minutes
-#                 on 8 GPUs
+#   --half=1      copies, collectives and the two first operators, with their peers: at most 320 s
+#                 and the build
 #   --half=2      suites on GPUs, sums, further operators, PyTorch, links, the sweep with its
-#                 pictures, and the examples: some 5 minutes. Without --half both, one after the
-#                 other
+#                 pictures, and the examples: at most 430 s and the build. Without --half both,
+#                 one after the other
 #   --out=FOLDER  for results (default: ./eight-results): a JSON file and a log for each step,
 #                 steps.tsv (name, exit status, seconds, limit), and summary.md, which
 #                 eight_summary.py writes from the JSON files alone

@@ -185,8 +185,8 @@ struct cei_backend_ops {
 	/* Whether the backend's place is lost to this process until it ends: each call for it fails
 	 * from now on, as on a GPU whose context its driver has given up. 0: it is not. Else the
 	 * error; ret_text says which place, and what its driver said. Asks the driver, which also
-	 * knows of a loss by somebody else's work. Any thread, without blocking. NULL: places are
-	 * never lost. */
+	 * knows of a loss by somebody else's work, and may let the call wait for what other threads
+	 * of the process ask of it. Any thread. NULL: places are never lost. */
 	int      (*lost)(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES]);
 
 	/* How many more lanes and streams of this place may be left waiting for marks: with
