@@ -10,7 +10,7 @@
 #   --half=1      copies, collectives and the two first operators, with their peers: at most 320 s
 #                 and the build
 #   --half=2      suites on GPUs, sums, further operators, PyTorch, links, the sweep with its
-#                 pictures, and the examples: at most 430 s and the build. Without --half both,
+#                 pictures, and the examples: at most 460 s and the build. Without --half both,
 #                 one after the other
 #   --out=FOLDER  for results (default: ./eight-results): a JSON file and a log for each step,
 #                 steps.tsv (name, exit status, seconds, limit), and summary.md, which
@@ -120,6 +120,8 @@ second_half() {
 	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
 	bench products-a2a 30 overlap -t gemm_a2a,a2a_gemm --shape 4096,8192,8192 \
 		--shape 8192,8192,8192 -n 10
+	bench products-ar 30 overlap -t gemm_ar --shape 32,5120,25600 --shape 4096,7168,4096 \
+		--shape 28000,7168,4096 -n 10
 	for suite in "${suites[@]}"; do
 		step "suite-$suite" 30 env srcdir="$top" \
 			bash "$top/tests/run_test.sh" "tests/gpu/test_gpu_$suite"

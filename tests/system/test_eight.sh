@@ -33,6 +33,7 @@ bash "$top/bench/eight.sh" --dry-run --half=1 --ranks=8 > "$folder/first" || fai
 bash "$top/bench/eight.sh" --dry-run --half=2 --ranks=8 > "$folder/second" || fail "half 2"
 says "$folder/first" "overlap -t ag_gemm -m llama70b --tokens 2048,8192,16384 -n 10 -g 8"
 says "$folder/second" "overlap -t all_reduce,reduce_scatter"
+says "$folder/second" "overlap -t gemm_ar"
 grep -q "all_reduce" "$folder/first" && fail "half 1 has steps of half 2"
 
 ./ceoverlap-bench --host -g 2 -n 2 -w 1 -t p2p,all_gather -b 64K -e 64K \
