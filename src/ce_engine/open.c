@@ -181,9 +181,9 @@ static int build(ceov_context *context, const struct ceov_config *config,
 	return r;
 }
 
-/* Checks the config's size. Errors go to stderr: the log function of a wrong config cannot be
- * trusted. */
-static int check_config(const struct ceov_config *config)
+/* Checks the config's size and copies what the caller's header knows of it. Errors go to stderr:
+ * the log function of a wrong config cannot be trusted. */
+static int take_config(const struct ceov_config *config, struct ceov_config *ret_config)
 {
 	struct cei_report report;
 	int r;
@@ -191,6 +191,8 @@ static int check_config(const struct ceov_config *config)
 	cei_report_init(&report, NULL, NULL);
 	r = cei_sized_check(&report, config, offsetof(struct ceov_config, network),
 			    sizeof(*config), "ceov_open: config");
+	if (!r)
+		cei_sized_take(ret_config, config, sizeof(*ret_config));
 	cei_report_fini(&report);
 	return r;
 }
@@ -199,11 +201,13 @@ int cei_context_open(const struct ceov_config *config,
 		     const struct cei_backend_ops *const *movers,
 		     const struct cei_transport_ops *transport, ceov_context **ret_context)
 {
+	struct ceov_config taken;
 	ceov_context *context;
 	int r;
 
-	if (!ret_context || (config && check_config(config)))
+	if (!ret_context || (config && take_config(config, &taken)))
 		return CEOV_ERR_INVALID;
+	config = config ? &taken : NULL;
 	context = calloc(1, sizeof(*context));
 	if (!context)
 		return CEOV_ERR_NO_MEMORY;

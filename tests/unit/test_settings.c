@@ -4,6 +4,7 @@
 /* Tests settings from ceov_open()'s config and from the environment, and what is refused. */
 
 #include <check.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,21 @@ START_TEST(test_environment_is_refused_where_it_makes_no_sense)
 	refused(&config, "CEOVERLAP_GROUP", "2 ranks");
 	setenv("CEOVERLAP_RANKS", "0", 1);
 	refused(&config, "n_ranks is 0", NULL);
+}
+END_TEST
+
+/* What lies behind the struct of a caller with an older header is not the struct's. */
+START_TEST(test_config_of_an_older_header_is_read_to_its_end)
+{
+	struct ceov_member member;
+	struct ceov_config config = testing_config(&member, 1, &log_of);
+	const size_t older_bytes = offsetof(struct ceov_config, network);
+	ceov_context *context = NULL;
+
+	memset((unsigned char *)&config + older_bytes, 0x5a, sizeof(config) - older_bytes);
+	config.struct_bytes = older_bytes;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ceov_close(context);
 }
 END_TEST
 
@@ -322,6 +338,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_environment_is_refused_where_it_makes_no_sense);
+	tcase_add_test(all, test_config_of_an_older_header_is_read_to_its_end);
 	tcase_add_test(all, test_environment_is_used);
 	tcase_add_test(all, test_a_class_holds_for_plans_that_say_normal);
 	tcase_add_test(all, test_names_that_nobody_reads_are_warned_of);
