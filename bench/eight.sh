@@ -7,11 +7,10 @@
 #
 #   bench/eight.sh [--half=1|2] [--out=FOLDER] [--build=FOLDER] [--ranks=N] [--dry-run]
 #
-#   --half=1      copies, collectives and the two first operators, with their peers: at most 320 s
-#                 and the build
-#   --half=2      suites on GPUs, sums, further operators, PyTorch, links, the sweep with its
-#                 pictures, and the examples: at most 460 s and the build. Without --half both,
-#                 one after the other
+#   --half=1      copies, collectives and the two first operators, with their peers
+#   --half=2      suites on GPUs, sums, further operators, links, the sweep with its pictures, the
+#                 examples and tests in PyTorch. Without --half both, one after the other. A half
+#                 takes at most 270 s and the build: what does not begin by then is left out
 #   --out=FOLDER  for results (default: ./eight-results): a JSON file and a log for each step,
 #                 steps.tsv (name, exit status, seconds, limit), and summary.md, which
 #                 eight_summary.py writes from the JSON files alone
@@ -50,18 +49,25 @@ if [ "$n_gpus" = 0 ] && [ "$is_dry" = 0 ]; then
 fi
 [ -n "$ranks" ] || ranks=$((n_gpus > 1 ? n_gpus : 2))
 n_failed=0
+half_seconds=270
 python=${PYTHON:-python3}
 suites=(transfer queue routes litmus reduce)
 
 # step NAME SECONDS COMMAND...: runs the command in the build folder.
 step() {
-	local name=$1 limit=$2 begin=$SECONDS status
+	local name=$1 limit=$2 begin=$SECONDS left=$((end - SECONDS)) status
 	shift 2
 	if [ "$is_dry" = 1 ]; then
 		echo "$name ($limit s): $*"
 		return
 	fi
 	rm -f "$out/$name.json"         # of an earlier run
+	if [ "$left" -lt 5 ]; then
+		printf '%s\t75\t0\t%s\n' "$name" "$limit" >> "$out/steps.tsv"
+		echo "$name: left out: the half's time is over"
+		return
+	fi
+	limit=$((limit < left ? limit : left))
 	timeout -k 5 "$limit" "$@" > "$out/$name.log" 2>&1 < /dev/null
 	status=$?
 	printf '%s\t%s\t%s\t%s\n' "$name" "$status" $((SECONDS - begin)) "$limit" \
@@ -105,7 +111,7 @@ first_half() {
 	bench moves 50 -t p2p,doorbell,all_gather,all_to_all -b 1M -e 256M -n 20
 	for model in llama70b llama7b llama8b qwen72b gpt3; do
 		for operator in ag_gemm gemm_rs; do
-			bench "$operator-$model" 20 overlap -t "$operator" -m "$model" \
+			bench "$operator-$model" 30 overlap -t "$operator" -m "$model" \
 				--tokens 2048,8192,16384 -n 10
 		done
 	done
@@ -126,12 +132,12 @@ second_half() {
 		step "suite-$suite" 30 env srcdir="$top" \
 			bash "$top/tests/run_test.sh" "tests/gpu/test_gpu_$suite"
 	done
-	step torch 60 make check-gpu-torch
 	with_torch fsdp 35 "$top/examples/torch_fsdp.py"
 	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py"
 	step measure 40 ./ceoverlap-bench measure --quick --no-store -T 35 -J "$out/measure.json"
 	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T 45 -J "$out/sweep.json" \
 		--html="$out/sweep.html"
+	step torch 150 make check-gpu-torch
 }
 
 if [ "$is_dry" = 0 ]; then
@@ -142,13 +148,15 @@ if [ "$is_dry" = 0 ]; then
 	fi
 	cd "$build" || exit 1
 	# of an earlier run; the other half of this one stays
-	for name in $("$0" --dry-run ${half:+"--half=$half"} | sed 's/ (.*//'); do
+	for name in $("$here/eight.sh" --dry-run ${half:+"--half=$half"} | sed 's/ (.*//'); do
 		[ ! -e "$out/steps.tsv" ] || sed -i "/^$name\t/d" "$out/steps.tsv"
 	done
 	nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader \
 		> "$out/gpus.txt"
 fi
+end=$((SECONDS + half_seconds))
 [ "$half" = 2 ] || first_half
+end=$((SECONDS + half_seconds))
 [ "$half" = 1 ] || second_half
 if [ "$is_dry" = 0 ]; then
 	"$python" "$here/eight_summary.py" "$out" > "$out/summary.md" || n_failed=$((n_failed + 1))

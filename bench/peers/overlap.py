@@ -51,141 +51,27 @@ METHODS = ("gemm", "comm", "nccl", "zero-CTA", "async-TP", "ours")
 LAUNCHES = ("stream", "graph")
 TOLERANCE = {"ag_gemm": 0.004, "gemm_rs": 0.008}  # of the largest value
 
-# --- ceoverlap, by its C interface (include/ceoverlap/ceoverlap.h, ops.h) ---------------
+# --- ceoverlap, by its C interface ------------------------------------------------------
 
-PENDING = 1
-PLACE_GPU = 1
-BF16 = 1
-GEMMS_MAX = 4
 SECOND_NS = 1000000000
 
 
-class Place(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int), ("index", ctypes.c_uint32)]
+def load_abi(path):
+    """The structs of the C interface from the Python package of this source tree, which loads
+    the library when it is imported."""
+    os.environ["CEOVERLAP_LIBRARY"] = path
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                    "..", "..", "python"))
+    from ceoverlap import _abi
 
-
-class Member(ctypes.Structure):
-    _fields_ = [("rank", ctypes.c_uint32), ("place", Place)]
-
-
-class Config(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("members", ctypes.POINTER(Member)),
-        ("n_members", ctypes.c_uint32),
-        ("n_ranks", ctypes.c_uint32),
-        ("group", ctypes.c_char_p),
-        ("max_chunk_bytes", ctypes.c_uint64),
-        ("deadline_ns", ctypes.c_uint64),
-        ("progress_by_caller", ctypes.c_int),
-        ("log", ctypes.c_void_p),
-        ("log_arg", ctypes.c_void_p),
-    ]
-
-
-class Failure(ctypes.Structure):
-    _fields_ = [
-        ("error", ctypes.c_int),
-        ("native_code", ctypes.c_int),
-        ("rank", ctypes.c_uint32),
-        ("transfer", ctypes.c_uint32),
-        ("chunk", ctypes.c_uint64),
-        ("mark_value", ctypes.c_uint64),
-        ("seen_value", ctypes.c_uint64),
-        ("text", ctypes.c_char * 256),
-    ]
-
-
-class WorkspaceConfig(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("rank", ctypes.c_uint32),
-        ("name", ctypes.c_char_p),
-        ("scratch_bytes", ctypes.c_uint64),
-        ("is_capturable", ctypes.c_int),
-        ("deadline_ns", ctypes.c_uint64),
-        ("shares_sms", ctypes.c_int),
-    ]
-
-
-class OpTuning(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("mode", ctypes.c_int),
-        ("n_pieces", ctypes.c_uint32),
-        ("tile_rows", ctypes.c_uint32),
-        ("tile_columns", ctypes.c_uint32),
-        ("n_reduce_blocks", ctypes.c_uint32),
-    ]
-
-
-class AgGemm(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("dtype", ctypes.c_int),
-        ("rows", ctypes.POINTER(ctypes.c_uint64)),
-        ("k", ctypes.c_uint64),
-        ("n_gemms", ctypes.c_uint32),
-        ("n", ctypes.c_uint64 * GEMMS_MAX),
-        ("tuning", ctypes.POINTER(OpTuning)),
-    ]
-
-
-class AgGemmRun(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("stream", ctypes.c_void_p),
-        ("a", ctypes.c_void_p),
-        ("b", ctypes.c_void_p * GEMMS_MAX),
-        ("c", ctypes.c_void_p * GEMMS_MAX),
-        ("gathered", ctypes.c_void_p),
-    ]
-
-
-class GemmRs(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("dtype", ctypes.c_int),
-        ("rows", ctypes.POINTER(ctypes.c_uint64)),
-        ("k", ctypes.c_uint64),
-        ("n", ctypes.c_uint64),
-        ("tuning", ctypes.POINTER(OpTuning)),
-    ]
-
-
-class GemmRsRun(ctypes.Structure):
-    _fields_ = [
-        ("struct_bytes", ctypes.c_size_t),
-        ("stream", ctypes.c_void_p),
-        ("a", ctypes.c_void_p),
-        ("b", ctypes.c_void_p),
-        ("c", ctypes.c_void_p),
-    ]
-
-
-# By the C name: for whoever wants to compare layouts.
-STRUCTS = {
-    "ceov_place": Place,
-    "ceov_member": Member,
-    "ceov_config": Config,
-    "ceov_failure": Failure,
-    "ceov_workspace_config": WorkspaceConfig,
-    "ceov_op_tuning": OpTuning,
-    "ceov_ag_gemm": AgGemm,
-    "ceov_ag_gemm_run": AgGemmRun,
-    "ceov_gemm_rs": GemmRs,
-    "ceov_gemm_rs_run": GemmRsRun,
-}
-
-
-def new(struct, **fields):
-    return struct(struct_bytes=ctypes.sizeof(struct), **fields)
+    return _abi
 
 
 class Ceoverlap:
     """One context of one rank."""
 
     def __init__(self, path, rank, gpu, n_ranks, group):
+        self.abi = load_abi(path)
         self.library = ctypes.CDLL(path)
         self.rank = rank
         self.n_ranks = n_ranks
@@ -194,9 +80,10 @@ class Ceoverlap:
         self.library.ceov_version.restype = ctypes.c_char_p
         for name in OPERATORS:
             getattr(self.library, f"ceov_{name}_scratch_bytes").restype = ctypes.c_uint64
-        member = Member(rank, Place(PLACE_GPU, gpu))
-        config = new(
-            Config,
+        member = self.abi.ceov_member(
+            rank, self.abi.ceov_place(self.abi.CEOV_PLACE_GPU, gpu))
+        config = self.new(
+            self.abi.ceov_config,
             members=ctypes.pointer(member),
             n_members=1,
             n_ranks=n_ranks,
@@ -207,6 +94,12 @@ class Ceoverlap:
                    "ceov_open")
         self.context = context
 
+    def new(self, kind, **fields):
+        struct = self.abi.new(kind)
+        for name, value in fields.items():
+            setattr(struct, name, value)
+        return struct
+
     def version(self):
         return self.library.ceov_version().decode()
 
@@ -215,7 +108,7 @@ class Ceoverlap:
         if not result:
             return
         text = self.library.ceov_strerror(ctypes.c_int(result)).decode()
-        failure = Failure()
+        failure = self.abi.ceov_failure()
         if self.context and not self.library.ceov_last_failure(
                 self.context, ctypes.byref(failure)):
             text += ": " + failure.text.decode(errors="replace")
@@ -241,10 +134,12 @@ class Ceoverlap:
         """The shape, and what it points to."""
         rows = self.rows(m)
         if operator == "ag_gemm":
-            shape = new(AgGemm, dtype=BF16, rows=rows, k=k, n_gemms=1)
+            shape = self.new(self.abi.ceov_ag_gemm, dtype=self.abi.CEOV_BF16, rows=rows, k=k,
+                             n_gemms=1)
             shape.n[0] = n
         else:
-            shape = new(GemmRs, dtype=BF16, rows=rows, k=k, n=n)
+            shape = self.new(self.abi.ceov_gemm_rs, dtype=self.abi.CEOV_BF16, rows=rows, k=k,
+                             n=n)
         return shape, rows
 
     def scratch_bytes(self, operator, m, n, k):
@@ -256,8 +151,8 @@ class Ceoverlap:
         return n_bytes
 
     def open_workspace(self, name, scratch_bytes, is_capturable):
-        config = new(
-            WorkspaceConfig,
+        config = self.new(
+            self.abi.ceov_workspace_config,
             rank=self.rank,
             name=name.encode(),
             scratch_bytes=scratch_bytes,
@@ -275,10 +170,11 @@ class Ceoverlap:
         deadline = time.monotonic() + 10
         while True:
             result = self.library.ceov_workspace_release(workspace)
-            if result != PENDING or time.monotonic() > deadline:
+            if result != self.abi.CEOV_PENDING or time.monotonic() > deadline:
                 break
             time.sleep(0.001)
-        if result != PENDING:  # what a peer still maps is released by ceov_close()
+        # what a peer still maps is released by ceov_close()
+        if result != self.abi.CEOV_PENDING:
             self.check(result, "ceov_workspace_release")
 
     def create_op(self, workspace, operator, m, n, k):
@@ -295,12 +191,12 @@ class Ceoverlap:
     def make_run(self, operator, op, row, stream_of):
         """A function that queues one run on the stream that stream_of() names."""
         if operator == "ag_gemm":
-            run = new(AgGemmRun, a=row.a.data_ptr())
+            run = self.new(self.abi.ceov_ag_gemm_run, a=row.a.data_ptr())
             run.b[0] = row.b.data_ptr()
             run.c[0] = row.ours.data_ptr()
             call = self.library.ceov_ag_gemm_run
         else:
-            run = new(GemmRsRun, a=row.a.data_ptr(), b=row.b.data_ptr(),
+            run = self.new(self.abi.ceov_gemm_rs_run, a=row.a.data_ptr(), b=row.b.data_ptr(),
                       c=row.ours.data_ptr())
             call = self.library.ceov_gemm_rs_run
 
