@@ -100,8 +100,7 @@ static CUresult flush(const struct cei_lane *lane)
 	result = lead(lane);
 	if (result != CUDA_SUCCESS)
 		return result;
-	return backend_of(lane)->cuda->calls.stream_batch(state->stream, n, state->ops,
-							  0);
+	return backend_of(lane)->cuda->calls.stream_batch(state->stream, n, state->ops, 0);
 }
 
 CUresult cei_cuda_copy_each(struct cei_cuda *cuda, CUstream stream,
@@ -245,12 +244,15 @@ int cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
 	struct cei_cuda_lane *state = lane->private;
 	struct cei_cuda_hold hold;
 	CUresult result;
+	uint32_t i;
 	int r;
 
 	r = begin(lane, n_pieces, &hold);
 	if (r)
 		return r;
 	state->n_batch += n_pieces;
+	for (i = 0; i < n_pieces; i++)
+		state->n_bytes += pieces[i].row_bytes * pieces[i].n_rows;
 	result = copy_all(lane, pieces, n_pieces);
 	leave(lane, &hold);
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "copy");
@@ -358,6 +360,19 @@ int cei_cuda_lane_post(struct cei_lane *lane, const struct cei_post *posts,
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "post");
 }
 
+/* Queues the write of the submit's number behind all that was appended. */
+static CUresult write_number(const struct cei_lane *lane)
+{
+	struct cei_cuda_lane *state = lane->private;
+
+	if (cei_cuda_aside_suits(backend_of(lane), state))
+		return cei_cuda_aside_tell(backend_of(lane), state);
+	cei_cuda_write_op(&state->ops[state->n_ops++],
+			  (uint64_t)(uintptr_t)&state->page->done,
+			  state->n_submitted + 1);
+	return flush(lane);
+}
+
 int cei_cuda_lane_submit(struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
@@ -368,16 +383,14 @@ int cei_cuda_lane_submit(struct cei_lane *lane)
 	r = begin(lane, 0, &hold);
 	if (r)
 		return r;
-	cei_cuda_write_op(&state->ops[state->n_ops++],
-			  (uint64_t)(uintptr_t)&state->page->done,
-			  state->n_submitted + 1);
-	result = flush(lane);
+	result = write_number(lane);
 	leave(lane, &hold);
 	if (result != CUDA_SUCCESS)
 		return break_lane(lane, result, "submit");
 	state->n_submitted++;
 	state->n_batch = 0;
 	state->n_posts = 0;
+	state->n_bytes = 0;
 	return 0;
 }
 
@@ -406,13 +419,21 @@ static int look_for_error(struct cei_lane *lane)
 	return 0;
 }
 
+/* The submits of a lane end in order, so the larger of the two numbers is the last one. */
+static uint64_t number_done(const struct cei_cuda_lane *state)
+{
+	/* acquire, both: pair with the write of the number that submit has queued on a stream */
+	uint64_t own = atomic_load_explicit(&state->page->done, memory_order_acquire);
+	uint64_t aside = atomic_load_explicit(&state->page->done_aside, memory_order_acquire);
+
+	return own > aside ? own : aside;
+}
+
 int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 {
 	struct cei_cuda_lane *state = lane->private;
-	uint64_t n_done;
+	uint64_t n_done = number_done(state);
 
-	/* acquire: pairs with the write of the number that submit has queued on the stream */
-	n_done = atomic_load_explicit(&state->page->done, memory_order_acquire);
 	*ret_n_done = n_done;
 	cei_cuda_lane_went_on(lane, n_done);
 	if (state->error)
@@ -440,6 +461,8 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 		return r;
 	state->n_ops = 0;
 	result = cei_cuda_idle(own->cuda, state->stream, deadline_ns);
+	if (result == CUDA_SUCCESS && state->aside.stream)
+		result = cei_cuda_idle(own->cuda, state->aside.stream, deadline_ns);
 	cei_cuda_pop(own->cuda, &hold);
 	if (result == CUDA_ERROR_NOT_READY)
 		return cei_raise(own->cuda->report, CEOV_ERR_TIMEOUT, 0,
@@ -448,6 +471,7 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 				 lane->index);
 	state->n_batch = 0;
 	state->n_posts = 0;
+	state->n_bytes = 0;
 	cei_cuda_lane_went_on(lane, UINT64_MAX);
 	/* A lost context accesses no memory any more. reap() returns its error. */
 	if (result != CUDA_SUCCESS)
@@ -528,6 +552,9 @@ static CUresult open_stream(const struct cei_lane *lane)
 		result = calls->host_alloc(&state->bounce, CEI_CUDA_LANE_BOUNCE_BYTES,
 					   CU_MEMHOSTALLOC_PORTABLE |
 					   CU_MEMHOSTALLOC_DEVICEMAP);
+	if (result == CUDA_SUCCESS && lane->direction == CEI_DIRECTION_PEER &&
+	    lane->backend->site->has_clients)
+		result = cei_cuda_aside_open(own, &state->aside);
 	return result == CUDA_SUCCESS ? warm_stream(lane) : result;
 }
 
@@ -560,6 +587,7 @@ void cei_cuda_lane_close(struct cei_lane *lane)
 	r = cei_cuda_lane_drain(lane, cei_deadline(CEI_CUDA_ACCESS_NS));
 	if (cei_cuda_push(own->cuda, own->gpu, &hold))
 		return;
+	cei_cuda_aside_close(own, &state->aside);
 	(void)own->cuda->calls.stream_destroy(state->stream);
 	state->stream = NULL;
 	if (!r && state->page)

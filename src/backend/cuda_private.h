@@ -89,7 +89,8 @@ struct cei_cuda_backend {
 struct cei_cuda_lane_page {
 	_Atomic uint64_t done;          /* number of the last submit that is done; the stream
 					 * writes it */
-	uint64_t         pad[7];
+	_Atomic uint64_t done_aside;    /* likewise, of submits whose number goes aside */
+	uint64_t         pad[6];
 	uint64_t         slots[CEI_LANE_SUBMITS][CEI_LANE_BATCH];
 	uint8_t          lead[CEI_CUDA_LEAD_BYTES];
 };
@@ -113,13 +114,20 @@ struct cei_cuda_copies {
 	size_t      sizes[CEI_LANE_BATCH];
 };
 
+struct cei_cuda_aside {                 /* see cuda_aside.c; zeroes: the lane has none */
+	CUstream stream;
+	CUevent  event;
+};
+
 struct cei_cuda_lane {
 	CUstream                   stream;
+	struct cei_cuda_aside      aside;
 	struct cei_cuda_lane_page *page;
 	uint64_t                   n_submitted;
 	uint64_t                   n_reaped;
 	uint32_t                   n_batch;     /* operations appended since the last submit */
 	uint32_t                   n_posts;     /* how many of these are posts */
+	uint64_t                   n_bytes;     /* of the copies among these */
 	uint32_t                   n_ops;       /* operations in ops that the driver has not
 						 * been given yet */
 	int                        error;       /* of a lane that has failed, else 0 */
@@ -286,6 +294,19 @@ int  cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
 
 /* Waits until the control stream is idle, for at most CEI_CUDA_ACCESS_NS. */
 int  cei_cuda_control_idle(struct cei_cuda_backend *own, const char *what);
+
+/* --- cuda_aside.c: ends of copies, told from another stream ------------------------- */
+
+/* All below: in the thread that uses the lane, with its CUDA context current. After a failed open
+ * call close, which accepts zeroes; close while both streams are idle. */
+CUresult cei_cuda_aside_open(struct cei_cuda_backend *own, struct cei_cuda_aside *aside);
+void     cei_cuda_aside_close(struct cei_cuda_backend *own, struct cei_cuda_aside *aside);
+
+/* Whether the number of the submit that is being made should go aside. */
+int      cei_cuda_aside_suits(struct cei_cuda_backend *own, const struct cei_cuda_lane *state);
+
+/* Queues the write of that number to the page's done_aside. */
+CUresult cei_cuda_aside_tell(struct cei_cuda_backend *own, struct cei_cuda_lane *state);
 
 /* --- cuda_stream.c: callers' streams ----------------------------------------------- */
 

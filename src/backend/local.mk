@@ -15,6 +15,7 @@ if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
 	%D%/cuda.c %D%/cuda_private.h \
 	%D%/cuda_access.c \
+	%D%/cuda_aside.c \
 	%D%/cuda_bounce.c \
 	%D%/cuda_flag.c \
 	%D%/cuda_lane.c \

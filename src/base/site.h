@@ -34,6 +34,8 @@ struct cei_site {
 	int                keeps_files; /* 1: memory keeps the descriptor that it came with, and
 					 * GPU memory is made so that it has one, since the daemon
 					 * is to map it, too; set before any is made or found */
+	int                has_clients; /* 1: this is a daemon, whose engines move the data of other
+					 * processes; set before backends are opened */
 	int                progress_by_caller;  /* 1: the caller's threads drive the engines */
 	/* The movers that engines open; NULL ends the table. */
 	const struct cei_backend_ops *const *movers;

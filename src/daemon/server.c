@@ -51,6 +51,7 @@ static int open_works(struct cei_server *server)
 	site->report = &server->report;
 	site->n_ranks = site->n_members = n;
 	site->movers = cei_backends;
+	site->has_clients = 1;
 	if (getrandom(site->instance, sizeof(site->instance), 0) != sizeof(site->instance))
 		return cei_raise(&server->report, CEOV_ERR_SYSTEM, errno, "getrandom");
 	memcpy(server->instance, site->instance, sizeof(server->instance));

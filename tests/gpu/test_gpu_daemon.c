@@ -22,8 +22,10 @@
 #include "system/daemon_fixture.h"
 
 #define WORDS    UINT64_C(700001)       /* no multiple of a chunk */
-#define BYTES    (WORDS * 8)
 #define LAUNCHES 40u
+
+/* Four chunks of the daemon's, whose ends another stream tells it, and a bit. */
+#define LARGE_WORDS ((UINT64_C(64) << 20) / 8 + 13)
 
 static struct daemon_fixture server;
 static uint32_t n_gpus;
@@ -31,6 +33,7 @@ static uint32_t n_gpus;
 struct client {
 	struct gpu    gpus[2];
 	ceov_context *context;
+	uint64_t      n_words;          /* of each launch */
 	void         *allocated[2];     /* by cudaMalloc, or NULL */
 	ceov_buffer  *source, *target;
 	ceov_signal  *ready, *arrived;
@@ -46,14 +49,15 @@ static uint32_t gpu_of(uint32_t rank)
 
 static ceov_buffer *make_buffer(struct client *client, uint32_t rank, enum memory memory)
 {
+	const uint64_t n_bytes = client->n_words * 8;
 	ceov_buffer *buffer = NULL;
 	int r;
 
 	if (memory == CREATED) {
-		r = ceov_buffer_create(client->context, rank, BYTES, &buffer);
+		r = ceov_buffer_create(client->context, rank, n_bytes, &buffer);
 	} else {
-		client->allocated[rank] = gpu_allocate(&client->gpus[rank], BYTES);
-		r = ceov_buffer_register(client->context, rank, client->allocated[rank], BYTES,
+		client->allocated[rank] = gpu_allocate(&client->gpus[rank], n_bytes);
+		r = ceov_buffer_register(client->context, rank, client->allocated[rank], n_bytes,
 					 &buffer);
 	}
 	ck_assert_int_eq(r, 0);
@@ -67,7 +71,8 @@ static void make_plan(struct client *client, uint32_t ready_flags)
 	client->ready = gpu_signal(client->context, 0, gpu_of(0), 1, ready_flags);
 	client->arrived = gpu_signal(client->context, 1, gpu_of(1), 1, CEOV_SIGNAL_HOST_VISIBLE);
 	client->plan = testing_plan(client->context, 0);
-	transfer = testing_transfer(client->source, client->target, BYTES);
+	transfer = testing_transfer(client->source, client->target,
+				    client->n_words * 8);
 	transfer.source_ready = testing_mark(client->ready, 0, 1);
 	transfer.then = testing_mark(client->arrived, 0, 1);
 	testing_add(client->plan, &transfer);
@@ -80,6 +85,7 @@ static void open_client(struct client *client)
 	uint32_t i;
 
 	memset(client, 0, sizeof(*client));
+	client->n_words = WORDS;
 	ck_assert_int_eq(setenv("CEOVERLAP_DAEMON", server.path, 1), 0);
 	for (i = 0; i < 2; i++)
 		gpu_open(&client->gpus[i], gpus[i]);
@@ -106,9 +112,10 @@ static void close_client(struct client *client)
 	}
 }
 
-static struct gpu_words words_of(ceov_buffer *buffer, uint32_t rank, uint64_t seed)
+static struct gpu_words words_of(const struct client *client, ceov_buffer *buffer,
+				 uint32_t rank, uint64_t seed)
 {
-	return (struct gpu_words){ ceov_buffer_base(buffer, rank), WORDS, seed };
+	return (struct gpu_words){ ceov_buffer_base(buffer, rank), client->n_words, seed };
 }
 
 /* One launch with new data. The stream that fills the source raises the mark, and another one waits
@@ -118,8 +125,8 @@ static void pass(struct client *client, uint64_t base, int follows)
 	struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = base };
 	const struct ceov_mark ready = testing_mark(client->ready, 0, base + 1);
 	const struct ceov_mark arrived = testing_mark(client->arrived, 0, base + 1);
-	struct gpu_words from = words_of(client->source, 0, base + 77);
-	struct gpu_words to = words_of(client->target, 1, base + 77);
+	struct gpu_words from = words_of(client, client->source, 0, base + 77);
+	struct gpu_words to = words_of(client, client->target, 1, base + 77);
 	void *produce = client->gpus[0].streams[GPU_PRODUCE];
 	void *consume = client->gpus[1].streams[GPU_CONSUME];
 	ceov_ticket ticket;
@@ -188,6 +195,21 @@ static void move(enum memory memory)
 	close_client(&client);
 }
 
+static void move_large(void)
+{
+	struct client client;
+	uint32_t i;
+
+	open_client(&client);
+	client.n_words = LARGE_WORDS;
+	client.source = make_buffer(&client, 0, CREATED);
+	client.target = make_buffer(&client, 1, CREATED);
+	make_plan(&client, CEOV_SIGNAL_HOST_VISIBLE);
+	for (i = 0; i < LAUNCHES; i++)
+		pass(&client, i, 0);
+	close_client(&client);
+}
+
 static void move_created(void)
 {
 	move(CREATED);
@@ -202,6 +224,14 @@ START_TEST(test_moves_created_memory)
 {
 	daemon_start(&server, "d.sock");
 	ends_well(start(move_created));
+	daemon_end(&server);
+}
+END_TEST
+
+START_TEST(test_moves_several_chunks)
+{
+	daemon_start(&server, "d.sock");
+	ends_well(start(move_large));
 	daemon_end(&server);
 }
 END_TEST
@@ -255,7 +285,7 @@ static void hide_marks(void)
 	client.target = make_buffer(&client, 1, CREATED);
 	make_plan(&client, 0);
 	testing_explained(client.plan, "it waits for marks that only a GPU sees");
-	from = words_of(client.source, 0, 5);
+	from = words_of(&client, client.source, 0, 5);
 	stream = client.gpus[0].streams[GPU_PRODUCE];
 	gpu_fill(&client.gpus[0], GPU_PRODUCE, &from);
 	mark = testing_mark(client.ready, 0, 1);
@@ -263,7 +293,7 @@ static void hide_marks(void)
 	ask.producer_stream = stream;
 	ck_assert_int_eq(ceov_launch(client.plan, &ask, &ticket), 0);
 	ck_assert_int_eq(ceov_wait(client.context, ticket, TESTING_PATIENCE), 0);
-	from = words_of(client.target, 1, 5);
+	from = words_of(&client, client.target, 1, 5);
 	gpu_check(&client.gpus[1], &from);
 	close_client(&client);
 }
@@ -501,6 +531,7 @@ static Suite *suite(uint32_t n)
 	n_gpus = n;
 	tcase_set_timeout(all, 100);
 	tcase_add_test(all, test_moves_created_memory);
+	tcase_add_test(all, test_moves_several_chunks);
 	tcase_add_test(all, test_moves_memory_of_cudamalloc);
 	tcase_add_test(all, test_what_follows_streams_stays_here);
 	tcase_add_test(all, test_marks_that_only_a_gpu_sees_stay_here);
