@@ -43,6 +43,7 @@ struct bench_options {
 	uint32_t    n_ranks;            /* 0: one for each GPU, or 4 on host memory */
 	int         force_host;
 	int         names_sources;      /* --named was given */
+	uint32_t    signal_flags;       /* of marks on GPUs: enum ceov_signal_flags, or 0 */
 	int         one_process;        /* --one-process was given. If ranks share GPUs, the bench
 					 * decides itself */
 	int         processes;          /* one process for each rank, also if ranks share GPUs */

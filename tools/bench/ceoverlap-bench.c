@@ -36,7 +36,7 @@ const struct bench_case bench_cases[] = {
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
-enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NAMED };
+enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NAMED, KEY_VISIBLE };
 
 static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
@@ -71,6 +71,8 @@ static const struct argp_option options_table[] = {
 	  "machines a launcher says instead which nodes there are", 1 },
 	{ "named", KEY_NAMED, NULL, 0, "p2p between nodes: each launch names its source, whose "
 	  "bytes go through slots", 1 },
+	{ "visible", KEY_VISIBLE, NULL, 0, "Marks of all_gather, all_to_all and doorbell on "
+	  "GPUs are visible to the host, so that a daemon can carry out the plans", 1 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 1 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
@@ -113,6 +115,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'l': list_cases(); exit(EXIT_SUCCESS);
 	case KEY_TRIGGER: options->triggers = triggers(state, text); break;
 	case KEY_NAMED: options->names_sources = 1; break;
+	case KEY_VISIBLE: options->signal_flags = CEOV_SIGNAL_HOST_VISIBLE; break;
 	case KEY_PIECES:
 		options->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 64);
 		break;

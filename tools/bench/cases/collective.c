@@ -35,8 +35,8 @@ static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t 
 
 	r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &set->target);
 	if (!r)
-		r = bench_share_signals(rank, bench_mark_place(rank), n_counters, 0,
-					&set->arrived);
+		r = bench_share_signals(rank, bench_mark_place(rank), n_counters,
+					rank->options->signal_flags, &set->arrived);
 	if (!r)
 		r = bench_share_signals(rank, host, n_counters, 0, &set->free);
 	if (!r)
@@ -44,7 +44,8 @@ static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t 
 				       &set->ready[0]);
 	if (!r)
 		r = ceov_signal_create(rank->context, rank->rank, bench_mark_place(rank),
-				       c->n_pieces, 0, &set->ready[1]);
+				       c->n_pieces, rank->options->signal_flags,
+				       &set->ready[1]);
 	return r;
 }
 

@@ -61,13 +61,14 @@ static int open_plan(struct doorbell *d, int is_gated)
 static int open_signals(struct doorbell *d)
 {
 	struct ceov_place host = { CEOV_PLACE_HOST, 0 }, own = bench_place(d->rank);
+	uint32_t flags = d->rank->options->signal_flags;
 	int r;
 
 	r = ceov_signal_create(d->rank->context, 0, host, 1, 0, &d->raised[0]);
 	if (!r)
-		r = ceov_signal_create(d->rank->context, 0, own, 1, 0, &d->raised[1]);
+		r = ceov_signal_create(d->rank->context, 0, own, 1, flags, &d->raised[1]);
 	if (!r)
-		r = ceov_signal_create(d->rank->context, 0, own, 1, 0, &d->returned);
+		r = ceov_signal_create(d->rank->context, 0, own, 1, flags, &d->returned);
 	return r;
 }
 
