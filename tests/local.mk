@@ -89,6 +89,7 @@ threaded_suites = \
 	%D%/unit/test_kept \
 	%D%/unit/test_strides \
 	%D%/unit/test_move \
+	%D%/unit/test_direct \
 	%D%/unit/test_host_allreduce \
 	%D%/unit/test_copier \
 	%D%/unit/test_far_bundle \

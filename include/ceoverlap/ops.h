@@ -171,8 +171,21 @@ int  ceov_workspace_release(ceov_workspace *workspace);
 enum ceov_op_mode {
 	CEOV_MODE_CHOOSE = 0,           /* the cost model; see ceov_op_tune(), too */
 	CEOV_MODE_OVERLAP = 1,          /* tiles start copies, copies release tiles */
-	CEOV_MODE_SEQUENCE = 2          /* communication and GEMM one after another,
+	CEOV_MODE_SEQUENCE = 2,         /* communication and GEMM one after another,
 					 * each at its own best */
+	/* For few bytes, for which a copy engine takes longer to begin than they take to
+	 * arrive: SMs store to the memory of peers, all of one node, in one kernel. Only
+	 * reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it. The
+	 * model never chooses it; ceov_op_tune() does, where it measured that it is faster.
+	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
+	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
+	 * all-reduce is made in one step, in which each rank gets the operands of all: for
+	 * operands of at most 1 MiB. */
+	CEOV_MODE_DIRECT = 3,
+	CEOV_MODE_TWO_SHOT = 4          /* all-reduce only: as CEOV_MODE_DIRECT, but in two
+					 * steps. Each rank adds up its part and sends the sums
+					 * to all others. More bytes and one more wait, but each
+					 * byte is sent twice and not to every rank */
 };
 
 /* A field that is 0 is chosen by the library; any other value is used as it is. */
@@ -184,7 +197,10 @@ struct ceov_op_tuning {
 	uint32_t          tile_rows;    /* shape of the GEMM's tiles; set this and the next, or
 					 * neither. ceov_op_explain() shows the chosen shape */
 	uint32_t          tile_columns;
-	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16 */
+	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16. In a
+					 * direct mode SMs that move the bytes, also without a
+					 * sum, at most 32; 0: one for each 8 KiB that go to a
+					 * peer, at most 16 */
 };
 
 /* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */

@@ -74,6 +74,8 @@ CEOV_NODES_RING = 2
 CEOV_MODE_CHOOSE = 0
 CEOV_MODE_OVERLAP = 1
 CEOV_MODE_SEQUENCE = 2
+CEOV_MODE_DIRECT = 3
+CEOV_MODE_TWO_SHOT = 4
 
 # --- structs -----------------------------------------------------------------------------
 

@@ -34,13 +34,15 @@ from .stream import stream_handle
 _DTYPES = {"bfloat16": _abi.CEOV_BF16, "float16": _abi.CEOV_FP16}
 _SUM_DTYPES = {**_DTYPES, "float32": _abi.CEOV_FP32}
 _MODES = {"choose": _abi.CEOV_MODE_CHOOSE, "overlap": _abi.CEOV_MODE_OVERLAP,
-          "sequence": _abi.CEOV_MODE_SEQUENCE}
+          "sequence": _abi.CEOV_MODE_SEQUENCE, "direct": _abi.CEOV_MODE_DIRECT,
+          "two-shot": _abi.CEOV_MODE_TWO_SHOT}
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 class Tuning(NamedTuple):
     """Choices that the caller makes instead of the library; 0 and "choose" leave them to the
-    library. mode is "overlap" or "sequence"; for the other fields see struct ceov_op_tuning."""
+    library. mode is "overlap" or "sequence", or, where SMs shall move few bytes without copy
+    engines, "direct" or "two-shot"; for the other fields see struct ceov_op_tuning."""
     mode: str = "choose"
     n_pieces: int = 0
     tile_rows: int = 0

@@ -7,6 +7,7 @@ kernel_sources = \
 	%D%/fill_kernels.cu \
 	%D%/begin_kernels.cu \
 	%D%/reduce_kernels.cu \
+	%D%/direct_kernels.cu \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
 	%D%/gemm_layout.cuh \
@@ -20,6 +21,7 @@ kernel_sources = \
 EXTRA_DIST += $(kernel_sources)
 libceoverlap_core_la_SOURCES += \
 	%D%/begin.h \
+	%D%/direct.h \
 	%D%/experts.h \
 	%D%/fill.h \
 	%D%/reduce.h \
@@ -34,7 +36,7 @@ libceoverlap_core_la_SOURCES += \
 AM_CCASFLAGS = -Wa,-I$(builddir)
 CLEANFILES += kernels.fatbin
 
-kernels.fatbin: $(kernel_sources) %D%/begin.h %D%/experts.h %D%/fill.h \
+kernels.fatbin: $(kernel_sources) %D%/begin.h %D%/direct.h %D%/experts.h %D%/fill.h \
 		%D%/reduce.h %D%/gemm.h include/ceoverlap/device.cuh include/ceoverlap/ceoverlap.h \
 		include/ceoverlap/ops.h
 	$(AM_V_GEN)$(NVCC) -fatbin $(NVCC_ARCH_FLAGS) -std=c++17 $(NVCCFLAGS) \

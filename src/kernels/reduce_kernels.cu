@@ -30,31 +30,6 @@ struct reduce_piece {
 	uint64_t n_vectors;             /* 0: the piece is empty */
 };
 
-/* Loads a vector. L1 is bypassed, because each word is read only once, and by this block only. The
- * asm is volatile and has a clobber, so that the load stays behind the barrier before it. */
-static __device__ __forceinline__ uint4 load(const uint4 *p)
-{
-	uint4 v;
-
-	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
-	return v;
-}
-
-/* Adds one vector of a source to the sum. The first source sets the sum, because adding -0 to 0
- * would lose the sign. */
-template <class T>
-static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first, float *sum)
-{
-	float wide[T::n_elements];
-	uint32_t i;
-
-	T::widen(v, wide);
-#pragma unroll
-	for (i = 0; i < T::n_elements; i++)
-		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
-}
-
 /* Scales the sums and converts them. A factor of 1 leaves the sums as they are. */
 template <class T>
 static __device__ __forceinline__ uint4 finish(const struct cei_reduce &reduce,
@@ -112,13 +87,13 @@ sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 		for (v = 0; v < n_each; v++)
 #pragma unroll
 			for (s = 0; s < N; s++)
-				raw[v][s] = load(sources[s] +
+				raw[v][s] = cei_load(sources[s] +
 						 within(i + v * step, piece.n_vectors));
 #pragma unroll
 		for (v = 0; v < n_each; v++) {
 #pragma unroll
 			for (s = 0; s < N; s++)
-				add_vector<T>(raw[v][s], s == 0, sum);
+				cei_add_vector<T>(raw[v][s], s == 0, sum);
 			if (i + v * step < piece.n_vectors)
 				target[i + v * step] = finish<T>(reduce, sum);
 		}
@@ -141,15 +116,15 @@ add_group(const struct cei_reduce &reduce, const uint4 *own, const uint64_t *at,
 		if (group + s >= reduce.n_ranks)
 			continue;
 		source = source_of(reduce, own, 0, group + s);
-		raw[s][0] = load(source + at[0]);
-		raw[s][1] = load(source + at[1]);
+		raw[s][0] = cei_load(source + at[0]);
+		raw[s][1] = cei_load(source + at[1]);
 	}
 #pragma unroll
 	for (s = 0; s < REDUCE_GROUP; s++) {
 		if (group + s >= reduce.n_ranks)
 			continue;
-		add_vector<T>(raw[s][0], group + s == 0, sum[0]);
-		add_vector<T>(raw[s][1], group + s == 0, sum[1]);
+		cei_add_vector<T>(raw[s][0], group + s == 0, sum[0]);
+		cei_add_vector<T>(raw[s][1], group + s == 0, sum[1]);
 	}
 }
 
@@ -191,7 +166,7 @@ copy_piece(const uint4 *source, uint4 *target, const struct reduce_piece &piece)
 	     i += REDUCE_FLIGHT * step) {
 #pragma unroll
 		for (v = 0; v < REDUCE_FLIGHT; v++)
-			raw[v] = load(source + within(i + v * step, piece.n_vectors));
+			raw[v] = cei_load(source + within(i + v * step, piece.n_vectors));
 #pragma unroll
 		for (v = 0; v < REDUCE_FLIGHT; v++)
 			if (i + v * step < piece.n_vectors)

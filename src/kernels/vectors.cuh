@@ -3,7 +3,8 @@
 #ifndef CEI_VECTORS_CUH
 #define CEI_VECTORS_CUH
 
-/* Vectors of 16 bytes as floats and back: 8 elements of 2 bytes, or 4 elements of 4 bytes. */
+/* Vectors of 16 bytes, loaded, as floats and back: 8 elements of 2 bytes, or 4 elements of 4
+ * bytes. */
 
 #include <stdint.h>
 
@@ -83,5 +84,30 @@ struct vector_fp32 {
 				  __float_as_uint(wide[2]), __float_as_uint(wide[3]));
 	}
 };
+
+/* Loads a vector that is read only once, and by this block only: L1 is bypassed. The asm is
+ * volatile and has a clobber, so that the load stays behind the barrier before it. */
+static __device__ __forceinline__ uint4 cei_load(const uint4 *p)
+{
+	uint4 v;
+
+	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+	return v;
+}
+
+/* Adds one vector of a source to the sum. The first source sets the sum, because adding -0 to 0
+ * would lose the sign. */
+template <class T>
+static __device__ __forceinline__ void cei_add_vector(const uint4 &v, bool is_first, float *sum)
+{
+	float wide[T::n_elements];
+	uint32_t i;
+
+	T::widen(v, wide);
+#pragma unroll
+	for (i = 0; i < T::n_elements; i++)
+		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
+}
 
 #endif /* CEI_VECTORS_CUH */

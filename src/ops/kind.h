@@ -77,6 +77,10 @@ struct cei_op_kind {
 			     const struct ceov_op_tuning *tuning,
 			     const struct cei_rates *rates);
 
+	/* Returns why the shape is refused in a direct mode, or NULL. A kind that has none of
+	 * these modes sets no function. */
+	const char *(*direct_fault)(const struct cei_op_shape *shape, enum ceov_op_mode mode);
+
 	/* Returns the bytes of one unit of shape->rows, which is a row, an element or a byte, as
 	 * it is sent. */
 	uint64_t (*row_bytes)(const struct cei_op_shape *shape);

@@ -8,16 +8,20 @@ libceoverlap_core_la_SOURCES += \
 	%D%/compute/executor.h \
 	%D%/compute/dtype.c %D%/compute/dtype.h \
 	%D%/compute/tiles.c %D%/compute/tiles.h \
+	%D%/compute/direct.h \
 	%D%/compute/experts.h \
+	%D%/exec_host/host_direct.c \
 	%D%/exec_host/host_experts.c \
 	%D%/exec_host/host_gemm.c %D%/exec_host/host_gemm.h \
 	%D%/exec_host/execute_host.c %D%/exec_host/execute_host.h \
 	%D%/exec_host/measure_host.c \
 	%D%/tuning/candidates.c %D%/tuning/candidates.h \
+	%D%/tuning/direct_choice.c %D%/tuning/direct_choice.h \
 	%D%/tuning/selector.c %D%/tuning/selector.h \
 	%D%/tuning/tunings.c %D%/tuning/tunings.h \
 	%D%/core/host_allreduce.c %D%/core/host_allreduce.h \
 	%D%/core/capture_cuda.h \
+	%D%/core/direct.c %D%/core/direct.h \
 	%D%/core/inflight.c \
 	%D%/core/op.c %D%/core/op.h \
 	%D%/core/operands.c %D%/core/operands.h \
@@ -30,6 +34,7 @@ libceoverlap_core_la_SOURCES += \
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/blas_cuda.c %D%/exec_cuda/blas_cuda.h \
+	%D%/exec_cuda/direct_cuda.c \
 	%D%/exec_cuda/execute_cuda.c %D%/exec_cuda/execute_cuda.h \
 	%D%/exec_cuda/experts_cuda.c \
 	%D%/exec_cuda/gemm_blas_cuda.c \
@@ -60,5 +65,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/product_model.c \
 	%D%/move/move.c \
 	%D%/reduce/by_node.c %D%/reduce/by_node.h \
+	%D%/reduce/direct_sum.c %D%/reduce/direct_sum.h \
 	%D%/reduce/parts.c %D%/reduce/parts.h \
 	%D%/reduce/reduce.c

@@ -254,6 +254,22 @@ class Operators(Case):
         with self.assertRaises(ceoverlap.InvalidError):
             Tuning(mode="both")._struct()
 
+    def test_direct_modes(self):
+        counts = (64, 128, 0)
+        sources = [np.linspace(-1, r, 192).astype(np.float32) for r in range(3)]
+        wanted = sources[0] + sources[1] + sources[2]
+        spaces = self.workspaces(3, AllReduce.scratch_bytes(counts, "float32"))
+
+        def body(r):
+            for mode in ("direct", "two-shot"):
+                op = AllReduce(spaces[r], counts, "float32", tuning=Tuning(mode=mode))
+                self.assertIn("moved by: SMs", op.explain())
+                np.testing.assert_array_equal(op.run(sources[r]), wanted)
+
+        in_threads(3, body)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "no direct mode"):
+            AllGatherGemm(spaces[0], (8, 8, 8), 8, 8, tuning=Tuning(mode="direct"))
+
     def test_refusals(self):
         rows = (8, 8)
         spaces = self.workspaces(2, AllGatherGemm.scratch_bytes(rows, 8, 8))

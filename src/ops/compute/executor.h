@@ -110,6 +110,7 @@ struct cei_reduce_job {
 	struct cei_job_marks marks;
 };
 
+struct cei_direct_job;                  /* direct.h */
 struct cei_executor_ops;
 struct cei_experts_ops;
 
@@ -165,6 +166,8 @@ struct cei_executor_ops {
 			 const struct cei_gemm_job *job);
 	int      (*reduce)(struct cei_executor *executor, void *stream,
 			   const struct cei_reduce_job *job);
+	int      (*direct)(struct cei_executor *executor, void *stream,
+			   const struct cei_direct_job *job);
 	int      (*copy)(struct cei_executor *executor, void *stream, void *target,
 			 const void *source, uint64_t n_bytes);
 	int      (*copy_rows)(struct cei_executor *executor, void *stream,

@@ -26,6 +26,14 @@ uint64_t *cei_capture_epoch(const struct cei_capture *capture)
 	return NULL;
 }
 
+struct cei_direct_words cei_capture_words(const struct cei_capture *capture)
+{
+	const struct cei_direct_words none = { .epoch = NULL };
+
+	(void)capture;
+	return none;
+}
+
 void cei_capture_forget(struct cei_capture *capture, const ceov_op *op)
 {
 	(void)capture;

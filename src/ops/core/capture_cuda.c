@@ -16,7 +16,9 @@
 #include "ops/core/graph_cache.h"
 #include "ops/exec_cuda/execute_cuda.h"
 
-enum word { WORD_EPOCH, WORD_LAST_USE, WORDS = WORD_LAST_USE + CEI_OP_HALVES };
+enum word {
+	WORD_EPOCH, WORD_LAST_USE, WORD_ENDED = WORD_LAST_USE + CEI_OP_HALVES, WORDS
+};
 
 struct cei_capture {
 	ceov_workspace          *workspace;
@@ -40,6 +42,17 @@ static CUdeviceptr word_at(const struct cei_capture *capture, uint32_t index)
 uint64_t *cei_capture_epoch(const struct cei_capture *capture)
 {
 	return (uint64_t *)(uintptr_t)word_at(capture, WORD_EPOCH);
+}
+
+struct cei_direct_words cei_capture_words(const struct cei_capture *capture)
+{
+	const struct cei_direct_words words = {
+		.epoch = cei_capture_epoch(capture),
+		.last_use = (uint64_t *)(uintptr_t)word_at(capture, WORD_LAST_USE),
+		.n_ended = (uint32_t *)(uintptr_t)word_at(capture, WORD_ENDED),
+	};
+
+	return words;
 }
 
 /* --- opening and closing --------------------------------------------------------------- */
@@ -140,29 +153,6 @@ void cei_capture_close(struct cei_capture *capture)
 
 /* --- a run ------------------------------------------------------------------------------- */
 
-/* Finds the address of this rank's counter in `done` of a peer, to which kernels only
- * store. A whole view of the signal would allocate memory for arrivals, which a run must
- * not do. */
-static int find_peer_done(const struct cei_capture *capture, uint32_t peer,
-			  uint64_t **ret_counter)
-{
-	const ceov_workspace *workspace = capture->workspace;
-	struct ceov_mark mark = { workspace->done[peer], workspace->rank, 0 };
-	struct cei_counter counter;
-	int r = cei_signal_resolve(&mark, cei_context_member(workspace->object.context,
-							     workspace->rank),
-				   "a peer's done", &counter);
-
-	if (r)
-		return r;
-	if (!counter.address)
-		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_NO_ROUTE, 0,
-				 "workspace '%s': rank %u does not reach a signal of rank %u",
-				 workspace->name, workspace->rank, peer);
-	*ret_counter = (uint64_t *)(uintptr_t)counter.address;
-	return 0;
-}
-
 static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *begin)
 {
 	const ceov_workspace *workspace = capture->workspace;
@@ -183,7 +173,8 @@ static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *be
 	r = cei_gpu_signal(capture->gpu, workspace->done[workspace->rank], &begin->done);
 	for (i = 0; !r && i < workspace->n_ranks; i++)
 		if (i != workspace->rank)
-			r = find_peer_done(capture, i, &begin->peer_done[i]);
+			r = cei_gpu_peer_counter(capture->gpu, workspace->done[i], workspace->rank,
+						 &begin->peer_done[i]);
 	return r;
 }
 
@@ -266,8 +257,11 @@ static int send_stages(struct cei_capture *capture, const struct cei_run *run,
 
 static int queue(struct cei_capture *capture, const struct cei_run *run)
 {
-	int r = begin(capture, run->stream, run->half), ended;
+	int r, ended;
 
+	if (cei_selector_is_direct(run->op->choice.mode))
+		return run->op->kind->job(run);
+	r = begin(capture, run->stream, run->half);
 	if (r)
 		return r;
 	r = send_stages(capture, run, 0);

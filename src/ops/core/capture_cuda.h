@@ -24,12 +24,16 @@
  *   sent      counters of `sent` are not used: the caller's stream waits for the lane
  *             instead
  *
+ * A run in a direct mode (kernels/direct.h) is one kernel on the caller's stream: it has no
+ * transfers, and begins without cei_op_begin.
+ *
  * Because nothing else changes between runs, the library can itself make a graph of a run that is
  * repeated: see graph_cache.h.
  */
 
 #include <stdint.h>
 
+#include "ops/compute/direct.h"
 #include "ops/core/run.h"
 
 struct cei_capture;
@@ -43,6 +47,9 @@ void cei_capture_close(struct cei_capture *capture);
 
 /* Returns the address of the word in GPU memory that holds the run's number. */
 uint64_t *cei_capture_epoch(const struct cei_capture *capture);
+
+/* Returns the words with which a run in a direct mode counts itself. */
+struct cei_direct_words cei_capture_words(const struct cei_capture *capture);
 
 /* Queues the run on its stream, which may be the legacy stream. If the run repeats an earlier one,
  * a cached graph is launched instead. run->half must be set. Only one thread at a time may call

@@ -214,6 +214,7 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	 * executor has them. */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);
+	rates.has_direct = workspace->levels.n_nodes == 1;
 	return rates;
 }
 
@@ -276,6 +277,16 @@ static void refine(ceov_op *op, const struct cei_rates *rates)
 	op->is_tuned = 1;
 }
 
+static const char *direct_fault(const struct cei_op_shape *shape,
+				const struct ceov_op_tuning *tuning)
+{
+	if (!tuning || !cei_selector_is_direct(tuning->mode))
+		return NULL;
+	if (!shape->kind->direct_fault)
+		return "tuning->mode: this operator has no direct mode";
+	return shape->kind->direct_fault(shape, tuning->mode);
+}
+
 static int check_create(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
 {
@@ -285,6 +296,8 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 
 	if (!fault)
 		fault = cei_selector_fault(tuning);
+	if (!fault)
+		fault = direct_fault(shape, tuning);
 	if (fault)
 		return refuse(workspace, kind, fault);
 	if (kind->lacks)

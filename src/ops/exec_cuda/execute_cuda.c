@@ -541,6 +541,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.keeps = gpu_keeps,
 	.gemm = gpu_gemm,
 	.reduce = gpu_reduce,
+	.direct = cei_gpu_direct,
 	.copy = gpu_copy,
 	.copy_rows = gpu_copy_rows,
 	.experts = &cei_gpu_experts,

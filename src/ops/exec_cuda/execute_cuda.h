@@ -64,6 +64,15 @@ int  cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 int  cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 		    const struct cei_reduce_job *job);
 
+/* Queues a direct collective (the function `direct` of struct cei_executor_ops). */
+int  cei_gpu_direct(struct cei_executor *executor, void *stream,
+		    const struct cei_direct_job *job);
+
+/* Returns the address of a counter of a peer's signal, to which kernels only store. A whole view of
+ * the signal would allocate memory for arrivals, which a run must not do. */
+int  cei_gpu_peer_counter(const struct cei_gpu_executor *own, ceov_signal *signal,
+			  uint32_t index, uint64_t **ret_counter);
+
 /* Makes the stream wait until the counters have reached the run's number. */
 int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 		   const struct cei_job_marks *marks, const struct cei_counters *counters);

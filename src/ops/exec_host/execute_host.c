@@ -52,6 +52,17 @@ static int await(const struct cei_executor *executor, const struct cei_job_marks
 				 failure.seen_value);
 }
 
+int cei_host_await(const struct cei_executor *executor, const struct cei_job_marks *marks,
+		   const struct cei_counters *counters, const char *what)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < counters->n; i++)
+		r = await(executor, marks, counters->signal, counters->first + i, what);
+	return r;
+}
+
 static int await_sent(const struct cei_executor *executor,
 		      const struct cei_job_marks *marks)
 {
@@ -418,14 +429,9 @@ static int host_copy_rows(struct cei_executor *executor, void *stream,
 static int host_await(struct cei_executor *executor, void *stream,
 		      const struct cei_job_marks *marks, const struct cei_counters *counters)
 {
-	uint32_t i;
-	int r = 0;
-
 	(void)stream;
-	for (i = 0; !r && i < counters->n; i++)
-		r = await(executor, marks, counters->signal, counters->first + i,
-			  "a mark between two jobs");
-	return cei_host_keep(executor, r);
+	return cei_host_keep(executor, cei_host_await(executor, marks, counters,
+						      "a mark between two jobs"));
 }
 
 static int host_is_capturing(struct cei_executor *executor, void *stream, int *ret_is)
@@ -471,6 +477,7 @@ const struct cei_executor_ops cei_executor_host = {
 	.keeps = host_keeps,
 	.gemm = host_gemm,
 	.reduce = host_reduce,
+	.direct = cei_host_direct,
 	.experts = &cei_host_experts,
 	.copy = host_copy,
 	.copy_rows = host_copy_rows,

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "ops/compute/direct.h"
 #include "ops/compute/executor.h"
 #include "ops/compute/experts.h"
 
@@ -18,6 +19,15 @@ struct cei_host_executor {
 
 /* Keeps a job's first error for the executor's status(). Returns r. */
 int  cei_host_keep(const struct cei_executor *executor, int r);
+
+/* Waits until the counters have reached the run's number. `what` names what they stand for, for the
+ * message of a timeout. */
+int  cei_host_await(const struct cei_executor *executor, const struct cei_job_marks *marks,
+		    const struct cei_counters *counters, const char *what);
+
+/* host_direct.c */
+int  cei_host_direct(struct cei_executor *executor, void *stream,
+		     const struct cei_direct_job *job);
 
 /* host_experts.c */
 extern const struct cei_experts_ops cei_host_experts;

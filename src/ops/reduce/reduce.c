@@ -4,6 +4,7 @@
 /*
  * Reduce-scatter and all-reduce. One half of scratch holds the staging: this rank's part as each
  * source rank sends it. For an all-reduce the gathered sums follow, in the layout of the operands.
+ * Where SMs move the bytes, see direct_sum.h.
  *
  * A rank serves one target after another. If it sent piece by piece to all targets in turn, sums
  * could begin earlier, but ranks that are a few us apart would send to the same receiver most of
@@ -16,12 +17,15 @@
 
 #include "base/sized.h"
 #include "ops/compute/dtype.h"
+#include "ops/core/direct.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/kinds.h"
 #include "ops/reduce/by_node.h"
+#include "ops/reduce/direct_sum.h"
 #include "ops/reduce/parts.h"
 #include "ops/tuning/candidates.h"
+#include "ops/tuning/direct_choice.h"
 
 /* Each doubling of the number of pieces halves the work behind the last copy. Beyond 4 pieces this
  * gains less than the further marks cost. */
@@ -91,9 +95,13 @@ static const char *fault_of(const struct cei_op_shape *shape)
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
+	uint64_t by_parts, whole;
+
 	if (shape->kind == &cei_reduce_scatter)
 		return cei_sum_gather_at(shape);
-	return cei_sum_gather_at(shape) + cei_sum_bytes(shape, cei_op_all_rows(shape));
+	by_parts = cei_sum_gather_at(shape) + cei_sum_bytes(shape, cei_op_all_rows(shape));
+	whole = cei_direct_sum_scratch(shape);
+	return whole > by_parts ? whole : by_parts;
 }
 
 uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
@@ -250,10 +258,11 @@ static int build(ceov_op *op)
 {
 	int r;
 
+	if (cei_selector_is_direct(op->choice.mode))
+		return cei_direct_build(op);
 	if (cei_by_node_is_used(op))
 		return cei_by_node_build(op);
 	r = build_first(op);
-
 	return r || op->kind == &cei_reduce_scatter ? r : build_second(op);
 }
 
@@ -270,6 +279,8 @@ static int queue_job(const struct cei_run *run)
 	struct cei_reduce_job job;
 	uint32_t i;
 
+	if (cei_selector_is_direct(op->choice.mode))
+		return cei_direct_sum_job(run);
 	if (cei_by_node_is_used(op))
 		return cei_by_node_job(run);
 	for (i = 0; i < shape->n_ranks; i++)
@@ -318,6 +329,10 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
+	if (cei_selector_is_direct(choice->mode)) {
+		cei_direct_choose(args, cei_direct_sum_span(args->shape, choice->mode), choice);
+		return;
+	}
 	choice->n_reduce_blocks = args->given->n_reduce_blocks ? args->given->n_reduce_blocks
 		: BLOCKS_DEFAULT;
 	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
@@ -325,6 +340,10 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
+	if (cei_selector_is_direct(choice->mode)) {
+		cei_direct_explain(args, choice);
+		return;
+	}
 	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
@@ -418,6 +437,7 @@ const struct cei_op_kind cei_reduce_scatter = {
 	.n_stages = CEI_BY_NODE_STAGES,
 	.shape = shape_of,
 	.fault = fault_of,
+	.direct_fault = cei_direct_sum_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = pieces_of,
@@ -437,6 +457,7 @@ const struct cei_op_kind cei_all_reduce = {
 	.n_stages = CEI_BY_NODE_STAGES,
 	.shape = shape_of,
 	.fault = fault_of,
+	.direct_fault = cei_direct_sum_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = pieces_of,

@@ -51,7 +51,10 @@ struct cei_rates cei_rates_host(void)
 {
 	/* These rates mean nothing: the host computes only for tests, where speed does not
 	 * matter. */
-	struct cei_rates rates = { 0, 1, 1, 0, 1, 1, 0, 1, 1000 };
+	struct cei_rates rates = {
+		.pair = 1, .has_tiles = 1, .math_flops_per_ns = 1, .load_bytes_per_ns = 1,
+		.copy_bytes_per_ns = 1, .mark_ns = 1000,
+	};
 
 	return rates;
 }
@@ -75,17 +78,24 @@ const char *cei_selector_fault(const struct ceov_op_tuning *tuning)
 	if (cei_sized_fault(tuning, sizeof(*tuning), sizeof(*tuning)))
 		return "tuning: its struct_bytes is not the size of struct ceov_op_tuning, or "
 			"it sets fields that this library does not know";
-	if ((unsigned)tuning->mode > CEOV_MODE_SEQUENCE)
+	if ((unsigned)tuning->mode > CEOV_MODE_TWO_SHOT)
 		return "tuning->mode is none of enum ceov_op_mode";
 	if (tuning->n_pieces > CEI_OP_PIECES_MAX)
 		return "tuning->n_pieces is above 32";
 	if (tuning->mode == CEOV_MODE_SEQUENCE && tuning->n_pieces > 1)
 		return "tuning: a sequence has one piece";
+	if (cei_selector_is_direct(tuning->mode) && tuning->n_pieces > 1)
+		return "tuning: a direct mode has one piece";
 	if (tuning->n_reduce_blocks > REDUCE_BLOCKS_MAX)
 		return "tuning->n_reduce_blocks is above 128";
 	if (!tuning->tile_rows != !tuning->tile_columns)
 		return "tuning: one of tile_rows and tile_columns is 0, the other is not";
 	return NULL;
+}
+
+int cei_selector_is_direct(enum ceov_op_mode mode)
+{
+	return mode == CEOV_MODE_DIRECT || mode == CEOV_MODE_TWO_SHOT;
 }
 
 /* --- the model ------------------------------------------------------------- */
@@ -126,10 +136,21 @@ const char *cei_choice_by(uint64_t is_given)
 	return is_given ? "as given" : "by the model";
 }
 
+static const char *name_of(enum ceov_op_mode mode)
+{
+	switch (mode) {
+	case CEOV_MODE_SEQUENCE: return "sequence";
+	case CEOV_MODE_DIRECT:   return "direct";
+	case CEOV_MODE_TWO_SHOT: return "direct, two-shot";
+	case CEOV_MODE_CHOOSE:
+	case CEOV_MODE_OVERLAP:  break;
+	}
+	return "overlap";
+}
+
 void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	cei_choice_say(choice, "mode: %s (%s)\n",
-		       choice->mode == CEOV_MODE_OVERLAP ? "overlap" : "sequence",
+	cei_choice_say(choice, "mode: %s (%s)\n", name_of(choice->mode),
 		       cei_choice_by(args->given->mode));
 }
 
@@ -146,6 +167,8 @@ void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	args->shape->kind->explain(args, choice);
+	if (cei_selector_is_direct(choice->mode))
+		return;                 /* the model knows copy engines */
 	if (!args->rates->n_sms) {
 		cei_choice_say(choice, "expected: nothing, the host computes\n");
 		return;

@@ -23,6 +23,8 @@ struct cei_rates {
 	uint32_t pair;                  /* how many tiles are executed together (tiles.h) */
 	int      has_tiles;             /* 1: there are kernels that compute small tiles */
 	int      has_library;           /* 1: cuBLAS can compute tiles of whole rows */
+	int      has_direct;            /* 1: all ranks are on one node, so that they may reach
+					 * each other's memory */
 	double   math_flops_per_ns;     /* one SM's matrix units */
 	double   load_bytes_per_ns;     /* rate of loading operands into one SM */
 	double   tile_ns;               /* time of a tile beyond loads and products: fill, drain,
@@ -76,6 +78,9 @@ const char *cei_selector_fault(const struct ceov_op_tuning *tuning);
 
 /* Returns the i-th of the tile shapes of our own kernels; 0 x 0: there are no more. */
 struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i);
+
+/* Returns whether kernels move the bytes in this mode, and not copy engines. */
+int cei_selector_is_direct(enum ceov_op_mode mode);
 
 /* --- for kinds of operators --- */
 

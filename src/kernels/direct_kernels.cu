@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The kernels that move bytes to peers by themselves. direct.h says what they do.
+ *
+ * Bytes are stored, not loaded, across the link: a store needs no answer, so what a run waits for
+ * is one way of the bytes and one of the counter behind them. Loads of several ranks' data are
+ * issued before the first of them is used, because with few bytes the time is all latency.
+ */
+
+#include <ceoverlap/device.cuh>
+
+#include "kernels/direct.h"
+#include "kernels/marks.cuh"
+#include "kernels/vectors.cuh"
+
+#define DIRECT_GROUP 8u                 /* ranks whose vectors a thread has in flight */
+
+/* What the blocks of a run find out before it begins. */
+struct direct_turn {
+	uint64_t number;                /* of the run, or poison */
+	uint32_t half;
+	bool     is_good;               /* false: the run or one before it has failed; the same in
+					 * all threads of the block */
+};
+
+/* Returns the rank that is k ranks behind this one; k is below n_ranks. Ranks serve different peers
+ * at the same time. */
+static __device__ __forceinline__ uint32_t behind(const struct cei_direct &direct, uint32_t k)
+{
+	const uint32_t rank = direct.own + k;
+
+	return rank < direct.n_ranks ? rank : rank - direct.n_ranks;
+}
+
+static __device__ __forceinline__ bool is_peer(const struct cei_direct &direct, uint32_t rank)
+{
+	return rank < direct.n_ranks && rank != direct.own;
+}
+
+static __device__ __forceinline__ char *half_of(const struct cei_direct &direct,
+						const struct direct_turn &turn, uint32_t rank)
+{
+	return direct.peers[rank].scratch + turn.half * direct.half_bytes;
+}
+
+static __device__ __forceinline__ const uint4 *vectors_at(const void *base, uint64_t at)
+{
+	return (const uint4 *)((const char *)base + at);
+}
+
+static __device__ __forceinline__ uint4 *vectors_to(void *base, uint64_t at)
+{
+	return (uint4 *)((char *)base + at);
+}
+
+/* The vectors of a span that a thread has: first_vector(), and each step() behind it. */
+static __device__ __forceinline__ uint64_t first_vector()
+{
+	return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+static __device__ __forceinline__ uint64_t step()
+{
+	return (uint64_t)gridDim.x * blockDim.x;
+}
+
+/* --- counters ------------------------------------------------------------ */
+
+/* Awaits a counter. Called by one thread. */
+static __device__ __forceinline__ bool
+await_counter(const struct cei_direct &direct, const struct ceov_device_signal &signal,
+	      uint32_t index, uint64_t value)
+{
+	const int result = cei_mark_await(signal, index, value, direct.timeout_ns,
+					  direct.failed);
+
+	if (result != CEOV_DEVICE_REACHED)
+		cei_mark_fail({ direct.status, direct.failed, direct.epoch }, result);
+	return result == CEOV_DEVICE_REACHED;
+}
+
+/* Finds the run's number and half. In a captured run it waits until peers have ended the last run
+ * that used the half; one thread waits for each peer. */
+static __device__ __forceinline__ struct direct_turn begin_turn(const struct cei_direct &direct)
+{
+	struct direct_turn turn = { direct.value, direct.half, true };
+	uint64_t first, other;
+	bool is_good = true;
+
+	if (!direct.epoch)
+		return turn;
+	/* The words change only when all blocks of a run have ended; poison may come any time. */
+	turn.number = *(const volatile uint64_t *)direct.epoch + 1;
+	first = ((const volatile uint64_t *)direct.last_use)[0];
+	other = ((const volatile uint64_t *)direct.last_use)[1];
+	turn.half = first <= other ? 0 : 1;
+	if (turn.number > CEOV_VALUE_LIMIT)
+		is_good = false;
+	else if (is_peer(direct, threadIdx.x))
+		is_good = await_counter(direct, direct.done, threadIdx.x,
+					first <= other ? first : other);
+	turn.is_good = __syncthreads_and(is_good);
+	return turn;
+}
+
+/* Raises the block's counter at each peer; one thread does so for each. The barrier before it puts
+ * the stores of all threads before the raise, which releases them to the system. A captured run
+ * that has failed raises poison, at both halves since peers may be at another one. */
+static __device__ __forceinline__ void
+raise_peers(const struct cei_direct &direct, const struct direct_turn &turn, uint32_t first)
+{
+	const uint32_t index = first + direct.own * gridDim.x + blockIdx.x, peer = threadIdx.x;
+	uint32_t half;
+
+	__syncthreads();
+	if (!is_peer(direct, peer))
+		return;
+	if (turn.is_good) {
+		ceov_device_raise(direct.peers[peer].arrived[turn.half] + index, turn.number);
+		return;
+	}
+	for (half = 0; direct.epoch && half < CEI_DIRECT_HALVES; half++)
+		ceov_device_raise(direct.peers[peer].arrived[half] + index, CEOV_VALUE_LIMIT);
+}
+
+/* Awaits the block's counter of each peer, and tells all threads in turn->is_good whether all came.
+ * The barrier passes on what the awaiting threads acquired, so that all threads may load. */
+static __device__ __forceinline__ void
+await_peers(const struct cei_direct &direct, struct direct_turn *turn, uint32_t first)
+{
+	const uint32_t index = first + threadIdx.x * gridDim.x + blockIdx.x;
+	bool is_good = turn->is_good;
+
+	if (is_good && is_peer(direct, threadIdx.x))
+		is_good = await_counter(direct, direct.arrived[turn->half], index, turn->number);
+	turn->is_good = __syncthreads_and(is_good);
+}
+
+/* Tells peers how many runs of this rank have ended, as cei_op_begin does. It comes behind the
+ * stores and counters of this run, for which peers wait, while nobody waits for this word before
+ * the run after the next one. Earlier runs have ended, because the stream is in order. */
+static __device__ __forceinline__ void tell_done(const struct cei_direct &direct,
+						 const struct direct_turn &turn)
+{
+	if (!direct.epoch || blockIdx.x || !is_peer(direct, threadIdx.x))
+		return;
+	ceov_device_raise(direct.peers[threadIdx.x].done,
+			  turn.is_good ? turn.number - 1 : CEOV_VALUE_LIMIT);
+}
+
+/* Ends a captured run: the last block that comes here advances the run's number, unless it was
+ * poisoned. The count acquires the poison that another block may have stored before. */
+static __device__ __forceinline__ void end_turn(const struct cei_direct &direct,
+						const struct direct_turn &turn)
+{
+	const uint32_t last = gridDim.x - 1;
+	uint32_t n_before;
+
+	__syncthreads();
+	if (!direct.epoch || threadIdx.x)
+		return;
+	asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
+		     : "=r"(n_before) : "l"(direct.n_ended), "r"(last) : "memory");
+	if (n_before != last || *(const volatile uint64_t *)direct.epoch >= CEOV_VALUE_LIMIT)
+		return;
+	direct.last_use[turn.half] = turn.number;
+	*direct.epoch = turn.number;
+}
+
+/* --- bytes --------------------------------------------------------------- */
+
+/* Stores each peer's span of source to the peer's half. */
+static __device__ __forceinline__ void push(const struct cei_direct &direct,
+					    const struct direct_turn &turn)
+{
+	uint4 raw[DIRECT_GROUP];
+	uint32_t group, k, peer;
+	uint64_t i, most = 0;
+
+	for (k = 1; k < direct.n_ranks; k++)
+		most = max((unsigned long long)most,
+			   (unsigned long long)direct.spans[behind(direct, k)].n_leaves);
+	for (i = first_vector(); i * sizeof(uint4) < most; i += step())
+		for (group = 1; group < direct.n_ranks; group += DIRECT_GROUP) {
+#pragma unroll
+			for (k = 0; k < DIRECT_GROUP; k++) {
+				if (group + k >= direct.n_ranks)
+					continue;
+				peer = behind(direct, group + k);
+				if (i * sizeof(uint4) < direct.spans[peer].n_leaves)
+					raw[k] = cei_load(vectors_at(direct.source,
+						direct.spans[peer].leaves) + i);
+			}
+#pragma unroll
+			for (k = 0; k < DIRECT_GROUP; k++) {
+				if (group + k >= direct.n_ranks)
+					continue;
+				peer = behind(direct, group + k);
+				if (i * sizeof(uint4) < direct.spans[peer].n_leaves)
+					vectors_to(half_of(direct, turn, peer),
+						   direct.spans[peer].there)[i] = raw[k];
+			}
+		}
+}
+
+/* Copies what stays at this rank, unless it is in its place already. */
+static __device__ __forceinline__ void copy_own(const struct cei_direct &direct)
+{
+	const struct cei_direct_span &span = direct.spans[direct.own];
+	const uint4 *from = vectors_at(direct.source, span.leaves);
+	uint4 *to = vectors_to(direct.target, span.place);
+	uint64_t i;
+
+	if (from == to)
+		return;
+	for (i = first_vector(); i * sizeof(uint4) < span.n_here; i += step())
+		to[i] = cei_load(from + i);
+}
+
+/* Where copy_others() finds what has come from a rank: what it sent, or its sums. */
+static __device__ __forceinline__ struct cei_direct_span
+arrival_of(const struct cei_direct &direct, uint32_t rank, bool is_gathered)
+{
+	struct cei_direct_span span = direct.spans[rank];
+
+	if (is_gathered) {
+		span.here = direct.gather_at + span.place;
+		span.n_here = span.n_leaves;    /* the rank's part, which was sent to it */
+	}
+	return span;
+}
+
+/* Copies what has come from other ranks to target. */
+static __device__ __forceinline__ void
+copy_others(const struct cei_direct &direct, const struct direct_turn &turn, bool is_gathered)
+{
+	const char *half = half_of(direct, turn, direct.own);
+	struct cei_direct_span span;
+	uint4 raw[DIRECT_GROUP];
+	uint32_t group, k;
+	uint64_t i, most = 0;
+
+	for (k = 1; k < direct.n_ranks; k++) {
+		span = arrival_of(direct, behind(direct, k), is_gathered);
+		most = max((unsigned long long)most, (unsigned long long)span.n_here);
+	}
+	for (i = first_vector(); i * sizeof(uint4) < most; i += step())
+		for (group = 1; group < direct.n_ranks; group += DIRECT_GROUP) {
+#pragma unroll
+			for (k = 0; k < DIRECT_GROUP; k++) {
+				if (group + k >= direct.n_ranks)
+					continue;
+				span = arrival_of(direct, behind(direct, group + k),
+						  is_gathered);
+				if (i * sizeof(uint4) < span.n_here)
+					raw[k] = cei_load(vectors_at(half, span.here) + i);
+			}
+#pragma unroll
+			for (k = 0; k < DIRECT_GROUP; k++) {
+				if (group + k >= direct.n_ranks)
+					continue;
+				span = arrival_of(direct, behind(direct, group + k),
+						  is_gathered);
+				if (i * sizeof(uint4) < span.n_here)
+					vectors_to(direct.target, span.place)[i] = raw[k];
+			}
+		}
+}
+
+/* --- sums ---------------------------------------------------------------- */
+
+/* Adds up vector i of the own part from all ranks, in their order. */
+template <class T>
+static __device__ __forceinline__ uint4
+sum_vector(const struct cei_direct &direct, const char *half, uint64_t i)
+{
+	uint4 raw[DIRECT_GROUP];
+	float sum[T::n_elements];
+	uint32_t group, k, rank, e;
+
+	for (group = 0; group < direct.n_ranks; group += DIRECT_GROUP) {
+#pragma unroll
+		for (k = 0; k < DIRECT_GROUP; k++) {
+			rank = group + k;
+			if (rank >= direct.n_ranks)
+				continue;
+			raw[k] = cei_load((rank == direct.own
+				? vectors_at(direct.source, direct.spans[rank].leaves)
+				: vectors_at(half, direct.spans[rank].here)) + i);
+		}
+#pragma unroll
+		for (k = 0; k < DIRECT_GROUP; k++)
+			if (group + k < direct.n_ranks)
+				cei_add_vector<T>(raw[k], group + k == 0, sum);
+	}
+#pragma unroll
+	for (e = 0; e < T::n_elements; e++)
+		sum[e] *= direct.scale;
+	return T::narrow(sum);
+}
+
+/* Sums the own part into target, and to the peers if they gather the sums. */
+template <class T>
+static __device__ __forceinline__ void sum_own(const struct cei_direct &direct,
+					       const struct direct_turn &turn)
+{
+	const struct cei_direct_span &span = direct.spans[direct.own];
+	const char *half = half_of(direct, turn, direct.own);
+	uint32_t k;
+	uint64_t i;
+	uint4 sum;
+
+	for (i = first_vector(); i * sizeof(uint4) < span.n_here; i += step()) {
+		sum = sum_vector<T>(direct, half, i);
+		for (k = 1; direct.gathers && k < direct.n_ranks; k++)
+			vectors_to(half_of(direct, turn, behind(direct, k)),
+				   direct.gather_at + span.place)[i] = sum;
+		vectors_to(direct.target, span.place)[i] = sum;
+	}
+}
+
+template <class T>
+static __device__ __forceinline__ void reduce_directly(const struct cei_direct &direct)
+{
+	struct direct_turn turn = begin_turn(direct);
+
+	if (turn.is_good)
+		push(direct, turn);
+	raise_peers(direct, turn, 0);
+	tell_done(direct, turn);
+	await_peers(direct, &turn, 0);
+	if (turn.is_good)
+		sum_own<T>(direct, turn);
+	if (direct.gathers) {
+		raise_peers(direct, turn, direct.second);
+		await_peers(direct, &turn, direct.second);
+		if (turn.is_good)
+			copy_others(direct, turn, true);
+	}
+	end_turn(direct, turn);
+}
+
+/* --- the kernels --------------------------------------------------------- */
+
+extern "C" __global__ void __launch_bounds__(CEI_DIRECT_THREADS, 1)
+cei_direct_copy(const __grid_constant__ struct cei_direct direct)
+{
+	struct direct_turn turn = begin_turn(direct);
+
+	if (turn.is_good)
+		push(direct, turn);
+	raise_peers(direct, turn, 0);
+	tell_done(direct, turn);
+	if (turn.is_good)
+		copy_own(direct);
+	await_peers(direct, &turn, 0);
+	if (turn.is_good)
+		copy_others(direct, turn, false);
+	end_turn(direct, turn);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_DIRECT_THREADS, 1)
+cei_direct_bf16(const __grid_constant__ struct cei_direct direct)
+{
+	reduce_directly<struct vector_pairs<struct pair_bf16>>(direct);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_DIRECT_THREADS, 1)
+cei_direct_fp16(const __grid_constant__ struct cei_direct direct)
+{
+	reduce_directly<struct vector_pairs<struct pair_fp16>>(direct);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_DIRECT_THREADS, 1)
+cei_direct_fp32(const __grid_constant__ struct cei_direct direct)
+{
+	reduce_directly<struct vector_fp32>(direct);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Chooses how many SMs move the bytes of an op whose mode is direct, and explains it. */
+
+#include "ops/tuning/direct_choice.h"
+
+#include "ops/compute/direct.h"
+
+#define VECTOR_BYTES     16u            /* what a thread stores at once */
+#define BLOCKS_DEFAULT   16u
+#define LISTED_BYTES_MAX (UINT64_C(4) << 20)
+
+const char *cei_direct_ranks_fault(const struct cei_op_shape *shape)
+{
+	return shape->n_ranks <= CEI_DIRECT_RANKS_MAX ? NULL
+		: "tuning->mode: direct modes are for at most 32 ranks";
+}
+
+static uint32_t least(uint64_t x, uint64_t y)
+{
+	return (uint32_t)(x < y ? x : y);
+}
+
+/* Returns how many of the wanted SMs there are at every rank. */
+static uint32_t blocks_within(const struct cei_rates *rates, uint32_t wanted)
+{
+	uint32_t n = least(wanted, CEI_DIRECT_BLOCKS_MAX);
+
+	if (rates->n_sms)
+		n = least(n, rates->n_sms);
+	return n ? n : 1;
+}
+
+/* Returns how many SMs to use: no more than are wanted, and than there is work for if each thread
+ * stores one vector. */
+static uint32_t blocks_for(const struct cei_rates *rates, uint64_t span_bytes, uint32_t wanted)
+{
+	uint64_t n = cei_ceiling(span_bytes, VECTOR_BYTES * CEI_DIRECT_THREADS);
+
+	return blocks_within(rates, least(n, wanted));
+}
+
+void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
+		       struct cei_choice *choice)
+{
+	uint32_t given = args->given->n_reduce_blocks;
+
+	choice->n_pieces = 1;
+	choice->n_reduce_blocks = given ? blocks_within(args->rates, given)
+		: blocks_for(args->rates, span_bytes, BLOCKS_DEFAULT);
+}
+
+void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_choice_say_mode(args, choice);
+	cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
+		       choice->n_reduce_blocks, cei_choice_by(args->given->n_reduce_blocks));
+}
+
+void cei_direct_list(const struct cei_listing *listing, enum ceov_op_mode mode,
+		     uint64_t span_bytes)
+{
+	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8, CEI_DIRECT_BLOCKS_MAX };
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint32_t i;
+
+	if (!listing->rates->has_direct || cei_direct_ranks_fault(listing->shape) ||
+	    listing->shape->n_ranks == 1 || span_bytes > LISTED_BYTES_MAX)
+		return;
+	tuning.mode = mode;
+	tuning.n_pieces = 1;
+	for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+		tuning.n_reduce_blocks = blocks_for(listing->rates, span_bytes, blocks[i]);
+		cei_candidates_add(listing, &tuning);
+	}
+}

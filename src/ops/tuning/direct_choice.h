@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_DIRECT_CHOICE_H
+#define CEI_DIRECT_CHOICE_H
+
+/* What is chosen for ops whose mode is direct, in which SMs move the bytes. The model never chooses
+ * such a mode: it is measured, or the caller sets it. */
+
+#include <stdint.h>
+
+#include "ops/tuning/candidates.h"
+#include "ops/tuning/selector.h"
+
+/* Returns why no shape of so many ranks has a direct mode, or NULL. */
+const char *cei_direct_ranks_fault(const struct cei_op_shape *shape);
+
+/* Completes a choice whose mode is direct, as struct cei_op_kind says of choose(). span_bytes: the
+ * most that one rank sends to another one in a step; the same at all ranks. */
+void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
+		       struct cei_choice *choice);
+
+/* Appends the lines that explain such a choice. */
+void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice);
+
+/* Adds candidates of a direct mode, unless ranks are on several nodes, or span_bytes is so large
+ * that copy engines should have the bytes, to leave SMs to other kernels. */
+void cei_direct_list(const struct cei_listing *listing, enum ceov_op_mode mode,
+		     uint64_t span_bytes);
+
+#endif /* CEI_DIRECT_CHOICE_H */
