@@ -467,9 +467,11 @@ struct ceov_move {
 						 * all_to_all: n_ranks x n_ranks entries, of
 						 * the block from rank r to rank t in
 						 * [r * n_ranks + t] */
-	const struct ceov_op_tuning *tuning;    /* only n_pieces counts: into how many pieces
-						 * the largest block is cut. NULL: the library
-						 * chooses */
+	const struct ceov_op_tuning *tuning;    /* n_pieces: into how many pieces the largest
+						 * block is cut. Of modes only
+						 * CEOV_MODE_DIRECT has an effect, and
+						 * n_reduce_blocks has one only there. NULL: the
+						 * library chooses */
 };
 
 /* 0: the create function would refuse these arguments, or all sizes are 0. */

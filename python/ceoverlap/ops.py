@@ -560,7 +560,7 @@ class AllGather(_Move):
     """Every rank gets the shards of all.
 
     n_bytes  of each rank's shard: n_ranks multiples of 16, 0 is allowed
-    tuning   n_pieces alone means something
+    tuning   n_pieces, or mode "direct" with n_reduce_blocks; nothing else means something
     """
 
     _create_call = "ceov_all_gather_create"
@@ -583,7 +583,7 @@ class AllToAll(_Move):
 
     n_bytes  of the block from rank r to rank t at [r * n_ranks + t]: n_ranks * n_ranks
              multiples of 16, 0 is allowed; the same numbers at all ranks
-    tuning   n_pieces alone means something
+    tuning   n_pieces, or mode "direct" with n_reduce_blocks; nothing else means something
     """
 
     _create_call = "ceov_all_to_all_create"

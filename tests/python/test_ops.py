@@ -317,12 +317,14 @@ class Operators(Case):
         spaces[0].check()
 
     def test_all_gather(self):
-        for sizes in ((64, 64, 64), (0, 1600, 16)):
+        for sizes, tuning, told in (((64, 64, 64), Tuning(n_pieces=2), "pieces: 2"),
+                                    ((0, 1600, 16), Tuning(n_pieces=2), "pieces: 2"),
+                                    ((0, 1600, 16), Tuning(mode="direct"), "by: SMs")):
             spaces = self.workspaces(N, ops.AllGather.scratch_bytes(sizes))
             shards = [numbers(size // 4, r) for r, size in enumerate(sizes)]
 
             def body(r):
-                op = ops.AllGather(spaces[r], sizes, Tuning(n_pieces=2))
+                op = ops.AllGather(spaces[r], sizes, tuning)
                 whole = op.run(shards[r])
                 self.assertEqual(whole.dtype, np.float32)
                 np.testing.assert_array_equal(whole, np.concatenate(shards))
@@ -334,7 +336,7 @@ class Operators(Case):
                 np.testing.assert_array_equal(target, whole)
                 return op
 
-            self.assertIn("pieces: 2", in_threads(N, body)[0].explain())
+            self.assertIn(told, in_threads(N, body)[0].explain())
 
     def test_all_to_all(self):
         for sizes in ((64,) * 9, (16, 0, 320, 48, 0, 0, 0, 16, 32)):

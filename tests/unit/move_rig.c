@@ -5,10 +5,14 @@
 
 #include "move_rig.h"
 
+#include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define PIECES_MAX 32u
+#define PIECES_MAX  32u
+#define GUARD_BYTES 64u
+#define GUARD       0x5au
 
 static uint32_t n_blocks(const struct move_case *one)
 {
@@ -103,7 +107,7 @@ static struct ceov_move shape_of(const struct move_case *one,
 	struct ceov_move shape = { .struct_bytes = sizeof(shape) };
 
 	shape.bytes = one->bytes;
-	shape.tuning = one->n_pieces ? tuning : NULL;
+	shape.tuning = one->n_pieces || one->mode ? tuning : NULL;
 	return shape;
 }
 
@@ -121,6 +125,8 @@ int move_create(const struct move_case *one, ceov_workspace *workspace, ceov_op 
 	struct ceov_move shape = shape_of(one, &tuning);
 
 	tuning.n_pieces = one->n_pieces;
+	tuning.mode = one->mode;
+	tuning.n_reduce_blocks = one->n_sms;
 	return one->is_gather ? ceov_all_gather_create(workspace, &shape, ret_op)
 		: ceov_all_to_all_create(workspace, &shape, ret_op);
 }
@@ -130,11 +136,78 @@ void move_describe(const struct move_case *one, char *text, size_t n_bytes)
 	size_t at;
 	uint32_t i;
 
-	at = (size_t)snprintf(text, n_bytes, "%s%s of %u ranks, pieces %u, bytes",
-			      one->is_gather ? "all-gather" : "all-to-all",
+	at = (size_t)snprintf(text, n_bytes, "%s%s of %u ranks, mode %d, pieces %u, SMs %u, "
+			      "bytes", one->is_gather ? "all-gather" : "all-to-all",
 			      one->is_in_place ? " in place" : "", one->n_ranks,
-			      one->n_pieces);
+			      (int)one->mode, one->n_pieces, one->n_sms);
 	for (i = 0; i < n_blocks(one) && at < n_bytes; i++)
 		at += (size_t)snprintf(text + at, n_bytes - at, " %llu",
 				       (unsigned long long)one->bytes[i]);
+}
+
+/* --- operands -------------------------------------------------------------- */
+
+static unsigned char *allocate(uint64_t n_bytes)
+{
+	unsigned char *memory = aligned_alloc(MOVE_STEP, n_bytes + GUARD_BYTES);
+
+	ck_assert_ptr_nonnull(memory);
+	memset(memory, GUARD, n_bytes + GUARD_BYTES);
+	return memory;
+}
+
+struct move_data move_data_make(const struct move_case *one, uint32_t rank, uint64_t number)
+{
+	struct move_data data = { .target = allocate(move_arrives_at(one, one->n_ranks, rank)) };
+	uint32_t target, n = one->is_gather ? 1 : one->n_ranks;
+
+	if (one->is_in_place)
+		data.source = data.target + move_arrives_at(one, rank, rank);
+	else
+		data.source = data.own_source = allocate(move_leaves_at(one, rank,
+									one->n_ranks));
+	for (target = 0; target < n; target++)
+		testing_fill(data.source + move_leaves_at(one, rank, target),
+			     move_block(one, rank, target),
+			     move_seed(one, number, rank, target));
+	return data;
+}
+
+void move_data_free(struct move_data *data)
+{
+	free(data->own_source);
+	free(data->target);
+}
+
+int move_data_run(ceov_op *op, const struct move_data *data)
+{
+	struct ceov_move_run run = { .struct_bytes = sizeof(run) };
+
+	run.source = data->source;
+	run.target = data->target;
+	return ceov_move_run(op, &run);
+}
+
+void move_data_check(const struct move_case *one, uint32_t rank, uint64_t number,
+		       const struct move_data *data)
+{
+	uint64_t n_bytes, wrong;
+	const unsigned char *end;
+	char text[400];
+	uint32_t source;
+
+	for (source = 0; source < one->n_ranks; source++) {
+		n_bytes = move_block(one, source, rank);
+		wrong = testing_check(data->target + move_arrives_at(one, source, rank), n_bytes,
+				      move_seed(one, number, source, rank));
+		if (wrong == n_bytes)
+			continue;
+		move_describe(one, text, sizeof(text));
+		ck_abort_msg("rank %u, run %llu: byte %llu from rank %u is wrong: %s", rank,
+			     (unsigned long long)number, (unsigned long long)wrong, source,
+			     text);
+	}
+	end = data->target + move_arrives_at(one, one->n_ranks, rank);
+	for (wrong = 0; wrong < GUARD_BYTES; wrong++)
+		ck_assert_uint_eq(end[wrong], GUARD);
 }

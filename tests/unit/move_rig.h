@@ -19,6 +19,8 @@ struct move_case {
 	uint32_t n_ranks;
 	uint64_t bytes[OP_RANKS_MAX * OP_RANKS_MAX];    /* as in struct ceov_move */
 	uint32_t n_pieces;              /* 0: the library chooses */
+	enum ceov_op_mode mode;         /* CEOV_MODE_CHOOSE: the library chooses */
+	uint32_t n_sms;                 /* of a direct mode; 0: the library chooses */
 	int      is_in_place;           /* all-gather: the source is a part of the target */
 };
 
@@ -45,5 +47,24 @@ int      move_create(const struct move_case *one, ceov_workspace *workspace,
 
 /* Describes the case in one line. */
 void move_describe(const struct move_case *one, char *text, size_t n_bytes);
+
+/* Memory of one host rank. */
+struct move_data {
+	unsigned char *source;          /* in place: points into target */
+	unsigned char *target;
+	unsigned char *own_source;      /* the memory to free, if any */
+};
+
+/* Makes the operand of the run with that number; results are filled with other data. */
+struct move_data move_data_make(const struct move_case *one, uint32_t rank, uint64_t number);
+void             move_data_free(struct move_data *data);
+
+/* Makes the public run call and returns its result. */
+int  move_data_run(ceov_op *op, const struct move_data *data);
+
+/* Asserts that the result is that of the run with that number, and that nothing was written behind
+ * it. */
+void move_data_check(const struct move_case *one, uint32_t rank, uint64_t number,
+		     const struct move_data *data);
 
 #endif /* CEI_MOVE_RIG_H */

@@ -3,7 +3,7 @@
 
 /* Direct modes on host ranks: sums of random shapes and types, the same bits in every mode, runs
  * between those of other operators on the same scratch, late and missing ranks; what is refused and
- * what is explained. */
+ * what is explained. Results of moves are in test_move.c. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include "kernels/direct.h"
 #include "ops/core/op.h"
 #include "ops/kinds.h"
+#include "move_rig.h"
 #include "op_rig.h"
 
 #define SCRATCH     UINT64_C(400000)
@@ -352,6 +353,24 @@ START_TEST(test_explained)
 }
 END_TEST
 
+START_TEST(test_a_direct_move_is_explained)
+{
+	struct move_case one = move_case_of(_i, 4, 40000);
+	struct op_rig rig;
+	ceov_op *op = NULL;
+
+	one.mode = CEOV_MODE_DIRECT;
+	op_rig_open(&rig, 4, SCRATCH, &log_);
+	ck_assert_int_eq(move_create(&one, rig.workspaces[0], &op), 0);
+	ck_assert_str_eq(op->choice.text, "mode: direct (as given)\n"
+			 "moved by: SMs, 5 of each GPU (by the model); no copy engine\n");
+	ck_assert_ptr_null(op->stages[0].plan[0]);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 /* One SM for each 8 KiB that a rank sends to another one, up to 16, and no more than ranks have. */
 START_TEST(test_how_many_sms)
 {
@@ -408,6 +427,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_what_is_refused);
 	tcase_add_test(all, test_more_ranks_than_kernels_know);
 	tcase_add_loop_test(all, test_explained, 0, 3);
+	tcase_add_loop_test(all, test_a_direct_move_is_explained, 0, 2);
 	tcase_add_test(all, test_how_many_sms);
 	tcase_add_test(all, test_scratch);
 	suite_add_tcase(made, all);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* All-gather and all-to-all on host ranks: even and uneven blocks, pairs without bytes, in
- * place, between other operators; how blocks are cut; what is refused; and what happens
- * when a rank is missing. */
+/* All-gather and all-to-all on host ranks, through the engine and in the direct mode: even and
+ * uneven blocks, pairs without bytes, in place, between other operators; how blocks are cut; what
+ * is refused; and what happens when a rank is missing. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -23,9 +23,8 @@
 #define CASES       6u
 #define RUNS        12u
 #define LONG_RUNS   60u
-#define GUARD_BYTES 64u
-#define GUARD       0x5au
 #define DEADLINE_NS TESTING_SECOND
+#define SPARSE      7                   /* cases in which few pairs have bytes */
 
 static struct testing_log log_;
 
@@ -34,88 +33,14 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-/* --- operands -------------------------------------------------------------- */
-
-struct data {                           /* memory of one rank */
-	unsigned char *source;          /* in place: points into target */
-	unsigned char *target;
-	unsigned char *own_source;      /* the memory to free, if any */
-};
-
-static unsigned char *allocate(uint64_t n_bytes)
-{
-	unsigned char *memory = aligned_alloc(MOVE_STEP, n_bytes + GUARD_BYTES);
-
-	ck_assert_ptr_nonnull(memory);
-	memset(memory, GUARD, n_bytes + GUARD_BYTES);
-	return memory;
-}
-
-/* Makes the operand of that run; results are filled with other data. */
-static struct data make_data(const struct move_case *one, uint32_t rank, uint64_t number)
-{
-	struct data data = { .target = allocate(move_arrives_at(one, one->n_ranks, rank)) };
-	uint32_t target, n = one->is_gather ? 1 : one->n_ranks;
-
-	if (one->is_in_place)
-		data.source = data.target + move_arrives_at(one, rank, rank);
-	else
-		data.source = data.own_source = allocate(move_leaves_at(one, rank,
-									one->n_ranks));
-	for (target = 0; target < n; target++)
-		testing_fill(data.source + move_leaves_at(one, rank, target),
-			     move_block(one, rank, target),
-			     move_seed(one, number, rank, target));
-	return data;
-}
-
-static void free_data(struct data *data)
-{
-	free(data->own_source);
-	free(data->target);
-}
-
-static int run(ceov_op *op, const struct data *data)
-{
-	struct ceov_move_run run = { .struct_bytes = sizeof(run) };
-
-	run.source = data->source;
-	run.target = data->target;
-	return ceov_move_run(op, &run);
-}
-
-static void check_data(const struct move_case *one, uint32_t rank, uint64_t number,
-		       const struct data *data)
-{
-	uint64_t n_bytes, wrong;
-	const unsigned char *end;
-	char text[400];
-	uint32_t source;
-
-	for (source = 0; source < one->n_ranks; source++) {
-		n_bytes = move_block(one, source, rank);
-		wrong = testing_check(data->target + move_arrives_at(one, source, rank), n_bytes,
-				      move_seed(one, number, source, rank));
-		if (wrong == n_bytes)
-			continue;
-		move_describe(one, text, sizeof(text));
-		ck_abort_msg("rank %u, run %llu: byte %llu from rank %u is wrong: %s", rank,
-			     (unsigned long long)number, (unsigned long long)wrong, source,
-			     text);
-	}
-	end = data->target + move_arrives_at(one, one->n_ranks, rank);
-	for (wrong = 0; wrong < GUARD_BYTES; wrong++)
-		ck_assert_uint_eq(end[wrong], GUARD);
-}
-
 static void run_and_check(const struct move_case *one, uint32_t rank, uint64_t number,
 			  ceov_op *op)
 {
-	struct data data = make_data(one, rank, number);
+	struct move_data data = move_data_make(one, rank, number);
 
-	ck_assert_int_eq(run(op, &data), 0);
-	check_data(one, rank, number, &data);
-	free_data(&data);
+	ck_assert_int_eq(move_data_run(op, &data), 0);
+	move_data_check(one, rank, number, &data);
+	move_data_free(&data);
 }
 
 static ceov_op *create(const struct move_case *one, const struct op_part *part)
@@ -175,6 +100,13 @@ START_TEST(test_even_blocks)
 }
 END_TEST
 
+static struct move_case directly(struct move_case one)
+{
+	one.mode = CEOV_MODE_DIRECT;
+	one.n_pieces = 0;
+	return one;
+}
+
 START_TEST(test_random_blocks)
 {
 	uint64_t random = testing_seed() + (uint64_t)_i;
@@ -185,6 +117,11 @@ START_TEST(test_random_blocks)
 	op_rig_open(&rig, (uint32_t)_i, SCRATCH, NULL);
 	for (i = 0; i < CASES; i++) {
 		one = move_case_random(&random, rig.n_ranks, LIMIT);
+		try_case(&rig, &one, RUNS);
+	}
+	for (i = 0; i < CASES; i++) {
+		one = directly(move_case_random(&random, rig.n_ranks, LIMIT));
+		one.n_sms = (uint32_t)testing_below(&random, 40);
 		try_case(&rig, &one, RUNS);
 	}
 	op_rig_release(&rig);
@@ -225,7 +162,8 @@ static struct move_case sparse(uint32_t i)
 
 START_TEST(test_pairs_without_bytes)
 {
-	struct move_case one = sparse((uint32_t)_i);
+	struct move_case one = _i < SPARSE ? sparse((uint32_t)_i)
+		: directly(sparse((uint32_t)_i - SPARSE));
 	struct many many = { &one, LONG_RUNS, 4 };
 	struct op_rig rig;
 
@@ -238,7 +176,7 @@ END_TEST
 
 /* --- in turn with other operators ------------------------------------------ */
 
-#define MOVES 4u
+#define MOVES 6u
 
 /* Operators of other kinds, cut differently, use the same scratch slots and counters. */
 static void alternate(const struct op_part *part)
@@ -258,6 +196,8 @@ static void alternate(const struct op_part *part)
 						&others[i]), 0);
 	for (i = 0; i < MOVES; i++) {
 		moves[i] = i ? move_case_random(&random, part->rig->n_ranks, LIMIT) : sparse(1);
+		if (i >= MOVES / 2)
+			moves[i] = directly(moves[i]);
 		ops[i] = create(&moves[i], part);
 	}
 	for (i = 0; i < LONG_RUNS; i++) {
@@ -402,6 +342,12 @@ START_TEST(test_shapes_that_are_refused)
 	bad = good;
 	bad.n_pieces = 33;
 	expect_no_op(&rig, &bad, "n_pieces");
+	bad.mode = CEOV_MODE_DIRECT;
+	bad.n_pieces = 2;
+	expect_no_op(&rig, &bad, "a direct mode has one piece");
+	bad.n_pieces = 0;
+	bad.mode = CEOV_MODE_TWO_SHOT;
+	expect_no_op(&rig, &bad, "only an all-reduce has two steps");
 	bad = move_case_of(_i, 2, SCRATCH);
 	expect_no_op(&rig, &bad, "needs scratch of 800000 bytes");
 	ck_assert_int_eq(ceov_all_gather_create(rig.workspaces[0], NULL, &op),
@@ -490,15 +436,15 @@ static void run_without(const struct op_part *part)
 {
 	struct failing *failing = part->arg;
 	ceov_op *op = create(&failing->one, part);
-	struct data data = make_data(&failing->one, part->rank, 1);
+	struct move_data data = move_data_make(&failing->one, part->rank, 1);
 	uint64_t begin;
 
-	ck_assert_int_eq(run(op, &data), 0);
+	ck_assert_int_eq(move_data_run(op, &data), 0);
 	begin = cei_now_ns();
 	if (part->rank != failing->absent)
-		failing->results[part->rank] = run(op, &data);
+		failing->results[part->rank] = move_data_run(op, &data);
 	failing->took_ns[part->rank] = cei_now_ns() - begin;
-	free_data(&data);
+	move_data_free(&data);
 	ceov_op_release(op);
 }
 
@@ -523,7 +469,8 @@ START_TEST(test_a_rank_that_does_not_come)
 	struct op_rig rig;
 	uint32_t i;
 
-	failing.one = _i < 2 ? move_case_of(_i, 4, 160) : sparse((uint32_t)_i - 2);
+	failing.one = _i < 2 ? move_case_of(_i, 4, 160) : _i < 8 ? sparse((uint32_t)_i - 2)
+		: directly(_i < 10 ? move_case_of(_i - 8, 4, 160) : sparse((uint32_t)_i - 10));
 	open_failing(&rig, 4);
 	op_rig_each(&rig, run_without, &failing);
 	for (i = 0; i < 4; i++) {
@@ -561,6 +508,7 @@ START_TEST(test_explained)
 	ck_assert_ptr_nonnull(strstr(text, "pieces: 3 of at most 54 bytes (as given)"));
 	ck_assert_ptr_null(strstr(text, "mode:"));
 	ck_assert_ptr_null(strstr(text, "sum"));
+	ck_assert_ptr_null(strstr(text, "SMs"));
 	ck_assert_int_eq(cei_op_gemm_alone(op, &one), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_op_tune(op, NULL), CEOV_ERR_INVALID);
 	testing_log_has(&log_, "on the host, where nothing is tuned", NULL, NULL);
@@ -581,14 +529,14 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_even_blocks, 1, OP_RANKS_MAX + 1);
 	tcase_add_loop_test(all, test_random_blocks, 1, OP_RANKS_MAX + 1);
-	tcase_add_loop_test(all, test_pairs_without_bytes, 0, 7);
+	tcase_add_loop_test(all, test_pairs_without_bytes, 0, 2 * SPARSE);
 	tcase_add_test(all, test_between_other_operators);
 	tcase_add_loop_test(all, test_the_last_block_is_cut, 0, 2);
 	tcase_add_test(all, test_pieces_that_are_chosen);
 	tcase_add_test(all, test_scratch_is_what_arrives);
 	tcase_add_loop_test(all, test_shapes_that_are_refused, 0, 2);
 	tcase_add_loop_test(all, test_runs_that_are_refused, 0, 2);
-	tcase_add_loop_test(all, test_a_rank_that_does_not_come, 0, 8);
+	tcase_add_loop_test(all, test_a_rank_that_does_not_come, 0, 13);
 	tcase_add_loop_test(all, test_explained, 0, 2);
 	suite_add_tcase(made, all);
 	return made;

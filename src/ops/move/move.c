@@ -11,12 +11,18 @@
  * Copies within a GPU are so much faster than arriving ones that only the copies behind the last
  * arrival cost time. Marks for pieces of other blocks would gain nothing (reduce.c cuts the same
  * way, and gives measurements).
+ *
+ * In a direct mode kernels store the blocks to the same places of the targets' scratch.
  */
 
+#include <string.h>
+
 #include "base/sized.h"
+#include "ops/core/direct.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/kinds.h"
+#include "ops/tuning/direct_choice.h"
 
 #define BYTE_STEP 16u
 
@@ -108,6 +114,13 @@ static const char *fault_of(const struct cei_op_shape *shape)
 		}
 	}
 	return sum ? NULL : "all ranks together have no bytes";
+}
+
+static const char *direct_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode)
+{
+	if (mode == CEOV_MODE_TWO_SHOT)
+		return "tuning->mode: only an all-reduce has two steps";
+	return cei_direct_ranks_fault(shape);
 }
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
@@ -222,8 +235,11 @@ static int build(ceov_op *op)
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, peer;
 	struct cei_send_stage *stage = &op->stages[0];
-	int r = cei_send_stage_open(stage, op->workspace, leaving_bytes(shape, rank));
+	int r;
 
+	if (cei_selector_is_direct(op->choice.mode))
+		return cei_direct_build(op);
+	r = cei_send_stage_open(stage, op->workspace, leaving_bytes(shape, rank));
 	if (r || n_ranks == 1)
 		return r;
 	cei_send_stage_follow(stage);
@@ -289,12 +305,44 @@ static int copy_others(const struct cei_run *run, uint32_t source)
 	return r;
 }
 
+/* Fills what this rank and another one exchange in a direct mode. */
+static void fill_span(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,
+		      struct cei_direct_span *span)
+{
+	span->leaves = leaves_at(shape, own, rank);
+	span->n_leaves = block_bytes(shape, own, rank);
+	span->there = arrives_at(shape, own, rank);
+	span->here = arrives_at(shape, rank, own);
+	span->n_here = block_bytes(shape, rank, own);
+	span->place = span->here;
+}
+
+static int queue_direct(const struct cei_run *run)
+{
+	const struct ceov_move_run *operands = run->operands;
+	const ceov_op *op = run->op;
+	struct cei_executor *executor = &op->workspace->executor;
+	struct cei_direct_job job;
+	uint32_t rank;
+
+	memset(&job, 0, sizeof(job));
+	cei_direct_job(run, &job);
+	job.source = operands->source;
+	job.target = operands->target;
+	for (rank = 0; rank < op->shape.n_ranks; rank++)
+		fill_span(&op->shape, job.own, rank, &job.spans[rank]);
+	return executor->ops->direct(executor, run->stream, &job);
+}
+
 /* Copies received blocks in the order in which they arrive if all ranks are equally fast. */
 static int queue_job(const struct cei_run *run)
 {
 	uint32_t own = run->op->workspace->rank, n_ranks = run->op->shape.n_ranks, i;
-	int r = copy_own(run);
+	int r;
 
+	if (cei_selector_is_direct(run->op->choice.mode))
+		return queue_direct(run);
+	r = copy_own(run);
 	for (i = 1; !r && i < n_ranks; i++)
 		r = copy_others(run, (own + n_ranks - i) % n_ranks);
 	return r ? r : cei_run_await_sent(run);
@@ -313,7 +361,18 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
+	if (cei_selector_is_direct(choice->mode))
+		cei_direct_choose(args, cei_op_most_rows(args->shape), choice);
+	else
+		choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	if (cei_selector_is_direct(choice->mode))
+		cei_direct_explain(args, choice);
+	else
+		cei_choice_say_pieces(args, choice);
 }
 
 /* --- creation -------------------------------------------------------------- */
@@ -372,11 +431,12 @@ const struct cei_op_kind cei_all_gather = {
 	.n_stages = 1,
 	.shape = shape_of,
 	.fault = fault_of,
+	.direct_fault = direct_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = pieces_of,
 	.choose = choose,
-	.explain = cei_choice_say_pieces,
+	.explain = explain,
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,
@@ -390,11 +450,12 @@ const struct cei_op_kind cei_all_to_all = {
 	.n_stages = 1,
 	.shape = shape_of,
 	.fault = fault_of,
+	.direct_fault = direct_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = pieces_of,
 	.choose = choose,
-	.explain = cei_choice_say_pieces,
+	.explain = explain,
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,
