@@ -215,8 +215,9 @@ int  ceov_op_explain(const ceov_op *op, int fd);
  * for peers within the workspace's deadline, and allocates operands for its time. A
  * failing call leaves the op as it was. GPU ranks only; not while the stream is being
  * captured. INVALID: ranks differ in k, n or tuning, so that they would not measure the
- * same. Moves alone leave nothing to measure: they stay as they are, at once, and no peer
- * is waited for. */
+ * same. Where there is only one way to make the op nothing is measured: it stays as it is,
+ * at once, and no peer is waited for. Moves alone have a second way only where
+ * CEOV_MODE_DIRECT may be faster: on one node, with at most 4 MiB from rank to rank. */
 int  ceov_op_tune(ceov_op *op, void *stream);
 
 /* Waits for the op's runs in flight, and releases it. NULL is allowed. */

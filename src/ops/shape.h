@@ -59,7 +59,7 @@ struct cei_a2a_shape {
 struct cei_op_shape {
 	const struct cei_op_kind *kind;
 	const char              *fault; /* what is wrong with the caller's struct; NULL: nothing */
-	enum ceov_dtype          dtype; /* not used for moves */
+	enum ceov_dtype          dtype; /* moves: of what is measured */
 	uint32_t                 n_ranks;
 	uint64_t                 rows[CEI_OP_RANKS_MAX]; /* [rank]; products: rows; sums: elements;
 							  * moves: bytes of the rank's largest

@@ -14,6 +14,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -266,6 +267,59 @@ START_TEST(test_bits_are_those_of_other_modes)
 }
 END_TEST
 
+/* --- tuning ---------------------------------------------------------------- */
+
+/* Tunes a sum and a move of few bytes, whose results are right afterwards, and prints what was
+ * measured. */
+static void tune(struct gpu_op_rank *rank, const void *arg)
+{
+	static const enum sort sorts[] = { BY_ENGINES, ALL_GATHER };
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	void *stream = rank->gpu.streams[GPU_CONSUME];
+	uint64_t random = testing_seed();
+	struct item item;
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		rank->used_bytes = 0;
+		pick(&item, sorts[i], rank->rig->n_ranks, &random);
+		memset(&item.sum.tuning, 0, sizeof(item.sum.tuning));
+		item.sum.tuning.struct_bytes = sizeof(item.sum.tuning);
+		item.move.mode = CEOV_MODE_CHOOSE;
+		item.move.n_sms = 0;
+		create(&item, workspace);
+		take(&item, rank);
+		gpu_op_meet(rank);
+		ck_assert_int_eq(ceov_op_tune(item.op, stream), 0);
+		ck_assert(item.op->is_tuned);
+		if (!rank->rank)
+			printf("capturable %d, %s:\n%s", workspace->is_capturable,
+			       item.op->kind->name, item.op->choice.text);
+		turn(&item, 1);
+		turn(&item, 2);
+		check(&item, 2);
+		gpu_op_meet(rank);
+		ceov_op_release(item.op);
+	}
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_tuned)
+{
+	char folder[200];
+
+	testing_path("cache", folder, sizeof(folder));
+	setenv("XDG_CACHE_HOME", folder, 1);
+	each_mode(n_all, "tune", tune);
+	testing_path("cache/ceoverlap/tunings", folder, sizeof(folder));
+	unlink(folder);
+	*strrchr(folder, '/') = 0;
+	rmdir(folder);
+	*strrchr(folder, '/') = 0;
+	rmdir(folder);
+}
+END_TEST
+
 /* --- runs queued ahead, between those of copy engines ------------------------- */
 
 /* Queues runs of all sorts in a random order, each with memory of its own, and checks them after
@@ -507,6 +561,7 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_set_timeout(all, 100);
 	tcase_add_loop_test(all, test_shapes, n_all == 2, 2);
 	tcase_add_test(all, test_bits_are_those_of_other_modes);
+	tcase_add_test(all, test_tuned);
 	tcase_add_test(all, test_runs_queued_ahead);
 	tcase_add_test(all, test_graphs_are_replayed);
 	tcase_add_test(all, test_a_process_for_each_rank);

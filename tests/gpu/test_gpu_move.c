@@ -516,12 +516,14 @@ START_TEST(test_a_rank_does_not_come)
 }
 END_TEST
 
-/* One rank tunes alone: nothing is measured, and no peer is waited for. */
+/* One rank tunes alone an op whose blocks are too large for the direct mode: nothing is measured,
+ * and no peer is waited for. */
 static void tune_alone(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
-	struct move_case one = plain(2, rank->rig->n_ranks);
+	struct move_case one = move_case_of(0, rank->rig->n_ranks, LARGE);
 	ceov_op *op = create(&one, workspace);
+	uint32_t n_pieces = op->choice.n_pieces;
 	struct ceov_move_run null_stream = { .struct_bytes = sizeof(null_stream) };
 	struct gpu_move_data data;
 
@@ -529,7 +531,8 @@ static void tune_alone(struct gpu_op_rank *rank, const void *arg)
 	data = gpu_move_data_make(rank, &one);
 	if (!rank->rank) {
 		ck_assert_int_eq(ceov_op_tune(op, rank->gpu.streams[GPU_CONSUME]), 0);
-		ck_assert_uint_eq(op->choice.n_pieces, one.n_pieces);
+		ck_assert_uint_eq(op->choice.n_pieces, n_pieces);
+		ck_assert(!op->is_tuned);
 		null_stream.source = data.source;
 		null_stream.target = data.target;
 		ck_assert_int_eq(ceov_move_run(op, &null_stream), CEOV_ERR_INVALID);
@@ -541,7 +544,7 @@ static void tune_alone(struct gpu_op_rank *rank, const void *arg)
 	gpu_op_workspace_release(rank, workspace);
 }
 
-START_TEST(test_tuning_leaves_moves_alone)
+START_TEST(test_tuning_leaves_large_moves_alone)
 {
 	each_mode(2, "tune", tune_alone);
 }
@@ -560,7 +563,7 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_add_test(all, test_two_streams);
 	tcase_add_loop_test(all, test_graphs_are_replayed, n_all == 2, 2);
 	tcase_add_test(all, test_a_rank_does_not_come);
-	tcase_add_test(all, test_tuning_leaves_moves_alone);
+	tcase_add_test(all, test_tuning_leaves_large_moves_alone);
 	suite_add_tcase(made, all);
 	/* needs two streams of one GPU that wait for peers at once: see check_sanitizer.sh */
 	tcase_set_tags(ahead, "concurrent");

@@ -45,6 +45,11 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 		x->n_reduce_blocks == y->n_reduce_blocks;
 }
 
+static int is_direct(const struct ceov_op_tuning *tuning)
+{
+	return tuning->mode == CEOV_MODE_DIRECT || tuning->mode == CEOV_MODE_TWO_SHOT;
+}
+
 static void check_list(const struct cei_candidates *candidates)
 {
 	const struct ceov_op_tuning *tuning;
@@ -57,7 +62,7 @@ static void check_list(const struct cei_candidates *candidates)
 		ck_assert_ptr_null(cei_selector_fault(tuning));
 		ck_assert_int_ne(tuning->mode, CEOV_MODE_CHOOSE);
 		ck_assert_uint_ge(tuning->n_pieces, 1);
-		ck_assert_uint_le(tuning->n_reduce_blocks, 16);
+		ck_assert_uint_le(tuning->n_reduce_blocks, is_direct(tuning) ? 32 : 16);
 		for (k = 0; k < i; k++)
 			ck_assert(!is_same(tuning, &candidates->tuning[k]));
 	}
@@ -203,6 +208,48 @@ START_TEST(test_sums)
 }
 END_TEST
 
+/* Lists the candidates of a small shape where ranks may reach each other's memory. Returns how many
+ * have this mode. */
+static uint32_t n_of_mode(const struct cei_op_shape *shape, int has_direct, enum ceov_op_mode mode)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates candidates;
+	uint32_t i, n = 0;
+
+	rates.has_direct = has_direct;
+	cei_candidates_list(shape, &rates, NULL, &candidates);
+	check_list(&candidates);
+	check_is_models(shape, &candidates);
+	for (i = 0; i < candidates.n; i++)
+		n += candidates.tuning[i].mode == mode;
+	return n;
+}
+
+START_TEST(test_direct_modes)
+{
+	static const struct cei_op_kind *const kinds[] = {
+		&cei_all_reduce, &cei_reduce_scatter, &cei_all_gather
+	};
+	const struct cei_op_kind *kind = kinds[_i];
+	struct cei_op_shape small = shape_of(kind, 64 << 10, 0, 0), large, single;
+	int is_all = kind == &cei_all_reduce;
+
+	small.sum.scale = 1;
+	ck_assert_uint_ge(n_of_mode(&small, 1, CEOV_MODE_DIRECT), 1);
+	ck_assert_uint_eq(n_of_mode(&small, 1, CEOV_MODE_TWO_SHOT) > 0, is_all);
+	ck_assert_uint_eq(n_of_mode(&small, 0, CEOV_MODE_DIRECT), 0);   /* several nodes */
+	large = single = small;
+	large.rows[2] = UINT64_C(8) << 20;
+	single.n_ranks = 1;
+	ck_assert_uint_eq(n_of_mode(&large, 1, CEOV_MODE_DIRECT), 0);
+	ck_assert_uint_eq(n_of_mode(&large, 1, CEOV_MODE_TWO_SHOT), 0);
+	ck_assert_uint_eq(n_of_mode(&single, 1, CEOV_MODE_DIRECT), 0);
+	small.rows[2] = UINT64_C(1) << 20;      /* too large for one step, not for two */
+	ck_assert_uint_eq(n_of_mode(&small, 1, CEOV_MODE_DIRECT) > 0, !is_all);
+	ck_assert_uint_eq(n_of_mode(&small, 1, CEOV_MODE_TWO_SHOT) > 0, is_all);
+}
+END_TEST
+
 /* Every candidate keeps what the caller's tuning sets. */
 START_TEST(test_what_is_given_is_kept)
 {
@@ -292,6 +339,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_library_has_whole_rows);
 	tcase_add_test(all, test_sums);
 	tcase_add_test(all, test_what_is_given_is_kept);
+	tcase_add_loop_test(all, test_direct_modes, 0, 3);
 	tcase_add_test(all, test_alone_nothing_is_cut);
 	tcase_add_test(all, test_hashes);
 	suite_add_tcase(made, all);

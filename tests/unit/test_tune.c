@@ -15,6 +15,7 @@
 #include "ce_engine/objects/context.h"
 #include "ops/core/op.h"
 #include "ops/tuning/candidates.h"
+#include "move_rig.h"
 #include "op_rig.h"
 
 #define SCRATCH       UINT64_C(200000)
@@ -168,6 +169,94 @@ START_TEST(test_tuned_once)
 	op_rig_open(&rig, RANKS, SCRATCH, &log_);
 	name_machines(&rig);
 	op_rig_each(&rig, tune_each, NULL);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- direct modes ------------------------------------------------------------ */
+
+static ceov_op *made_move(const struct op_part *part, const struct move_case *one)
+{
+	ceov_op *op = NULL;
+
+	ck_assert_int_eq(move_create(one, part->rig->workspaces[part->rank], &op), 0);
+	return op;
+}
+
+static void expect_moved(const struct op_part *part, const struct move_case *one, ceov_op *op)
+{
+	struct move_data data = move_data_make(one, part->rank, 1);
+
+	ck_assert_int_eq(move_data_run(op, &data), 0);
+	move_data_check(one, part->rank, 1, &data);
+	move_data_free(&data);
+}
+
+/* A move takes the direct mode as the result of a measurement, a further op finds what was stored,
+ * and creation alone does not take it. */
+static void tune_move(const struct op_part *part)
+{
+	const struct move_case one = move_case_of(1, RANKS, 1600);
+	ceov_workspace *workspace = part->rig->workspaces[part->rank];
+	struct cei_candidates candidates = { .n = 0 };
+	uint64_t n_runs;
+	ceov_op *op;
+	uint32_t i;
+
+	add(&candidates, CEOV_MODE_DIRECT, 1, 0);
+	candidates.tuning[0].n_reduce_blocks = 2;
+	for (i = 0; i < 2; i++) {
+		op = made_move(part, &one);
+		ck_assert_int_eq(op->choice.mode, CEOV_MODE_OVERLAP);
+		expect_moved(part, &one, op);
+		n_runs = workspace->n_runs;
+		ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), 0);
+		ck_assert_uint_eq(workspace->n_runs - n_runs, i ? 0 : RUNS_EACH);
+		ck_assert_int_eq(op->choice.mode, CEOV_MODE_DIRECT);
+		ck_assert_uint_eq(op->choice.n_reduce_blocks, 2);
+		expect_moved(part, &one, op);
+		ceov_op_release(op);
+	}
+}
+
+START_TEST(test_a_direct_mode_is_measured_and_found_again)
+{
+	struct op_rig rig;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	name_machines(&rig);
+	op_rig_each(&rig, tune_move, NULL);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* Engines' and direct modes are measured one after the other on the same scratch. */
+static void tune_sum(const struct op_part *part)
+{
+	struct op_case one = case_of(OP_ALL_REDUCE);
+	struct cei_candidates candidates = { .n = 0 };
+	ceov_op *op = op_case_made(&one, part->rig->workspaces[part->rank]);
+	uint64_t n_runs = op->workspace->n_runs;
+
+	add(&candidates, CEOV_MODE_OVERLAP, 2, 0);
+	add(&candidates, CEOV_MODE_DIRECT, 1, 0);
+	add(&candidates, CEOV_MODE_OVERLAP, 1, 0);
+	add(&candidates, CEOV_MODE_TWO_SHOT, 1, 0);
+	ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), 0);
+	ck_assert_uint_eq(op->workspace->n_runs - n_runs, 4 * RUNS_EACH);
+	ck_assert(is_among(&op->choice, &candidates, 1));
+	expect_right(part, &one, op);
+	ceov_op_release(op);
+}
+
+START_TEST(test_direct_modes_are_measured_beside_others)
+{
+	struct op_rig rig;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	op_rig_each(&rig, tune_sum, NULL);
 	op_rig_release(&rig);
 	op_rig_close(&rig);
 }
@@ -452,6 +541,8 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 120);
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_add_test(all, test_tuned_once);
+	tcase_add_test(all, test_a_direct_mode_is_measured_and_found_again);
+	tcase_add_test(all, test_direct_modes_are_measured_beside_others);
 	tcase_add_test(all, test_what_one_rank_does_not_know_is_measured);
 	tcase_add_test(all, test_a_pipe_instead_of_tunings);
 	tcase_add_test(all, test_odd_lines_of_tunings);

@@ -387,5 +387,7 @@ int ceov_op_tune(ceov_op *op, void *stream)
 		return 0;               /* as ops.h promises: nothing is measured */
 	rates = cei_op_rates(op->workspace);
 	cei_candidates_list(&op->shape, &rates, &op->given, &candidates);
+	if (candidates.n == 1)
+		return 0;               /* the same at all ranks; it is what the op has */
 	return cei_op_tune(op, stream, &candidates);
 }

@@ -26,6 +26,10 @@
 
 #define BYTE_STEP 16u
 
+/* The type of operands that measurements fill with numbers. */
+#define MEASURED_DTYPE       CEOV_BF16
+#define MEASURED_DTYPE_BYTES 2u
+
 /* With pieces of this size, the copy of the piece that arrives last takes a few microseconds. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
 
@@ -41,6 +45,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	uint64_t largest[CEI_OP_RANKS_MAX] = { 0 };
 	uint32_t i;
 
+	shape->dtype = MEASURED_DTYPE;
 	shape->fault = cei_sized_fault(move, sizeof(*move), sizeof(*move));
 	if (shape->fault)
 		return NULL;
@@ -421,6 +426,37 @@ int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
 	return cei_op_run(op, cei_all_gather.run_call, operands);
 }
 
+/* --- measuring ------------------------------------------------------------- */
+
+/* Lists what may be faster than copy engines. Into how many pieces these cut is left to the
+ * model. */
+static void list_candidates(const struct cei_listing *listing)
+{
+	cei_direct_list(listing, CEOV_MODE_DIRECT, cei_op_most_rows(listing->shape));
+}
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	uint32_t own = op->workspace->rank;
+
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = 1;
+	ret_sizes->a = leaving_bytes(&op->shape, own) / MEASURED_DTYPE_BYTES;
+	ret_sizes->c[0] = arriving_bytes(&op->shape, own) / MEASURED_DTYPE_BYTES;
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_move_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = operands->stream;
+	run.source = operands->a;
+	run.target = operands->c[0];
+	return ceov_move_run(op, &run);
+}
+
+static const struct cei_op_trial trial = { list_candidates, trial_sizes, trial_run };
+
 /* --- the kinds ------------------------------------------------------------- */
 
 const struct cei_op_kind cei_all_gather = {
@@ -440,6 +476,7 @@ const struct cei_op_kind cei_all_gather = {
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,
+	.trial = &trial,
 };
 
 const struct cei_op_kind cei_all_to_all = {
@@ -459,4 +496,5 @@ const struct cei_op_kind cei_all_to_all = {
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,
+	.trial = &trial,
 };

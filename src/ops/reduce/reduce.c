@@ -353,9 +353,11 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 			       "ranks of others\n");
 }
 
-/* Lists candidates with at most 16 blocks, because a sum should leave most SMs to other kernels. */
+/* Lists candidates with at most 16 blocks, because a sum should leave most SMs to other kernels;
+ * then those of direct modes. */
 static void list_candidates(const struct cei_listing *listing)
 {
+	static const enum ceov_op_mode direct[] = { CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT };
 	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8 };
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	uint32_t n = cei_candidates_first_cut(listing), i;
@@ -369,6 +371,9 @@ static void list_candidates(const struct cei_listing *listing)
 			cei_candidates_add(listing, &tuning);
 		}
 	}
+	for (i = 0; i < sizeof(direct) / sizeof(direct[0]); i++)
+		cei_direct_list(listing, direct[i],
+				cei_direct_sum_span(listing->shape, direct[i]));
 }
 
 /* --- runs ------------------------------------------------------------------ */

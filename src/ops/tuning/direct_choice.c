@@ -6,6 +6,7 @@
 #include "ops/tuning/direct_choice.h"
 
 #include "ops/compute/direct.h"
+#include "ops/kind.h"
 
 #define VECTOR_BYTES     16u            /* what a thread stores at once */
 #define BLOCKS_DEFAULT   16u
@@ -63,10 +64,11 @@ void cei_direct_list(const struct cei_listing *listing, enum ceov_op_mode mode,
 {
 	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8, CEI_DIRECT_BLOCKS_MAX };
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	const struct cei_op_shape *shape = listing->shape;
 	uint32_t i;
 
-	if (!listing->rates->has_direct || cei_direct_ranks_fault(listing->shape) ||
-	    listing->shape->n_ranks == 1 || span_bytes > LISTED_BYTES_MAX)
+	if (!listing->rates->has_direct || shape->n_ranks == 1 ||
+	    shape->kind->direct_fault(shape, mode) || span_bytes > LISTED_BYTES_MAX)
 		return;
 	tuning.mode = mode;
 	tuning.n_pieces = 1;

@@ -22,8 +22,9 @@ void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 /* Appends the lines that explain such a choice. */
 void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 
-/* Adds candidates of a direct mode, unless ranks are on several nodes, or span_bytes is so large
- * that copy engines should have the bytes, to leave SMs to other kernels. */
+/* Adds candidates of a direct mode, unless the kind refuses the shape in it, ranks are on several
+ * nodes, or span_bytes is so large that copy engines should have the bytes, to leave SMs to other
+ * kernels. */
 void cei_direct_list(const struct cei_listing *listing, enum ceov_op_mode mode,
 		     uint64_t span_bytes);
 
