@@ -175,17 +175,18 @@ enum ceov_op_mode {
 					 * each at its own best */
 	/* For few bytes, for which a copy engine takes longer to begin than they take to
 	 * arrive: SMs store to the memory of peers, all of one node, in one kernel. Only
-	 * reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it. The
-	 * model never chooses it; ceov_op_tune() does, where it measured that it is faster.
+	 * reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it, and
+	 * GEMM + all-reduce, behind its product. The model chooses it for a GEMM + all-reduce of
+	 * at most 64 rows alone; ceov_op_tune() does where it measured that it is faster.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
 	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
 	 * all-reduce is made in one step, in which each rank gets the operands of all: for
 	 * operands of at most 1 MiB. */
 	CEOV_MODE_DIRECT = 3,
-	CEOV_MODE_TWO_SHOT = 4          /* all-reduce only: as CEOV_MODE_DIRECT, but in two
-					 * steps. Each rank adds up its part and sends the sums
-					 * to all others. More bytes and one more wait, but each
-					 * byte is sent twice and not to every rank */
+	/* All-reduce, and GEMM + all-reduce of at most 4 MiB, only: as CEOV_MODE_DIRECT, but in
+	 * two steps. Each rank adds up its part and sends the sums to all others. One more wait,
+	 * but each byte is sent twice and not to every rank. */
+	CEOV_MODE_TWO_SHOT = 4
 };
 
 /* A field that is 0 is chosen by the library; any other value is used as it is. */
@@ -290,7 +291,8 @@ int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
 /* Each rank multiplies, C = A B^T, and all ranks get the sum of these products. The library divides
  * the sum among the ranks, each of which adds up its part and sends it to all others: rows, or, if
- * there are fewer than 128 for each rank, columns. */
+ * there are fewer than 128 for each rank, columns. Of at most 64 rows on one node SMs make the sums
+ * (CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT), unless the tuning says otherwise. */
 struct ceov_gemm_ar {
 	size_t                       struct_bytes;
 	enum ceov_dtype              dtype;
@@ -305,7 +307,8 @@ struct ceov_gemm_ar {
 						 * at all ranks */
 };
 
-/* As ceov_ag_gemm_scratch_bytes(). It is about three times the bytes of C. */
+/* As ceov_ag_gemm_scratch_bytes(). It is about three times the bytes of C, and of a C of at
+ * most 1 MiB, if that is more, as many times as there are ranks. */
 uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *shape, uint32_t n_ranks);
 
 int  ceov_gemm_ar_create(ceov_workspace *workspace, const struct ceov_gemm_ar *shape,

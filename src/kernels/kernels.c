@@ -41,6 +41,12 @@ static const char *const names[] = {
 	"cei_experts_add_up_bf16",
 	"cei_experts_add_up_fp16",
 	"cei_experts_add_up_fp32",
+	"cei_few_rows_bf16_16",
+	"cei_few_rows_bf16_32",
+	"cei_few_rows_bf16_64",
+	"cei_few_rows_fp16_16",
+	"cei_few_rows_fp16_32",
+	"cei_few_rows_fp16_64",
 };
 
 const struct cei_module_image cei_kernels = {

@@ -10,6 +10,7 @@ kernel_sources = \
 	%D%/direct_kernels.cu \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
+	%D%/few_rows_kernels.cu \
 	%D%/gemm_layout.cuh \
 	%D%/gemm_pairs.cuh \
 	%D%/gemm_sm90.cuh \
@@ -23,6 +24,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/begin.h \
 	%D%/direct.h \
 	%D%/experts.h \
+	%D%/few_rows.h \
 	%D%/fill.h \
 	%D%/reduce.h \
 	%D%/gemm.h \
@@ -36,8 +38,16 @@ libceoverlap_core_la_SOURCES += \
 AM_CCASFLAGS = -Wa,-I$(builddir)
 CLEANFILES += kernels.fatbin
 
-kernels.fatbin: $(kernel_sources) %D%/begin.h %D%/direct.h %D%/experts.h %D%/fill.h \
-		%D%/reduce.h %D%/gemm.h include/ceoverlap/device.cuh include/ceoverlap/ceoverlap.h \
+kernels.fatbin: $(kernel_sources) \
+		%D%/begin.h \
+		%D%/direct.h \
+		%D%/experts.h \
+		%D%/few_rows.h \
+		%D%/fill.h \
+		%D%/gemm.h \
+		%D%/reduce.h \
+		include/ceoverlap/ceoverlap.h \
+		include/ceoverlap/device.cuh \
 		include/ceoverlap/ops.h
 	$(AM_V_GEN)$(NVCC) -fatbin $(NVCC_ARCH_FLAGS) -std=c++17 $(NVCCFLAGS) \
 		-I$(srcdir)/include -I$(srcdir)/src -o $@ $(srcdir)/src/kernels/kernels.cu

@@ -76,6 +76,20 @@ static void round_rows(struct op_case *one)
 		one->rows[i] = (one->rows[i] + 63) / 64 * 64;
 }
 
+/* Makes a GEMM + all-reduce one of few rows, which SMs sum in one step or in two. */
+static void make_direct(struct op_case *one, uint64_t *random)
+{
+	uint32_t i;
+
+	for (i = 0; i < one->n_ranks; i++)
+		one->rows[i] = testing_below(random, 96 / one->n_ranks);
+	one->rows[0]++;
+	memset(&one->tuning, 0, sizeof(one->tuning));
+	one->tuning.struct_bytes = sizeof(one->tuning);
+	one->tuning.mode = testing_below(random, 2) ? CEOV_MODE_DIRECT : CEOV_MODE_TWO_SHOT;
+	one->tuning.n_reduce_blocks = (uint32_t)testing_below(random, 9);
+}
+
 struct shapes {
 	struct gpu_op_mode mode;
 	uint32_t           n;           /* number of shapes for each operator */
@@ -95,6 +109,8 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 					 (enum op_sort)(i % OP_SORTS), has_library);
 		if (one.k && i / OP_SORTS % 2)
 			round_rows(&one);
+		if (one.sort == OP_GEMM_AR && i / OP_SORTS % 2)
+			make_direct(&one, &random);
 		try_shape(rank, workspace, &one, 4 * i);
 	}
 	if (!rank->rank)

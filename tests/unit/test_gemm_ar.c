@@ -18,6 +18,8 @@
 #define RUNS      6u
 #define RANKS     4u
 
+#define DIRECT_SHAPES 10u
+
 static struct testing_log log_;
 
 static void set_up(void)
@@ -111,6 +113,28 @@ START_TEST(test_parts_that_are_narrower_than_tiles)
 }
 END_TEST
 
+/* Random shapes whose sums ranks make by themselves, in one step or in two. */
+START_TEST(test_sums_without_copy_engines)
+{
+	static const enum ceov_op_mode modes[] = { CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT };
+	uint64_t random = testing_seed() + (uint64_t)_i;
+	struct op_case one;
+	uint32_t i;
+
+	for (i = 0; i < DIRECT_SHAPES; i++) {
+		one = case_of(2 + (uint32_t)testing_below(&random, 4),
+			      1 + testing_below(&random, 130), 8 + 8 * testing_below(&random, 60));
+		one.dtype = testing_below(&random, 2) ? CEOV_BF16 : CEOV_FP16;
+		one.b_is_k_by_n = (int)testing_below(&random, 2);
+		one.by_columns = (int)testing_below(&random, 2);
+		one.tuning.mode = modes[_i];
+		one.tuning.n_pieces = 0;
+		one.tuning.n_reduce_blocks = (uint32_t)testing_below(&random, 5);
+		try_case(&one);
+	}
+}
+END_TEST
+
 /* --- how the sum is divided ------------------------------------------------- */
 
 static struct cei_op_shape shape_of(const struct ceov_gemm_ar *from, uint32_t n_ranks)
@@ -170,14 +194,15 @@ START_TEST(test_parts)
 }
 END_TEST
 
-/* Scratch holds the product, a part from each rank, and the sums. */
+/* Scratch holds the product, a part from each rank, and the sums; or, of few bytes, the products of
+ * all ranks. */
 START_TEST(test_scratch)
 {
 	struct ceov_gemm_ar from = from_of(512, 256);
 
-	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(&from, 4), 3 * 512 * 256 * 2);
+	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(&from, 4), 4 * 512 * 256 * 2);
 	from.m = 16;
-	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(&from, 4), 3 * 16 * 256 * 2);
+	ck_assert_uint_eq(ceov_gemm_ar_scratch_bytes(&from, 4), 4 * 16 * 256 * 2);
 }
 END_TEST
 
@@ -261,6 +286,23 @@ START_TEST(test_choices_for_gpus)
 	choice = choice_of(8, &rates);
 	ck_assert_uint_eq(choice.shape.rows, 128);
 	ck_assert_ptr_nonnull(strstr(choice.text, "divided: columns"));
+}
+END_TEST
+
+/* On one node SMs sum what few rows give, without being asked to, and it is said. */
+START_TEST(test_few_rows_are_summed_by_sms)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	rates.has_direct = 1;
+	choice = choice_of(1, &rates);
+	ck_assert_int_eq(choice.mode, CEOV_MODE_DIRECT);
+	ck_assert_ptr_nonnull(strstr(choice.text, "moved by: SMs"));
+	ck_assert_int_eq(choice_of(64, &rates).mode, CEOV_MODE_DIRECT);
+	ck_assert_int_ne(choice_of(65, &rates).mode, CEOV_MODE_DIRECT);
+	rates.has_direct = 0;
+	ck_assert_int_ne(choice_of(1, &rates).mode, CEOV_MODE_DIRECT);
 }
 END_TEST
 
@@ -350,6 +392,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 100);
 	tcase_add_loop_test(all, test_few_rows, 0, 16);
+	tcase_add_loop_test(all, test_sums_without_copy_engines, 0, 2);
 	tcase_add_loop_test(all, test_divided_rows, 0, 5);
 	tcase_add_loop_test(all, test_parts_that_are_narrower_than_tiles, 0, 4);
 	tcase_add_test(all, test_parts);
@@ -357,6 +400,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(all, test_order_of_a_job, 0, 4);
 	tcase_add_loop_test(all, test_sums_leave_piece_by_piece, 0, 2);
 	tcase_add_test(all, test_choices_for_gpus);
+	tcase_add_test(all, test_few_rows_are_summed_by_sms);
 	tcase_add_test(all, test_what_cublas_does_not_support);
 	tcase_add_test(all, test_shapes_that_are_refused);
 	suite_add_tcase(made, all);

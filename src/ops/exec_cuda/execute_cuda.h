@@ -104,6 +104,13 @@ int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 extern const struct cei_experts_ops cei_gpu_experts;
 const char *cei_gpu_experts_fault(uint32_t status);
 
+/* few_rows_cuda.c: whole products, for jobs that say is_whole. cei_gpu_can_whole() returns whether
+ * the others may be called; they load what the job needs, and queue it. */
+int  cei_gpu_can_whole(const struct cei_gpu_executor *own, const struct cei_gemm_job *job);
+int  cei_gpu_load_whole(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
+int  cei_gpu_multiply_whole(struct cei_gpu_executor *own, void *stream,
+			    const struct cei_gemm_job *job);
+
 /* gemm_blas_cuda.c: computes the tiles of a job by cuBLAS. Each tile must have all columns of its
  * rows. */
 int  cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,

@@ -12,6 +12,8 @@
  * same half is written again only two runs later (workspace.c says why that is enough). A run ends
  * only after all peers have begun it: at least one rank has a part that is not empty, it can sum
  * that only when all others have sent, and all others await its sums.
+ *
+ * Few bytes are summed without copy engines: gemm_ar_direct.h.
  */
 
 #include <stddef.h>
@@ -25,8 +27,10 @@
 #include "ops/gemm/arrivals.h"
 #include "ops/gemm/columns.h"
 #include "ops/gemm/cost_sim.h"
+#include "ops/gemm/gemm_ar_direct.h"
 #include "ops/gemm/product.h"
 #include "ops/kinds.h"
+#include "ops/tuning/direct_choice.h"
 
 #define PLACE_ALIGN_BYTES 256u
 
@@ -119,6 +123,13 @@ static uint64_t n_of(const struct cei_op_shape *shape)
 		: shape->product.n[0];
 }
 
+static struct cei_gemm_ar_size size_of(const struct cei_op_shape *shape)
+{
+	const struct cei_gemm_ar_size size = { m_of(shape), n_of(shape) };
+
+	return size;
+}
+
 static uint64_t part_columns(const struct cei_op_shape *shape, uint32_t rank)
 {
 	return shape->a2a.is_by_columns ? shape->a2a.columns[rank] : shape->product.n[0];
@@ -170,6 +181,11 @@ static const char *fault_of(const struct cei_op_shape *shape)
 	return fault;
 }
 
+static const char *direct_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode)
+{
+	return cei_gemm_ar_direct_fault(size_of(shape), shape, mode);
+}
+
 /* --- scratch --------------------------------------------------------------- */
 
 static uint64_t aligned(uint64_t n_bytes)
@@ -197,7 +213,10 @@ static uint64_t sums_at(const struct cei_op_shape *shape, uint32_t rank)
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
-	return sums_at(shape, shape->n_ranks);
+	uint64_t copied = sums_at(shape, shape->n_ranks);
+	uint64_t direct = cei_gemm_ar_direct_scratch(size_of(shape), shape->n_ranks);
+
+	return copied > direct ? copied : direct;
 }
 
 uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *from, uint32_t n_ranks)
@@ -209,7 +228,10 @@ uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *from, uint32_t n_
 
 static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
 {
-	(void)rows;
+	if (cei_selector_is_direct(op->choice.mode)) {
+		cei_gemm_ar_direct_ask(size_of(&op->shape), args, rows);
+		return;
+	}
 	args->sums_leave = 1;
 	if (op->shape.a2a.is_by_columns)
 		args->parts = op->shape.a2a.columns;
@@ -291,8 +313,11 @@ static int others_have_parts(const ceov_op *op)
 /* Opens only stages that have something to send, since a plan without transfers is refused. */
 static int build(ceov_op *op)
 {
-	int r = cei_product_prepare(op);
+	int r;
 
+	if (cei_selector_is_direct(op->choice.mode))
+		return cei_gemm_ar_direct_build(op, size_of(&op->shape));
+	r = cei_product_prepare(op);
 	if (r || op->shape.n_ranks == 1)
 		return r;
 	if (others_have_parts(op))
@@ -315,6 +340,8 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	struct cei_matrix all = shape->product.b_is_k_by_n
 		? cei_product_matrix(run->b, k, n) : cei_product_matrix(run->b, n, k);
 
+	if (cei_selector_is_direct(op->choice.mode))
+		return cei_gemm_ar_direct_product(op, size_of(shape), run, list);
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, m, k);
 	job.b[0] = shape->a2a.is_by_columns ? cei_columns_of_b(shape, rank, run->b) : all;
 	if (shape->a2a.is_by_columns)
@@ -401,9 +428,12 @@ static int queue_job(const struct cei_run *run)
 	static const struct cei_arrivals arrivals = { rows_from, take_sums };
 	const ceov_op *op = run->op;
 	uint32_t rank = op->workspace->rank;
-	int r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
-		: multiply(run, &op->product.all, op->workspace->ready);
+	int r;
 
+	if (cei_selector_is_direct(op->choice.mode))
+		return cei_gemm_ar_direct_job(run, size_of(&op->shape));
+	r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
+		: multiply(run, &op->product.all, op->workspace->ready);
 	if (r || op->shape.n_ranks == 1)
 		return r;
 	if (part_rows(&op->shape, rank))
@@ -462,6 +492,34 @@ static void play(struct cei_play *play)
 	cei_play_until(play, lane_ns);
 }
 
+/* On one node few rows are multiplied and summed directly, unless the caller sets anything else. */
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	struct cei_gemm_ar_size size = size_of(args->shape);
+	uint32_t n_ranks = args->shape->n_ranks;
+	int is_open = choice->mode == CEOV_MODE_CHOOSE && args->given->n_pieces < 2 &&
+		!args->given->tile_rows;
+	enum ceov_op_mode mode = is_open && args->rates->has_direct
+		? cei_gemm_ar_direct_mode(size, n_ranks) : choice->mode;
+
+	if (!cei_selector_is_direct(mode)) {
+		cei_columns_choose(args, choice);
+		return;
+	}
+	choice->mode = CEOV_MODE_SEQUENCE;      /* for the shape of tiles */
+	cei_columns_choose(args, choice);
+	choice->mode = mode;
+	cei_direct_choose(args, cei_gemm_ar_direct_span(size, n_ranks, mode), choice);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	if (cei_selector_is_direct(choice->mode))
+		cei_direct_explain(args, choice);
+	else
+		cei_a2a_explain(args, choice);
+}
+
 /* --- measuring ------------------------------------------------------------- */
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
@@ -486,7 +544,19 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 	return ceov_gemm_ar_run(op, &run);
 }
 
-static const struct cei_op_trial trial = { cei_columns_candidates, trial_sizes, trial_run };
+static void list_candidates(const struct cei_listing *listing)
+{
+	static const enum ceov_op_mode direct[] = { CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT };
+	uint32_t n_ranks = listing->shape->n_ranks, i;
+	struct cei_gemm_ar_size size = size_of(listing->shape);
+
+	cei_columns_candidates(listing);
+	for (i = 0; i < sizeof(direct) / sizeof(direct[0]); i++)
+		cei_direct_list(listing, direct[i],
+				cei_gemm_ar_direct_span(size, n_ranks, direct[i]));
+}
+
+static const struct cei_op_trial trial = { list_candidates, trial_sizes, trial_run };
 
 static const struct cei_product_kind product = { 1, play, job_of, ask };
 
@@ -500,12 +570,13 @@ const struct cei_op_kind cei_gemm_ar = {
 	.n_stages = 2,
 	.shape = shape_of,
 	.fault = fault_of,
+	.direct_fault = direct_fault,
 	.lacks = cei_columns_lacks,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = cei_columns_choose,
-	.explain = cei_a2a_explain,
+	.choose = choose,
+	.explain = explain,
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,
