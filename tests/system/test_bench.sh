@@ -101,7 +101,8 @@ expect 1 "JSON that cannot be written" $run -g 2 -t p2p -b 64K -J /nonexistent/x
 
 # Operators: results are compared with plain fp32 sums, also if ranks differ in numbers of rows.
 expect 0 "operators" overlap $run -g 3 --tokens 100 -b 96K -J "$json"
-for name in ag_gemm gemm_rs gemm_ar reduce_scatter all_reduce gemm_a2a a2a_gemm; do
+for name in ag_gemm gemm_rs gemm_ar reduce_scatter all_reduce gemm_a2a a2a_gemm all_gather \
+	all_to_all; do
 	holds "$out" "^$name .* stream .* verified" "$name has a verified row"
 done
 if grep -q 'WRONG\|unchecked' "$out"; then
@@ -130,6 +131,16 @@ holds "$out" "^gemm_ar .* stream .* verified" "one row is verified"
 holds "$out" "divided: columns" "few rows are not divided"
 expect 2 "a shape that is none" overlap --shape 64,12,8
 expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --mode sequence
+expect 0 "operators by SMs" overlap $run -g 3 -b 1K -e 64K --mode direct --explain -J "$json" \
+	-t reduce_scatter,all_reduce,all_gather,all_to_all
+for name in reduce_scatter all_reduce all_gather all_to_all; do
+	holds "$out" "^$name  *SM bytes:  *1024 .* verified" "$name says that SMs moved 1 KiB"
+done
+holds "$out" "moved by: SMs" "the explanation says it, too"
+holds "$json" '"moved_by": *"SM"' "JSON says it, too"
+expect 0 "an all-reduce in two steps" overlap $run -g 4 -b 2M --mode two-shot -t all_reduce
+holds "$out" "^all_reduce  *SM bytes: .* verified" "two steps are verified"
+expect 1 "a product in a direct mode" overlap $run -g 2 -m tiny -t ag_gemm --mode direct
 expect 0 "help of operators" overlap --help
 expect 0 "list of operators" overlap -l
 holds "$out" "^llama70b .*8192" "the list has the models"

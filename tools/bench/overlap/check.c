@@ -20,10 +20,13 @@
  * Returns the tolerance relative to the largest value. A bf16 result is within 2^-8 (0.0039) of
  * the sum that it was rounded from. Products that are summed over ranks are rounded before the sum
  * as well, each partial sum by up to 2^-8 of itself; so are sums of a node's ranks that are sent to
- * another node. Wrong or missing pieces differ by about the largest value.
+ * another node. Wrong or missing pieces differ by about the largest value. What is only moved stays
+ * as it is.
  */
 double bench_overlap_tolerance(const struct bench_overlap *o)
 {
+	if (bench_overlap_is_move(o))
+		return 0;
 	return o->test == OVERLAP_GEMM_RS || o->test == OVERLAP_GEMM_AR ||
 		bench_overlap_is_by_node(o) ? 0.008 : 0.004;
 }
@@ -109,6 +112,29 @@ static int refer_sum(struct bench_overlap *o)
 	return r;
 }
 
+/* Generates what a move brings: the values of each rank, in an all-to-all those for this rank. */
+static int refer_move(struct bench_overlap *o)
+{
+	int is_gather = o->test == OVERLAP_ALL_GATHER;
+	float *at = o->memory.reference;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < o->rank->n_ranks; i++) {
+		struct bench_values values = {
+			.at = at,
+			.n = o->rows[is_gather ? i : o->rank->rank],
+			.seed = bench_overlap_seed(o, i, 0),
+			.first = is_gather ? 0 : o->first_row,
+			.kind = BENCH_VALUES_FLOAT,
+		};
+
+		r = make(o, &values);
+		at += values.n;
+	}
+	return r;
+}
+
 int bench_overlap_refer(struct bench_overlap *o)
 {
 	struct bench_product product = {
@@ -122,6 +148,8 @@ int bench_overlap_refer(struct bench_overlap *o)
 		.b_is_k_by_n = o->options->b_is_k_by_n,
 	};
 
+	if (bench_overlap_is_move(o))
+		return refer_move(o);
 	if (bench_overlap_is_sum(o))
 		return refer_sum(o);
 	if (o->rank->is_gpu && !o->blas)
@@ -246,8 +274,8 @@ static int check_nccl(struct bench_overlap *o, int is_ce, double *error)
 	double found = 0;
 	int r;
 
-	if (bench_overlap_is_sum(o))
-		method = OVERLAP_COMM;
+	if (bench_overlap_is_plain(o))
+		method = is_ce ? OVERLAP_COMM_CE : OVERLAP_COMM;
 	if ((is_ce && bench_overlap_is_sum(o)) || !o->runs[0][method])
 		return 0;
 	r = bench_overlap_once(o, method, 0);

@@ -24,6 +24,7 @@ union operands {
 	struct ceov_gemm_a2a_run gemm_a2a;
 	struct ceov_a2a_gemm_run a2a_gemm;
 	struct ceov_reduce_run   reduce;
+	struct ceov_move_run     move;
 };
 
 /* Fills the operands that the test's run call takes. */
@@ -54,6 +55,10 @@ static union operands operands_of(const struct bench_overlap *o)
 	case OVERLAP_ALL_REDUCE:
 		of.reduce = (struct ceov_reduce_run){ sizeof(of.reduce), stream, a, c };
 		break;
+	case OVERLAP_ALL_GATHER:
+	case OVERLAP_ALL_TO_ALL:
+		of.move = (struct ceov_move_run){ sizeof(of.move), stream, a, c };
+		break;
 	}
 	return of;
 }
@@ -68,6 +73,8 @@ static int ours(struct bench_overlap *o, ceov_op *op)
 	case OVERLAP_GEMM_AR:  return ceov_gemm_ar_run(op, &of.gemm_ar);
 	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_run(op, &of.gemm_a2a);
 	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_run(op, &of.a2a_gemm);
+	case OVERLAP_ALL_GATHER:
+	case OVERLAP_ALL_TO_ALL: return ceov_move_run(op, &of.move);
 	case OVERLAP_REDUCE_SCATTER:
 	case OVERLAP_ALL_REDUCE: break;
 	}
@@ -120,6 +127,10 @@ static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
 		return bench_nccl_reduce_scatter(nccl, o->rows[0], stream);
 	case OVERLAP_ALL_REDUCE:
 		return bench_nccl_all_reduce(nccl, o->shape.bytes / 2, stream);
+	case OVERLAP_ALL_GATHER:
+		return bench_nccl_all_gather(nccl, o->rows[0] * 2, stream);
+	case OVERLAP_ALL_TO_ALL:
+		return bench_nccl_all_to_all(nccl, o->rows[0] * 2, stream);
 	case OVERLAP_GEMM_A2A:
 	case OVERLAP_A2A_GEMM: break;           /* without NCCL */
 	}
@@ -175,7 +186,7 @@ static int is_there(const struct bench_overlap *o, enum bench_overlap_method met
 		has_nccl = o->nccl[0] != NULL;
 	switch (method) {
 	case OVERLAP_GEMM:        return o->blas != NULL;
-	case OVERLAP_OURS_GEMM:   return o->rank->is_gpu && !bench_overlap_is_sum(o);
+	case OVERLAP_OURS_GEMM:   return o->rank->is_gpu && !bench_overlap_is_plain(o);
 	case OVERLAP_COMM:        return has_nccl;
 	case OVERLAP_COMM_CE:     return has_ce;
 	case OVERLAP_SEQUENCE:    return has_nccl && o->blas;

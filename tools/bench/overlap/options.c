@@ -21,6 +21,10 @@ static const struct bench_case cases[] = {
 	{ "gemm_a2a", "GEMM and all-to-all", 1, 1, 0, 1, bench_overlap_gemm_a2a },
 	{ "a2a_gemm", "all-to-all and GEMM", 1, 1, 0, 1, bench_overlap_a2a_gemm },
 	{ "gemm_ar", "GEMM and all-reduce", 1, 1, 0, 1, bench_overlap_gemm_ar },
+	{ "all_gather", "every rank gets the shards of all", 1, 1, 0, 1,
+	  bench_overlap_all_gather },
+	{ "all_to_all", "every rank has a block for each", 1, 1, 0, 1,
+	  bench_overlap_all_to_all },
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
@@ -32,7 +36,8 @@ enum key {
 
 static const struct argp_option options_table[] = {
 	{ "test", 't', "NAMES", 0, "Operators, a comma list of ag_gemm, gemm_rs, "
-	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar (default: all)", 0 },
+	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar, all_gather, all_to_all "
+	  "(default: all)", 0 },
 	{ "list", 'l', NULL, 0, "List the operators and the models", 0 },
 	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny; "
 	  "host memory: tiny)", 0 },
@@ -40,8 +45,9 @@ static const struct argp_option options_table[] = {
 	  "host memory: 256)", 0 },
 	{ "shape", KEY_SHAPE, "M,N,K", 0, "A shape of products instead of models' (may be "
 	  "repeated)", 0 },
-	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank (default 64M)", 0 },
-	{ "maxbytes", 'e', "SIZE", 0, "Sums: largest (default 256M, or -b)", 0 },
+	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank; moves: all its blocks "
+	  "(default 64M)", 0 },
+	{ "maxbytes", 'e', "SIZE", 0, "Sums and moves: largest (default 256M, or -b)", 0 },
 	{ "stepfactor", 'f', "N", 0, "From size to size (default 4)", 0 },
 	{ "ranks", 'g', "N", 0, "Ranks (default: one per GPU; 4 on host memory)", 0 },
 	{ "iters", 'n', "N", 0, "Samples of each row (default 20)", 0 },
@@ -60,10 +66,12 @@ static const struct argp_option options_table[] = {
 	  "share a GPU, on which processes take turns", 1 },
 	{ "nodes", BENCH_KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
 	  "nodes: what goes between these goes over the network (UCX)", 1 },
-	{ "mode", KEY_MODE, "overlap|sequence", 0, "How ours goes (default: chosen)", 2 },
+	{ "mode", KEY_MODE, "overlap|sequence|direct|two-shot", 0, "How ours goes (default: "
+	  "chosen). direct, two-shot: sums and moves by SMs, without copy engines", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
-	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum (default: chosen)", 2 },
+	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum, or of a direct mode "
+	  "(default: chosen)", 2 },
 	{ "tune", KEY_TUNE, NULL, 0, "Measure the choices first (GPUs)", 2 },
 	{ "explain", KEY_EXPLAIN, NULL, 0, "Print what was chosen, and why", 2 },
 	{ "gathered", KEY_GATHERED, NULL, 0, "Ours leaves the gathered A, too, as the "
@@ -150,11 +158,17 @@ static void parse_shape(struct argp_state *state, const char *text,
 
 static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
 {
-	if (!strcmp(text, "overlap"))
-		return CEOV_MODE_OVERLAP;
-	if (strcmp(text, "sequence"))
-		argp_error(state, "'%s' must be overlap or sequence", text);
-	return CEOV_MODE_SEQUENCE;
+	static const char *const names[] = {
+		[CEOV_MODE_OVERLAP] = "overlap", [CEOV_MODE_SEQUENCE] = "sequence",
+		[CEOV_MODE_DIRECT] = "direct", [CEOV_MODE_TWO_SHOT] = "two-shot",
+	};
+	unsigned mode;
+
+	for (mode = CEOV_MODE_OVERLAP; mode <= CEOV_MODE_TWO_SHOT; mode++)
+		if (!strcmp(text, names[mode]))
+			return (enum ceov_op_mode)mode;
+	argp_error(state, "'%s' must be overlap, sequence, direct or two-shot", text);
+	return CEOV_MODE_CHOOSE;        /* argp_error() does not return */
 }
 
 static void parse_tile(struct argp_state *state, const char *text,
@@ -241,7 +255,7 @@ int bench_overlap_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
 		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, GEMM and "
-		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, and sums over ranks, beside "
+		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, sums, and moves, beside "
 		"NCCL, cuBLAS, and both one after the other, in the same run.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "

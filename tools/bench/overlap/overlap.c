@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "ops/core/op.h"
 #include "tools/bench/group.h"
 #include "tools/bench/overlap/models.h"
 
@@ -44,6 +45,8 @@ const char *bench_overlap_name(enum bench_overlap_test test)
 	case OVERLAP_GEMM_A2A:       return "gemm_a2a";
 	case OVERLAP_A2A_GEMM:       return "a2a_gemm";
 	case OVERLAP_GEMM_AR:        return "gemm_ar";
+	case OVERLAP_ALL_GATHER:     return "all_gather";
+	case OVERLAP_ALL_TO_ALL:     return "all_to_all";
 	}
 	return "?";
 }
@@ -265,6 +268,7 @@ static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 	row.test = o->test;
 	row.is_graph = is_graph;
 	row.by_node = bench_overlap_is_by_node(o);
+	row.by_sms = cei_selector_is_direct(o->ops[is_graph]->choice.mode);
 	row.ranks = o->rank->n_ranks;
 	row.m = shape->m;
 	row.n = shape->n;
@@ -375,7 +379,7 @@ static uint32_t list_shapes(const struct bench_overlap *o,
 	uint64_t bytes = options->begin_bytes;
 	size_t length;
 
-	if (bench_overlap_is_sum(o)) {
+	if (bench_overlap_is_plain(o)) {
 		/* on host memory the default sizes would take seconds */
 		if (!options->has_sizes && !o->rank->is_gpu)
 			bytes = UINT64_C(1) << 20;
@@ -461,4 +465,14 @@ int bench_overlap_a2a_gemm(struct bench_rank *rank)
 int bench_overlap_gemm_ar(struct bench_rank *rank)
 {
 	return run(rank, OVERLAP_GEMM_AR);
+}
+
+int bench_overlap_all_gather(struct bench_rank *rank)
+{
+	return run(rank, OVERLAP_ALL_GATHER);
+}
+
+int bench_overlap_all_to_all(struct bench_rank *rank)
+{
+	return run(rank, OVERLAP_ALL_TO_ALL);
 }

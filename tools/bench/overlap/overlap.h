@@ -60,14 +60,15 @@ int bench_overlap_main(int argc, char **argv);
 
 enum bench_overlap_test {
 	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE,
-	OVERLAP_GEMM_A2A, OVERLAP_A2A_GEMM, OVERLAP_GEMM_AR
+	OVERLAP_GEMM_A2A, OVERLAP_A2A_GEMM, OVERLAP_GEMM_AR, OVERLAP_ALL_GATHER,
+	OVERLAP_ALL_TO_ALL
 };
 
 enum bench_overlap_method {
 	OVERLAP_GEMM,                   /* cuBLAS alone */
 	OVERLAP_OURS_GEMM,              /* our kernel alone: no waits, nothing sent */
 	OVERLAP_COMM,                   /* NCCL alone */
-	OVERLAP_COMM_CE,                /* NCCL, zero-CTA: all-gather only */
+	OVERLAP_COMM_CE,                /* NCCL, zero-CTA: all-gather and all-to-all only */
 	OVERLAP_SEQUENCE,               /* NCCL and cuBLAS, one after the other */
 	OVERLAP_SEQUENCE_CE,
 	OVERLAP_OURS,
@@ -97,14 +98,18 @@ struct bench_overlap_times {            /* times of one method; us_median 0: not
 
 struct bench_overlap_row {
 	enum bench_overlap_test    test;
-	char                       model[16];   /* "": a sum, which has no model */
+	char                       model[16];   /* "": a sum or a move, which has no model */
 	int                        is_graph;
 	int                        by_node;     /* a sum over nodes in two levels */
+	int                        by_sms;      /* ours had a direct mode: SMs moved the bytes */
 	uint32_t                   ranks;
-	uint64_t                   m;           /* rows of a rank's product; 0: a sum */
+	uint64_t                   m;           /* rows of a rank's product; 0: a sum or move */
 	uint64_t                   n;
 	uint64_t                   k;
-	uint64_t                   bytes;       /* of sums: size of a rank's input */
+	uint64_t                   bytes;       /* of sums: size of a rank's input; of an
+						 * all-gather: of what a rank gets; of an
+						 * all-to-all: of what it sends, also to
+						 * itself */
 	struct bench_overlap_times methods[OVERLAP_METHODS];
 	int                        verified;    /* same values as in struct bench_row */
 	int                        same_bits;   /* two runs gave the same bits; if A was gathered,
@@ -145,6 +150,8 @@ int bench_overlap_all_reduce(struct bench_rank *rank);
 int bench_overlap_gemm_a2a(struct bench_rank *rank);
 int bench_overlap_a2a_gemm(struct bench_rank *rank);
 int bench_overlap_gemm_ar(struct bench_rank *rank);
+int bench_overlap_all_gather(struct bench_rank *rank);
+int bench_overlap_all_to_all(struct bench_rank *rank);
 
 /* --- an operator's rows, on one rank -------------------------------------- */
 
@@ -159,9 +166,14 @@ int bench_overlap_gemm_ar(struct bench_rank *rank);
  *   gemm_a2a  all x k           -           n x k  got x n        all x n  got x n
  *   a2a_gemm  all x k           got x k     n x k  got x n        -        got x n
  *   sums      all               -           -      own or all     -        own or all
+ *   gather    own               -           -      all            -        all
+ *   a2a       all               -           -      got            -        got
  *
- * In an all-to-all every rank has m rows, and shares them out like the others; a rank gets as many
- * from each: "got" is its own rows times the number of ranks.
+ * Values of a sum or a move are divided among the ranks. In an all-to-all alone each rank sends
+ * to another one as many as that one's share has.
+ *
+ * In an all-to-all with a product every rank has m rows, and shares them out like the others; a
+ * rank gets as many from each: "got" is its own rows times the number of ranks.
  */
 struct bench_overlap_memory {
 	void *a;
@@ -177,7 +189,7 @@ struct bench_overlap_memory {
 };
 
 struct bench_overlap_shape {
-	const char *model;              /* NULL: a sum; or "shape" */
+	const char *model;              /* NULL: a sum or a move; or "shape" */
 	uint64_t    m;
 	uint64_t    n;
 	uint64_t    k;
@@ -190,9 +202,11 @@ struct bench_overlap {
 	enum bench_overlap_test             test;
 	struct bench_overlap_shape          shape;
 	uint64_t                            rows[BENCH_RANKS_MAX];      /* rows of each rank; for
-									 * sums counts of values */
+									 * sums and moves counts
+									 * of values */
 	uint64_t                           *rows_of;            /* of an all-to-all: rows from
-								 * each rank to each; NULL: none */
+								 * each rank to each; of moves
+								 * bytes; NULL: none */
 	uint64_t                            first_row;          /* first of this rank's rows among
 								 * the rows of all ranks */
 	int                                 is_even;            /* all ranks have the same number
@@ -215,6 +229,18 @@ static inline int bench_overlap_is_sum(const struct bench_overlap *o)
 	return o->test == OVERLAP_REDUCE_SCATTER || o->test == OVERLAP_ALL_REDUCE;
 }
 
+static inline int bench_overlap_is_move(const struct bench_overlap *o)
+{
+	return o->test == OVERLAP_ALL_GATHER || o->test == OVERLAP_ALL_TO_ALL;
+}
+
+/* Whether the operator has no product. */
+static inline int bench_overlap_is_plain(const struct bench_overlap *o)
+{
+	return bench_overlap_is_sum(o) || bench_overlap_is_move(o);
+}
+
+/* Whether the operator is a product with an all-to-all. */
 static inline int bench_overlap_is_a2a(const struct bench_overlap *o)
 {
 	return o->test == OVERLAP_GEMM_A2A || o->test == OVERLAP_A2A_GEMM;

@@ -20,7 +20,8 @@ static const char *const method_names[OVERLAP_METHODS] = {
 	[OVERLAP_OURS] = "ours",
 };
 
-static int is_sum(const struct bench_overlap_row *row)
+/* Whether the operator has no product. */
+static int is_plain(const struct bench_overlap_row *row)
 {
 	return row->m == 0;
 }
@@ -49,14 +50,14 @@ void bench_overlap_derive(const struct bench_overlap_row *row,
 {
 	double ours = median(row, OVERLAP_OURS), gemm = median(row, OVERLAP_GEMM);
 	double comm = least(median(row, OVERLAP_COMM), median(row, OVERLAP_COMM_CE));
-	double sequence = is_sum(row) ? comm : median(row, OVERLAP_SEQUENCE);
+	double sequence = is_plain(row) ? comm : median(row, OVERLAP_SEQUENCE);
 	struct bench_overlap_derived d = { .ideal_us = 0 };
 
-	if (comm > 0 && (gemm > 0 || is_sum(row)))
+	if (comm > 0 && (gemm > 0 || is_plain(row)))
 		d.ideal_us = gemm > comm ? gemm : comm;
 	d.speedup = ratio(sequence, ours);
 	d.speedup_ce = ratio(median(row, OVERLAP_SEQUENCE_CE), ours);
-	if (!is_sum(row) && d.ideal_us > 0 && sequence > d.ideal_us && ours > 0)
+	if (!is_plain(row) && d.ideal_us > 0 && sequence > d.ideal_us && ours > 0)
 		d.fraction = (sequence / ours - 1) / (sequence / d.ideal_us - 1);
 	if (gemm > 0 && ours > 0)
 		d.exposed_us = ours - gemm;
@@ -72,8 +73,9 @@ void bench_overlap_report_head(FILE *out)
 	fprintf(out, "# us a call: medians of samples, each the maximum over ranks\n"
 		"# gemm: cuBLAS; our: our GEMM alone; comm: NCCL; commCE: NCCL zero-CTA; "
 		"seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
-		"# speedup: seq / ours (sums: comm / ours); vsCE: seqCE / ours; ideal: "
+		"# speedup: seq / ours (sums and moves: comm / ours); vsCE: seqCE / ours; ideal: "
 		"max(gemm, faster comm); frac: of the ideal's speed-up\n"
+		"# SM bytes: SMs moved these (a direct mode), not copy engines\n"
 		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
 		"of the calling thread a call; thr%%: CPU of other threads\n");
 	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
@@ -118,6 +120,16 @@ static const char *verdict(const struct bench_overlap_row *row)
 	return row->same_bits ? "WRONG" : "WRONG: bits differ";
 }
 
+/* Says of sums and moves what the size in the next column is; of products their model. */
+static const char *size_name(const struct bench_overlap_row *row)
+{
+	if (!is_plain(row))
+		return row->model;
+	if (row->by_sms)
+		return "SM bytes:";
+	return row->by_node ? "by node:" : "bytes:";
+}
+
 void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 {
 	struct bench_overlap_derived d;
@@ -128,8 +140,8 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 	if (row->error >= 0)
 		snprintf(error.text, sizeof(error.text), "%.1e", row->error);
 	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s", bench_overlap_name(row->test),
-		is_sum(row) ? row->by_node ? "by node:" : "bytes:" : row->model,
-		size_cell(is_sum(row) ? row->bytes : row->m).text, size_cell(row->n).text,
+		size_name(row),
+		size_cell(is_plain(row) ? row->bytes : row->m).text, size_cell(row->n).text,
 		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
 	for (method = 0; method < OVERLAP_METHODS; method++)
 		fprintf(out, " %8s", cell(median(row, (enum bench_overlap_method)method), 1).text);
@@ -220,9 +232,10 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 	add_string(object, "operator", bench_overlap_name(row->test));
 	add_string(object, "launch", row->is_graph ? "graph" : "stream");
 	add_integer(object, "ranks", row->ranks);
-	if (is_sum(row)) {
+	if (is_plain(row)) {
 		add_integer(object, "bytes_per_rank", row->bytes);
 		add_flag(object, "by_node", row->by_node);
+		add_string(object, "moved_by", row->by_sms ? "SM" : "engine");
 	} else {
 		add_string(object, "model", row->model);
 		add_integer(object, "m", row->m);

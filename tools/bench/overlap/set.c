@@ -36,7 +36,7 @@ static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape 
 	o->shape = *shape;
 	o->first_row = 0;
 	o->is_even = 1;
-	if (bench_overlap_is_sum(o))
+	if (bench_overlap_is_plain(o))
 		share_out(shape->bytes / 2, 8, rank->n_ranks, o->rows);
 	else
 		share_out(shape->m, 1, rank->n_ranks, o->rows);
@@ -45,9 +45,8 @@ static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape 
 			o->first_row += o->rows[i];
 		o->is_even = o->is_even && o->rows[i] == o->rows[0];
 	}
-	for (i = 0; o->rows_of && i < rank->n_ranks; i++)
-		memcpy(o->rows_of + i * rank->n_ranks, o->rows,
-		       rank->n_ranks * sizeof(*o->rows));
+	for (i = 0; o->rows_of && i < rank->n_ranks * rank->n_ranks; i++)
+		o->rows_of[i] = o->rows[i % rank->n_ranks] * (bench_overlap_is_move(o) ? 2 : 1);
 	o->n_result = o->rows[rank->rank];
 	if (o->test == OVERLAP_AG_GEMM || o->test == OVERLAP_GEMM_AR)
 		o->n_result = shape->m * shape->n;
@@ -55,7 +54,9 @@ static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape 
 		o->n_result *= shape->n;
 	else if (bench_overlap_is_a2a(o))
 		o->n_result *= rank->n_ranks * shape->n;
-	else if (o->test == OVERLAP_ALL_REDUCE)
+	else if (o->test == OVERLAP_ALL_TO_ALL)
+		o->n_result *= rank->n_ranks;
+	else if (o->test == OVERLAP_ALL_REDUCE || o->test == OVERLAP_ALL_GATHER)
 		o->n_result = shape->bytes / 2;
 }
 
@@ -158,12 +159,24 @@ static struct ceov_reduce reduce_of(const struct bench_overlap *o)
 	return shape;
 }
 
+static struct ceov_move move_of(const struct bench_overlap *o)
+{
+	struct ceov_move shape = {
+		.struct_bytes = sizeof(shape),
+		.bytes = o->rows_of,
+		.tuning = tuning_of(o),
+	};
+
+	return shape;
+}
+
 static uint64_t scratch_bytes(const struct bench_overlap *o)
 {
 	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
 	struct ceov_gemm_ar gemm_ar = gemm_ar_of(o);
 	struct ceov_reduce reduce = reduce_of(o);
+	struct ceov_move move = move_of(o);
 	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
 	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
 	uint32_t n_ranks = o->rank->n_ranks;
@@ -177,6 +190,8 @@ static uint64_t scratch_bytes(const struct bench_overlap *o)
 	case OVERLAP_REDUCE_SCATTER:
 		return ceov_reduce_scatter_scratch_bytes(&reduce, n_ranks);
 	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, n_ranks);
+	case OVERLAP_ALL_GATHER: return ceov_all_gather_scratch_bytes(&move, n_ranks);
+	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_scratch_bytes(&move, n_ranks);
 	}
 	return 0;
 }
@@ -187,6 +202,7 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
 	struct ceov_gemm_ar gemm_ar = gemm_ar_of(o);
 	struct ceov_reduce reduce = reduce_of(o);
+	struct ceov_move move = move_of(o);
 	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
 	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
 
@@ -199,12 +215,14 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	case OVERLAP_REDUCE_SCATTER:
 		return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
 	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
+	case OVERLAP_ALL_GATHER: return ceov_all_gather_create(workspace, &move, ret_op);
+	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_create(workspace, &move, ret_op);
 	}
 	return CEOV_ERR_INVALID;
 }
 
-/* Returns the size of the memory that NCCL uses: the gathered A, the whole product, or the input of
- * a sum. */
+/* Returns the size of the memory that NCCL uses: the gathered A, the whole product, the input of a
+ * sum, or all blocks of a move. */
 static uint64_t nccl_bytes(const struct bench_overlap *o)
 {
 	if (o->test == OVERLAP_AG_GEMM)
@@ -257,7 +275,7 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 
 	if (bench_overlap_is_a2a(o))
 		why = "its all-to-all is not among what is compared";
-	else if (is_ce && o->test != OVERLAP_AG_GEMM)
+	else if (is_ce && o->test != OVERLAP_AG_GEMM && !bench_overlap_is_move(o))
 		why = "its sums need SMs";
 	else if (rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
@@ -283,7 +301,7 @@ static int open_blas(struct bench_overlap *o)
 	const char *why = "";
 	int r = CEOV_NONE;
 
-	if (bench_overlap_is_sum(o))
+	if (bench_overlap_is_plain(o))
 		return 0;
 	if (rank->is_gpu && !o->options->without_blas)
 		r = bench_blas_open(rank, o->options->blas_path, &o->blas, &why);
@@ -311,7 +329,7 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	int r = 0;
 
 	say_graphs(o);
-	if (bench_overlap_is_a2a(o)) {
+	if (bench_overlap_is_a2a(o) || bench_overlap_is_move(o)) {
 		o->rows_of = calloc((size_t)o->rank->n_ranks * o->rank->n_ranks,
 				    sizeof(*o->rows_of));
 		if (!o->rows_of)
@@ -393,8 +411,9 @@ static int get_operands(struct bench_overlap *o)
 	uint64_t own = o->rows[o->rank->rank], rows = bench_overlap_result_rows(o);
 	int r;
 
-	if (bench_overlap_is_sum(o))
-		return get(o, shape->bytes / 2, 2, &memory->a);
+	if (bench_overlap_is_plain(o))
+		return get(o, o->test == OVERLAP_ALL_GATHER ? own : shape->bytes / 2, 2,
+			   &memory->a);
 	r = get(o, shape->n * shape->k, 2, &memory->b);
 	if (o->test == OVERLAP_AG_GEMM) {
 		r = r ? r : get(o, own * shape->k, 2, &memory->a);
@@ -476,7 +495,9 @@ static int make_data(struct bench_overlap *o)
 	uint64_t seed = bench_overlap_seed(o, own, 0), n = o->shape.m * o->shape.k;
 	int i, r;
 
-	if (bench_overlap_is_sum(o))
+	if (o->test == OVERLAP_ALL_GATHER)
+		n = o->rows[own];
+	else if (bench_overlap_is_plain(o))
 		n = o->shape.bytes / 2;
 	else if (o->test == OVERLAP_AG_GEMM)
 		n = o->rows[own] * o->shape.k;
@@ -492,7 +513,10 @@ static int make_data(struct bench_overlap *o)
 		if (o->test == OVERLAP_AG_GEMM)         /* NCCL's all-gather is in place */
 			r = make(o, (uint16_t *)bench_nccl_target(o->nccl[i]) +
 				 o->first_row * o->shape.k, n, seed);
-		else if (bench_overlap_is_sum(o))
+		else if (o->test == OVERLAP_ALL_GATHER)
+			r = make(o, (uint16_t *)bench_nccl_target(o->nccl[i]) + o->first_row,
+				 n, seed);
+		else if (bench_overlap_is_plain(o))
 			r = make(o, bench_nccl_source(o->nccl[i]), n, seed);
 	}
 	return r;
