@@ -213,6 +213,30 @@ static void move(const struct op_part *part)
 	ceov_op_release(op);
 }
 
+/* Ranks reach the memory of their own node alone: a direct mode is refused, at each rank that has a
+ * peer on another node, and is not among what is measured. */
+START_TEST(test_direct_modes_are_refused)
+{
+	const uint32_t node_of[] = { 0, 1, 1 };
+	struct op_case sum = op_case_of(OP_ALL_REDUCE, 3, 80, 0, 0);
+	struct move_case one = move_case_of(1, 3, 160);
+	struct op_rig rig;
+	ceov_op *op = NULL;
+	uint32_t i;
+
+	open_mixed(&rig, 2, 3, node_of);
+	sum.tuning.mode = CEOV_MODE_TWO_SHOT;
+	one.mode = CEOV_MODE_DIRECT;
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(op_case_create(&sum, rig.workspaces[i], &op), CEOV_ERR_INVALID);
+		ck_assert_int_eq(move_create(&one, rig.workspaces[i], &op), CEOV_ERR_INVALID);
+		ck_assert(!cei_op_rates(rig.workspaces[i]).has_direct);
+	}
+	ck_assert_ptr_null(op);
+	close_all(&rig);
+}
+END_TEST
+
 START_TEST(test_random_moves)
 {
 	const uint32_t node_of[] = { 0, 1, 1, 0 };
@@ -459,6 +483,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_random_operators, 0, 4);
 	tcase_add_loop_test(tcase, test_random_sums_by_node, 0, 5);
 	tcase_add_loop_test(tcase, test_large_operands, 0, 5);
+	tcase_add_test(tcase, test_direct_modes_are_refused);
 	tcase_add_test(tcase, test_random_moves);
 	tcase_add_test(tcase, test_each_lane_says_what_it_sent);
 	tcase_add_test(tcase, test_facts_of_another_node);

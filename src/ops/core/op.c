@@ -206,6 +206,7 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	struct cei_rates rates = workspace->is_host ? cei_rates_host() : cei_rates_gpu();
 	struct cei_tile_shape small = cei_selector_shape(&rates, 0), whole = { 1, 8 };
 
+	rates.has_direct = workspace->levels.n_nodes == 1;
 	if (workspace->is_host)
 		return rates;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
@@ -214,7 +215,6 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	 * executor has them. */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);
-	rates.has_direct = workspace->levels.n_nodes == 1;
 	return rates;
 }
 
