@@ -16,6 +16,8 @@
 #include "kernels/vectors.cuh"
 
 #define DIRECT_GROUP 8u                 /* ranks whose vectors a thread has in flight */
+#define DIRECT_POLLS 256u               /* looks at a counter before the clock and the abort word
+						 * are read, too */
 
 /* What the blocks of a run find out before it begins. */
 struct direct_turn {
@@ -68,25 +70,52 @@ static __device__ __forceinline__ uint64_t step()
 
 /* --- counters ------------------------------------------------------------ */
 
-/* Awaits a counter. Called by one thread. */
+static __device__ __forceinline__ bool is_reached(uint64_t seen, uint64_t value)
+{
+	return seen >= value && seen < CEOV_VALUE_LIMIT;
+}
+
+/* Awaits a counter that had the value `seen` before. Called by one thread. Where it is reached
+ * soon, the abort word is not read: another access would cost a run of few bytes a part of its
+ * time. Nobody but a peer's run of this number raises the counter to its value, and then its bytes
+ * are there; whether something was aborted meanwhile the host finds. */
 static __device__ __forceinline__ bool
 await_counter(const struct cei_direct &direct, const struct ceov_device_signal &signal,
-	      uint32_t index, uint64_t value)
+	      uint32_t index, uint64_t value, uint64_t seen)
 {
-	const int result = cei_mark_await(signal, index, value, direct.timeout_ns,
-					  direct.failed);
+	uint32_t i;
+	int result;
 
+	for (i = 0; i < DIRECT_POLLS && seen < value; i++)
+		seen = ceov_device_load(signal.counters + index);
+	if (is_reached(seen, value))
+		return true;
+	result = cei_mark_await(signal, index, value, direct.timeout_ns, direct.failed);
 	if (result != CEOV_DEVICE_REACHED)
 		cei_mark_fail({ direct.status, direct.failed, direct.epoch }, result);
 	return result == CEOV_DEVICE_REACHED;
 }
 
+/* Orders all stores of the block, which a barrier has put before this, ahead of the counters that
+ * this thread stores next. One fence does so for several counters, each of which would otherwise
+ * wait for the one before it to arrive. */
+static __device__ __forceinline__ void release_stores()
+{
+	asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+static __device__ __forceinline__ void store_counter(uint64_t *counter, uint64_t value)
+{
+	asm volatile("st.relaxed.sys.u64 [%0], %1;" :: "l"(counter), "l"(value) : "memory");
+}
+
 /* Finds the run's number and half. In a captured run it waits until peers have ended the last run
- * that used the half; one thread waits for each peer. */
+ * that used the half; one thread waits for each peer. As a rule they have, and all four words are
+ * loaded at the same time. */
 static __device__ __forceinline__ struct direct_turn begin_turn(const struct cei_direct &direct)
 {
 	struct direct_turn turn = { direct.value, direct.half, true };
-	uint64_t first, other;
+	uint64_t first, other, least, done = 0;
 	bool is_good = true;
 
 	if (!direct.epoch)
@@ -95,34 +124,42 @@ static __device__ __forceinline__ struct direct_turn begin_turn(const struct cei
 	turn.number = *(const volatile uint64_t *)direct.epoch + 1;
 	first = ((const volatile uint64_t *)direct.last_use)[0];
 	other = ((const volatile uint64_t *)direct.last_use)[1];
+	if (is_peer(direct, threadIdx.x))
+		done = ceov_device_load(direct.done.counters + threadIdx.x);
 	turn.half = first <= other ? 0 : 1;
+	least = first <= other ? first : other;
 	if (turn.number > CEOV_VALUE_LIMIT)
 		is_good = false;
 	else if (is_peer(direct, threadIdx.x))
-		is_good = await_counter(direct, direct.done, threadIdx.x,
-					first <= other ? first : other);
+		is_good = await_counter(direct, direct.done, threadIdx.x, least, done);
 	turn.is_good = __syncthreads_and(is_good);
 	return turn;
 }
 
-/* Raises the block's counter at each peer; one thread does so for each. The barrier before it puts
- * the stores of all threads before the raise, which releases them to the system. A captured run
- * that has failed raises poison, at both halves since peers may be at another one. */
+/* Raises the block's counter of a step, which begins with counter `first`, at each peer; one thread
+ * does so for each. The barrier before it puts the stores of all threads before the fence. A
+ * captured run that has failed raises poison, at both halves since peers may be at another one.
+ *
+ * In the first step of a captured run one block also tells peers how many runs of this rank have
+ * ended, as cei_op_begin does: all before this one, because the stream is in order. Nobody waits
+ * for that before the run after the next one, so it comes behind what peers do wait for. */
 static __device__ __forceinline__ void
 raise_peers(const struct cei_direct &direct, const struct direct_turn &turn, uint32_t first)
 {
-	const uint32_t index = first + direct.own * gridDim.x + blockIdx.x, peer = threadIdx.x;
+	const uint32_t index = first + direct.own * gridDim.x + blockIdx.x;
+	const struct cei_direct_peer &peer = direct.peers[threadIdx.x % CEI_DIRECT_RANKS_MAX];
 	uint32_t half;
 
 	__syncthreads();
-	if (!is_peer(direct, peer))
+	if (!is_peer(direct, threadIdx.x))
 		return;
-	if (turn.is_good) {
-		ceov_device_raise(direct.peers[peer].arrived[turn.half] + index, turn.number);
-		return;
-	}
-	for (half = 0; direct.epoch && half < CEI_DIRECT_HALVES; half++)
-		ceov_device_raise(direct.peers[peer].arrived[half] + index, CEOV_VALUE_LIMIT);
+	release_stores();
+	if (turn.is_good)
+		store_counter(peer.arrived[turn.half] + index, turn.number);
+	for (half = 0; !turn.is_good && direct.epoch && half < CEI_DIRECT_HALVES; half++)
+		store_counter(peer.arrived[half] + index, CEOV_VALUE_LIMIT);
+	if (direct.epoch && !first && !blockIdx.x)
+		store_counter(peer.done, turn.is_good ? turn.number - 1 : CEOV_VALUE_LIMIT);
 }
 
 /* Awaits the block's counter of each peer, and tells all threads in turn->is_good whether all came.
@@ -134,20 +171,9 @@ await_peers(const struct cei_direct &direct, struct direct_turn *turn, uint32_t 
 	bool is_good = turn->is_good;
 
 	if (is_good && is_peer(direct, threadIdx.x))
-		is_good = await_counter(direct, direct.arrived[turn->half], index, turn->number);
+		is_good = await_counter(direct, direct.arrived[turn->half], index, turn->number,
+					0);
 	turn->is_good = __syncthreads_and(is_good);
-}
-
-/* Tells peers how many runs of this rank have ended, as cei_op_begin does. It comes behind the
- * stores and counters of this run, for which peers wait, while nobody waits for this word before
- * the run after the next one. Earlier runs have ended, because the stream is in order. */
-static __device__ __forceinline__ void tell_done(const struct cei_direct &direct,
-						 const struct direct_turn &turn)
-{
-	if (!direct.epoch || blockIdx.x || !is_peer(direct, threadIdx.x))
-		return;
-	ceov_device_raise(direct.peers[threadIdx.x].done,
-			  turn.is_good ? turn.number - 1 : CEOV_VALUE_LIMIT);
 }
 
 /* Ends a captured run: the last block that comes here advances the run's number, unless it was
@@ -329,7 +355,6 @@ static __device__ __forceinline__ void reduce_directly(const struct cei_direct &
 	if (turn.is_good)
 		push(direct, turn);
 	raise_peers(direct, turn, 0);
-	tell_done(direct, turn);
 	await_peers(direct, &turn, 0);
 	if (turn.is_good)
 		sum_own<T>(direct, turn);
@@ -352,7 +377,6 @@ cei_direct_copy(const __grid_constant__ struct cei_direct direct)
 	if (turn.is_good)
 		push(direct, turn);
 	raise_peers(direct, turn, 0);
-	tell_done(direct, turn);
 	if (turn.is_good)
 		copy_own(direct);
 	await_peers(direct, &turn, 0);
