@@ -19,6 +19,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/tuning/direct_choice.c %D%/tuning/direct_choice.h \
 	%D%/tuning/selector.c %D%/tuning/selector.h \
 	%D%/tuning/tunings.c %D%/tuning/tunings.h \
+	%D%/core/arrivals.c %D%/core/arrivals.h \
 	%D%/core/host_allreduce.c %D%/core/host_allreduce.h \
 	%D%/core/capture_cuda.h \
 	%D%/core/direct.c %D%/core/direct.h \
@@ -54,7 +55,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/experts/layout.c %D%/experts/layout.h \
 	%D%/gemm/a2a_gemm.c \
 	%D%/gemm/ag_gemm.c \
-	%D%/gemm/arrivals.c %D%/gemm/arrivals.h \
 	%D%/gemm/columns.c %D%/gemm/columns.h \
 	%D%/gemm/cost_sim.c %D%/gemm/cost_sim.h \
 	%D%/gemm/a2a.c %D%/gemm/a2a.h \

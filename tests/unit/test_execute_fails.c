@@ -208,9 +208,8 @@ START_TEST(test_what_has_nothing_to_do_succeeds)
 
 	fixture->tiles.n_tiles = 0;
 	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), 0);
-	ck_assert_int_eq(cei_executor_host.hold_tiles(&fixture->executor, &fixture->tiles, &held),
-			 0);
-	cei_executor_host.drop_tiles(&fixture->executor, held);
+	ck_assert_int_eq(cei_executor_host.hold(&fixture->executor, NULL, 0, &held), 0);
+	cei_executor_host.drop(&fixture->executor, held);
 	ck_assert_int_eq(cei_executor_host.mark_stream(&fixture->executor, NULL), 0);
 	ck_assert_int_eq(cei_executor_host.follow_mark(&fixture->executor, NULL), 0);
 	ck_assert_int_eq(cei_executor_host.idle(&fixture->executor, 0), 0);

@@ -71,7 +71,7 @@ struct cei_gemm_job {
 						 * n x k, and C = A B^T */
 	const struct cei_tiles *tiles;
 	const void           *held_tiles;       /* the executor's copy of tiles, made by
-						 * hold_tiles() */
+						 * hold() */
 	struct cei_matrix     a[CEI_GEMM_A_COUNT];
 	struct cei_matrix     b[CEI_GEMM_B_MAX];
 	struct cei_matrix     c[CEI_GEMM_C_MAX];        /* the results */
@@ -145,12 +145,12 @@ struct cei_executor_ops {
 	int      (*is_fit)(const struct cei_executor *executor, struct cei_tile_shape shape);
 	uint32_t (*pair)(const struct cei_executor *executor, struct cei_tile_shape shape);
 
-	/* hold_tiles() copies a list of tiles to where jobs can read it. *ret_held is NULL if
-	 * jobs can read the caller's list. drop_tiles() frees the copy; call it after the last
+	/* hold() copies a list of n_bytes to where jobs can read it. *ret_held is NULL if
+	 * jobs can read the caller's list. drop() frees the copy; call it after the last
 	 * job that uses it. */
-	int      (*hold_tiles)(struct cei_executor *executor, const struct cei_tiles *tiles,
-			       void **ret_held);
-	void     (*drop_tiles)(struct cei_executor *executor, void *held);
+	int      (*hold)(struct cei_executor *executor, const void *list, uint64_t n_bytes,
+			 void **ret_held);
+	void     (*drop)(struct cei_executor *executor, void *held);
 
 	/* Loads the kernels that a job will need, and computes nothing. If gemm() loaded them
 	 * instead, it might wait for running kernels, and these may be waiting for this rank.

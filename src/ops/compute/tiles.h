@@ -67,7 +67,7 @@ struct cei_tiles {
 	int                   has_whole_halves;
 };
 
-/* A list of tiles, and the copy that the executor made of it (hold_tiles()). */
+/* A list of tiles, and the copy that the executor made of it (hold()). */
 struct cei_tile_list {
 	struct cei_tiles tiles;
 	void            *held;

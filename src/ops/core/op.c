@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/write.h"
+#include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
 
@@ -25,6 +26,8 @@ static void quarantine_op(struct cei_object *object)
 	cei_object_end(object);
 	if (op->kind->fini)
 		op->kind->fini(op);
+	/* What a plan still uses, the context releases when it closes. */
+	(void)ceov_buffer_release(op->counts_buffer);
 	free(op->blocks);
 	cei_object_unuse(&op->workspace->object);
 	cei_object_quarantine(&op->object);
@@ -42,6 +45,21 @@ static void destroy(ceov_op *op)
 	for (i = 0; i < op->kind->n_stages; i++)
 		cei_send_stage_fini(&op->stages[i]);
 	quarantine_op(&op->object);
+}
+
+int cei_op_make_counts(ceov_op *op)
+{
+	uint64_t n_bytes = CEI_OP_HALVES * op->shape.n_ranks * sizeof(uint64_t);
+	ceov_workspace *workspace = op->workspace;
+	int r = cei_buffer_create_on_host(workspace->object.context, workspace->rank, n_bytes,
+					  &op->counts_buffer);
+
+	if (r)
+		return r;
+	op->counts = cei_buffer_address(op->counts_buffer, workspace->rank);
+	return op->counts ? 0 : cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_ROUTE, 0,
+					  "rank %u: its GPU cannot write host memory, where the "
+					  "numbers of rows are", workspace->rank);
 }
 
 static int say_sent(ceov_op *op, struct cei_send_stage *stage)

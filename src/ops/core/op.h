@@ -72,6 +72,11 @@ int  cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 int  cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
 			 int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
 
+/* For ops that send as many rows as a run says: makes op->counts, numbers in host memory, where the
+ * engine reads them and a daemon can map them, and where kernels of the rank's GPU can write. Their
+ * values are not set. They are released with the op. */
+int  cei_op_make_counts(ceov_op *op);
+
 /* Adds to a stage, for a gather over several nodes, what this rank passes on to others of its
  * node: by calls of pass() for each piece of each shard that enters the node at this rank. */
 int  cei_op_pass_all(ceov_op *op,

@@ -190,13 +190,12 @@ static void gpu_close(struct cei_executor *executor)
 	executor->private = NULL;
 }
 
-/* --- tiles in GPU memory ------------------------------------------------------------------ */
+/* --- lists in GPU memory ------------------------------------------------------------------ */
 
-static int gpu_hold_tiles(struct cei_executor *executor, const struct cei_tiles *tiles,
-			  void **ret_held)
+static int gpu_hold(struct cei_executor *executor, const void *list, uint64_t n_bytes,
+		    void **ret_held)
 {
 	struct cei_gpu_executor *own = own_of(executor);
-	uint64_t n_bytes = (uint64_t)tiles->n_tiles * sizeof(*tiles->tile);
 	struct cei_backend *backend = cei_context_backend(own->context, own->rank);
 	struct cei_cuda_hold hold;
 	CUdeviceptr memory = 0;
@@ -206,9 +205,9 @@ static int gpu_hold_tiles(struct cei_executor *executor, const struct cei_tiles 
 	if (r)
 		return r;
 	result = own->cuda->calls.mem_alloc(&memory, n_bytes ? n_bytes : 1);
-	r = cei_gpu_executor_check(own, result, "memory for a list of tiles");
+	r = cei_gpu_executor_check(own, result, "memory for a list");
 	if (!r && n_bytes)
-		r = backend->ops->store(backend, memory, tiles->tile, n_bytes);
+		r = backend->ops->store(backend, memory, list, n_bytes);
 	if (r && memory)
 		(void)own->cuda->calls.mem_free(memory);
 	cei_cuda_pop(own->cuda, &hold);
@@ -217,7 +216,7 @@ static int gpu_hold_tiles(struct cei_executor *executor, const struct cei_tiles 
 	return r;
 }
 
-static void gpu_drop_tiles(struct cei_executor *executor, void *held)
+static void gpu_drop(struct cei_executor *executor, void *held)
 {
 	struct cei_gpu_executor *own = own_of(executor);
 	struct cei_cuda_hold hold;
@@ -539,8 +538,8 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.close = gpu_close,
 	.is_fit = gpu_is_fit,
 	.pair = gpu_pair,
-	.hold_tiles = gpu_hold_tiles,
-	.drop_tiles = gpu_drop_tiles,
+	.hold = gpu_hold,
+	.drop = gpu_drop,
 	.load = gpu_load,
 	.keeps = gpu_keeps,
 	.gemm = gpu_gemm,

@@ -373,16 +373,17 @@ static uint32_t host_pair(const struct cei_executor *executor, struct cei_tile_s
 }
 
 /* Copies nothing, because jobs can read the caller's list. */
-static int host_hold_tiles(struct cei_executor *executor, const struct cei_tiles *tiles,
-			   void **ret_held)
+static int host_hold(struct cei_executor *executor, const void *list, uint64_t n_bytes,
+		     void **ret_held)
 {
 	(void)executor;
-	(void)tiles;
+	(void)list;
+	(void)n_bytes;
 	*ret_held = NULL;
 	return 0;
 }
 
-static void host_drop_tiles(struct cei_executor *executor, void *held)
+static void host_drop(struct cei_executor *executor, void *held)
 {
 	(void)executor;
 	(void)held;
@@ -471,8 +472,8 @@ const struct cei_executor_ops cei_executor_host = {
 	.close = host_close,
 	.is_fit = host_is_fit,
 	.pair = host_pair,
-	.hold_tiles = host_hold_tiles,
-	.drop_tiles = host_drop_tiles,
+	.hold = host_hold,
+	.drop = host_drop,
 	.load = host_load,
 	.keeps = host_keeps,
 	.gemm = host_gemm,

@@ -71,5 +71,4 @@ const struct cei_op_kind cei_moe_combine = {
 	.build = cei_experts_build,
 	.take = take_operands,
 	.job = queue_job,
-	.fini = cei_experts_fini,
 };

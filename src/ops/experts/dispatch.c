@@ -84,5 +84,4 @@ const struct cei_op_kind cei_moe_dispatch = {
 	.build = cei_experts_build,
 	.take = take_operands,
 	.job = queue_job,
-	.fini = cei_experts_fini,
 };

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 
 #include "base/sized.h"
-#include "ce_engine/objects/buffer.h"
 #include "ops/compute/dtype.h"
 #include "ops/compute/tiles.h"
 #include "ops/kinds.h"
@@ -159,23 +158,6 @@ void cei_experts_explain(const struct cei_choose_args *args, struct cei_choice *
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* The numbers of rows lie in host memory, where the engine reads them and a daemon can map them;
- * kernels of a GPU write them by its mapping. */
-static int make_counts(ceov_op *op)
-{
-	uint64_t n_bytes = CEI_OP_HALVES * op->shape.n_ranks * sizeof(uint64_t);
-	ceov_workspace *workspace = op->workspace;
-	int r = cei_buffer_create_on_host(workspace->object.context, workspace->rank, n_bytes,
-					  &op->counts_buffer);
-
-	if (r)
-		return r;
-	op->counts = cei_buffer_address(op->counts_buffer, workspace->rank);
-	return op->counts ? 0 : cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_ROUTE, 0,
-					  "rank %u: its GPU cannot write host memory, where the "
-					  "numbers of rows are", workspace->rank);
-}
-
 static int send_block(ceov_op *op, uint32_t target)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -203,17 +185,11 @@ static int send_block(ceov_op *op, uint32_t target)
 int cei_experts_build(ceov_op *op)
 {
 	struct cei_send_stage *stage = &op->stages[0];
-	int r = make_counts(op);
+	int r = cei_op_make_counts(op);
 
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace, 0);
 	return r || op->shape.n_ranks == 1 ? r : cei_op_send_all(op, stage, send_block);
-}
-
-void cei_experts_fini(ceov_op *op)
-{
-	/* What a plan still uses, the context releases when it closes. */
-	(void)ceov_buffer_release(op->counts_buffer);
 }
 
 /* --- runs ------------------------------------------------------------------ */

@@ -25,7 +25,6 @@ uint32_t cei_experts_pieces(const struct cei_op_shape *shape);
 void     cei_experts_choose(const struct cei_choose_args *args, struct cei_choice *choice);
 void     cei_experts_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 int      cei_experts_build(ceov_op *op);
-void     cei_experts_fini(ceov_op *op);
 
 /* The experts of each rank. */
 uint32_t cei_experts_local(const struct cei_op_shape *shape);

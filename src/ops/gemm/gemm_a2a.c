@@ -16,10 +16,10 @@
 
 #include "base/sized.h"
 #include "ops/compute/dtype.h"
+#include "ops/core/arrivals.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/gemm/a2a.h"
-#include "ops/gemm/arrivals.h"
 #include "ops/gemm/columns.h"
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"

@@ -78,7 +78,7 @@ static void fini_list(ceov_op *op, struct cei_tile_list *list)
 	struct cei_executor *executor = &op->workspace->executor;
 
 	if (list->held)
-		executor->ops->drop_tiles(executor, list->held);
+		executor->ops->drop(executor, list->held);
 	list->held = NULL;
 }
 
@@ -130,7 +130,9 @@ static int hold(ceov_op *op, struct cei_tile_list *list)
 
 	if (!list->tiles.n_tiles)
 		return 0;
-	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
+	return executor->ops->hold(executor, list->tiles.tile,
+				   (uint64_t)list->tiles.n_tiles * sizeof(*list->tiles.tile),
+				   &list->held);
 }
 
 /* Splits the list of all tiles into `others`, whose rows are sent, and `own`. In a product whose

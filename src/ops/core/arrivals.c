@@ -3,7 +3,7 @@
 
 /* Takes blocks that have arrived out of scratch memory. */
 
-#include "ops/gemm/arrivals.h"
+#include "ops/core/arrivals.h"
 
 /* Returns how many pieces of a block have rows; those without rows come last. */
 static uint32_t count_pieces(uint64_t rows, uint32_t n_pieces)
