@@ -79,6 +79,7 @@ threaded_suites = \
 	%D%/unit/test_collective \
 	%D%/unit/test_execute_host \
 	%D%/unit/test_experts \
+	%D%/unit/test_embedding \
 	%D%/unit/test_execute_fails \
 	%D%/unit/test_execute_sums \
 	%D%/unit/test_workspace \
@@ -366,6 +367,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/op_rig.c %D%/unit/op_rig.h \
 	%D%/unit/op_record.c %D%/unit/op_record.h \
 	%D%/unit/move_rig.c %D%/unit/move_rig.h \
+	%D%/unit/embedding_data.c %D%/unit/embedding_data.h \
 	%D%/unit/fake_event.c %D%/unit/fake_event.h \
 	%D%/unit/feeder.c %D%/unit/feeder.h \
 	%D%/unit/loop_net.c %D%/unit/loop_private.h \

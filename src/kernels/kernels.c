@@ -47,6 +47,10 @@ static const char *const names[] = {
 	"cei_few_rows_fp16_16",
 	"cei_few_rows_fp16_32",
 	"cei_few_rows_fp16_64",
+	"cei_embedding_check",
+	"cei_embedding_look_up_bf16",
+	"cei_embedding_look_up_fp16",
+	"cei_embedding_look_up_fp32",
 };
 
 const struct cei_module_image cei_kernels = {

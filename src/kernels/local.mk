@@ -11,6 +11,7 @@ kernel_sources = \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
 	%D%/few_rows_kernels.cu \
+	%D%/embedding_kernels.cu \
 	%D%/gemm_layout.cuh \
 	%D%/gemm_pairs.cuh \
 	%D%/gemm_sm90.cuh \
@@ -23,6 +24,7 @@ EXTRA_DIST += $(kernel_sources)
 libceoverlap_core_la_SOURCES += \
 	%D%/begin.h \
 	%D%/direct.h \
+	%D%/embedding.h \
 	%D%/experts.h \
 	%D%/few_rows.h \
 	%D%/fill.h \
@@ -41,6 +43,7 @@ CLEANFILES += kernels.fatbin
 kernels.fatbin: $(kernel_sources) \
 		%D%/begin.h \
 		%D%/direct.h \
+		%D%/embedding.h \
 		%D%/experts.h \
 		%D%/few_rows.h \
 		%D%/fill.h \

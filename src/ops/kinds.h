@@ -18,5 +18,6 @@ extern const struct cei_op_kind cei_all_gather;
 extern const struct cei_op_kind cei_all_to_all;
 extern const struct cei_op_kind cei_moe_dispatch;
 extern const struct cei_op_kind cei_moe_combine;
+extern const struct cei_op_kind cei_embedding_a2a;
 
 #endif /* CEI_KINDS_H */

@@ -11,6 +11,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/compute/direct.h \
 	%D%/compute/experts.h \
 	%D%/exec_host/host_direct.c \
+	%D%/compute/embedding.h \
+	%D%/exec_host/host_embedding.c \
 	%D%/exec_host/host_experts.c \
 	%D%/exec_host/host_gemm.c %D%/exec_host/host_gemm.h \
 	%D%/exec_host/execute_host.c %D%/exec_host/execute_host.h \
@@ -34,6 +36,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/workspace.c %D%/core/workspace.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
+	%D%/exec_cuda/embedding_cuda.c \
 	%D%/exec_cuda/blas_cuda.c %D%/exec_cuda/blas_cuda.h \
 	%D%/exec_cuda/direct_cuda.c \
 	%D%/exec_cuda/execute_cuda.c %D%/exec_cuda/execute_cuda.h \
@@ -50,6 +53,8 @@ endif
 
 # One folder a family of operators
 libceoverlap_core_la_SOURCES += \
+	%D%/embedding/forward.c \
+	%D%/embedding/layout.c %D%/embedding/layout.h \
 	%D%/experts/combine.c \
 	%D%/experts/dispatch.c \
 	%D%/experts/layout.c %D%/experts/layout.h \

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include <ceoverlap/ops.h>
+#include <ceoverlap/embedding.h>
 
 /* The most ranks of a group in which operators can be used: operators keep arrays with an entry for
  * each rank, and in a run each rank signals every other rank. */
@@ -45,6 +45,18 @@ struct cei_experts_shape {
 	uint64_t n_received;            /* never 0 */
 };
 
+/* Fields of embeddings, for each rank. The samples of a rank are its `rows`. */
+struct cei_embedding_shape {
+	enum ceov_pooling pooling;
+	uint32_t          n_tables[CEI_OP_RANKS_MAX];
+	uint64_t          columns[CEI_OP_RANKS_MAX];    /* sum of its tables' dims */
+	uint64_t          elements[CEI_OP_RANKS_MAX];   /* sum of its tables' rows * dims */
+	/* The caller's arrays with an entry for each table, which an op has only while it is
+	 * created. */
+	const uint64_t   *dims;
+	const uint64_t   *table_rows;
+};
+
 /* Fields of products with an all-to-all or an all-reduce, if columns are divided. If rows are
  * divided, all are 0; an all-to-all then has their numbers in `blocks` of the shape, an all-reduce
  * in `rows`. */
@@ -73,6 +85,7 @@ struct cei_op_shape {
 	struct cei_product_shape product;
 	struct cei_sum_shape     sum;
 	struct cei_experts_shape experts;       /* rows: the most tokens of a rank */
+	struct cei_embedding_shape embedding;
 	struct cei_a2a_shape     a2a;
 };
 

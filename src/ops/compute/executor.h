@@ -117,6 +117,7 @@ struct cei_reduce_job {
 struct cei_direct_job;                  /* direct.h */
 struct cei_executor_ops;
 struct cei_experts_ops;
+struct cei_embedding_ops;
 
 struct cei_executor {
 	const struct cei_executor_ops *ops;
@@ -178,6 +179,7 @@ struct cei_executor_ops {
 			      const struct cei_rows *rows);
 
 	const struct cei_experts_ops *experts;  /* experts.h */
+	const struct cei_embedding_ops *embedding;      /* embedding.h */
 
 	/* Makes the stream wait until the counters have reached the run's number. Of marks only
 	 * value, epoch and timeout_ns are used. */

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "ce_engine/objects/object.h"
+#include "ops/compute/embedding.h"
 #include "ops/compute/executor.h"
 #include "ops/core/send_stage.h"
 #include "ops/core/workspace.h"
@@ -31,6 +32,13 @@ struct cei_product {
 					 * lock */
 };
 
+/* The rank's own tables of an op with an embedding. */
+struct cei_op_tables {
+	struct cei_embedding_table *list;       /* NULL: there are none */
+	void                       *held;       /* the executor's copy */
+	uint64_t                    most_vectors;       /* of a row of any of them */
+};
+
 extern const struct cei_object_type cei_op_type;
 
 struct ceov_op {
@@ -45,9 +53,10 @@ struct ceov_op {
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	uint32_t                  n_sent;       /* counters of `sent` that a run awaits */
 	struct cei_product        product;
-	uint64_t                 *counts;       /* experts only: numbers of rows to be sent, [half]
-						 * [rank], and the buffer that they are; else
-						 * NULL */
+	struct cei_op_tables      tables;
+	uint64_t                 *counts;       /* numbers of rows to be sent, [half][rank], and the
+						 * buffer that they are; NULL: see
+						 * cei_op_make_counts() */
 	ceov_buffer              *counts_buffer;
 	uint64_t                 *blocks;       /* the memory that shape.blocks points to, or
 						 * NULL */

@@ -486,6 +486,8 @@ static int raise_status(const struct cei_gpu_executor *own, uint32_t status)
 {
 	const char *fault = cei_gpu_experts_fault(status);
 
+	if (!fault)
+		fault = cei_gpu_embedding_fault(status);
 	if (fault)
 		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
 				 "rank %u: GPU %u: %s", own->rank, own->gpu, fault);
@@ -548,6 +550,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.copy = gpu_copy,
 	.copy_rows = gpu_copy_rows,
 	.experts = &cei_gpu_experts,
+	.embedding = &cei_gpu_embedding,
 	.await = gpu_await,
 	.is_capturing = gpu_is_capturing,
 	.mark_stream = gpu_mark_stream,

@@ -20,7 +20,8 @@ enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT 
 enum cei_gpu_word {
 	CEI_GPU_WORD_CLAIMED,           /* for struct cei_gemm; runs can share one word, because
 					 * they follow each other */
-	CEI_GPU_WORD_FAILED,            /* for struct cei_gemm_marks and cei_experts_work */
+	CEI_GPU_WORD_FAILED,            /* for struct cei_gemm_marks, cei_experts_work and
+					 * cei_embedding_work */
 	CEI_GPU_WORDS,
 };
 
@@ -39,8 +40,8 @@ struct cei_gpu_executor {
 	struct cei_module *module;
 	struct cei_blas   *blas;                /* NULL: cuBLAS is missing */
 	const char        *no_blas;             /* if blas is NULL: why, in words */
-	_Atomic uint32_t  *status;              /* in pinned memory: enum cei_gpu_status, or enum
-						 * cei_experts_fault */
+	_Atomic uint32_t  *status;              /* in pinned memory: enum cei_gpu_status,
+						 * cei_experts_fault or cei_embedding_fault */
 	int                error;               /* the error that status showed; it is reported
 						 * once */
 	CUevent            mark;                /* recorded at the end of the last run */
@@ -110,6 +111,10 @@ int  cei_gpu_can_whole(const struct cei_gpu_executor *own, const struct cei_gemm
 int  cei_gpu_load_whole(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
 int  cei_gpu_multiply_whole(struct cei_gpu_executor *own, void *stream,
 			    const struct cei_gemm_job *job);
+
+/* embedding_cuda.c: embedding bags, likewise. */
+extern const struct cei_embedding_ops cei_gpu_embedding;
+const char *cei_gpu_embedding_fault(uint32_t status);
 
 /* gemm_blas_cuda.c: computes the tiles of a job by cuBLAS. Each tile must have all columns of its
  * rows. */

@@ -480,6 +480,7 @@ const struct cei_executor_ops cei_executor_host = {
 	.reduce = host_reduce,
 	.direct = cei_host_direct,
 	.experts = &cei_host_experts,
+	.embedding = &cei_host_embedding,
 	.copy = host_copy,
 	.copy_rows = host_copy_rows,
 	.await = host_await,

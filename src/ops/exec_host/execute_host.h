@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "ops/compute/direct.h"
+#include "ops/compute/embedding.h"
 #include "ops/compute/executor.h"
 #include "ops/compute/experts.h"
 
@@ -31,6 +32,9 @@ int  cei_host_direct(struct cei_executor *executor, void *stream,
 
 /* host_experts.c */
 extern const struct cei_experts_ops cei_host_experts;
+
+/* host_embedding.c */
+extern const struct cei_embedding_ops cei_host_embedding;
 
 /* measure_host.c: measurements, as struct cei_executor_ops describes them. */
 int  cei_host_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
