@@ -86,6 +86,41 @@ struct ceov_embedding_a2a_run {
 
 int  ceov_embedding_a2a_run(ceov_op *op, const struct ceov_embedding_a2a_run *run);
 
+/*
+ * The backward makes two forms of a table's gradient, of which the caller takes one or both. Neither
+ * is as large as the table, as a dense gradient would be:
+ *
+ *   bag_grads  the gradients of pooled vectors as they come, in the order of all samples: for
+ *              optimizers that are fused with the look-up of rows
+ *   row_grads  the values of a sparse gradient, whose indices are the bags': row_grads[i] is the
+ *              gradient of the row indices[i], the bag's gradient times the index's weight, or
+ *              divided by the number of indices. Rows that occur several times are not added up;
+ *              whoever does so chooses the order. Each value is written once, so the bits are the
+ *              same in every run
+ *
+ * Gradients of weights are the caller's.
+ */
+uint64_t ceov_embedding_backward_scratch_bytes(const struct ceov_embedding *shape,
+					       uint32_t n_ranks);
+
+int  ceov_embedding_backward_create(ceov_workspace *workspace, const struct ceov_embedding *shape,
+				    ceov_op **ret_op);
+
+struct ceov_embedding_backward_run {
+	size_t                     struct_bytes;
+	void                      *stream;
+	const void                *grads;       /* [own samples][all columns] */
+	struct ceov_embedding_bags bags;        /* those of the forward run. indices are not read,
+						 * and without row_grads nothing is */
+	void                      *bag_grads;   /* [all samples][own columns]; NULL: not wanted */
+	void                      *row_grads;   /* [n_indices][largest own dim]: a row has as many
+						 * columns as its table, the rest and rows of
+						 * indices in no bag are not written; NULL: not
+						 * wanted. Ranks without tables give neither */
+};
+
+int  ceov_embedding_backward_run(ceov_op *op, const struct ceov_embedding_backward_run *run);
+
 #ifdef __cplusplus
 }
 #endif

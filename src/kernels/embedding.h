@@ -9,10 +9,12 @@
  *
  *   cei_embedding_check                       CEI_EMBEDDING_CHECK_LANES threads for each bag
  *   cei_embedding_look_up_bf16, _fp16, _fp32  n_lanes threads for each bag
+ *   cei_embedding_spread_bf16, _fp16, _fp32   likewise
  *
  * All take a struct cei_embedding_work. Every kernel runs on any number of blocks of
- * CEI_EMBEDDING_THREADS threads; none waits for anything. A thread makes vectors of 16 bytes of its
- * bag, each alone, in the order of the bag's indices, so two runs make the same bits.
+ * CEI_EMBEDDING_THREADS threads; none waits for anything. Threads of a bag
+ * share its vectors of 16 bytes, each of which one thread makes alone in the order of the bag's
+ * indices, so two runs make the same bits.
  *
  * FAILURES cei_embedding_check writes an enum cei_embedding_fault to *status, sets *failed, and
  * makes all verdicts CEI_EMBEDDING_REFUSED, which is more rows than any transfer has, so that the
@@ -57,7 +59,9 @@ struct cei_embedding_work {
 	const int64_t *indices;
 	const int64_t *offsets;
 	const float   *weights;         /* NULL: all are 1 */
-	const void    *rows;            /* of all own tables */
+	const void    *rows;            /* of all own tables; not read by spread */
+	void          *row_grads;       /* spread only: rows of most_vectors */
+	uint64_t       most_vectors;
 	char          *vectors;         /* as in struct cei_embedding_part */
 	uint64_t       pitch_bytes;
 	uint64_t      *verdicts;        /* host memory; NULL: none */

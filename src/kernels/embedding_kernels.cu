@@ -145,8 +145,51 @@ static __device__ __forceinline__ void embedding_pool(const struct cei_embedding
 	bag.vectors[v] = T::narrow(sum);
 }
 
+/* Makes vector v of the gradients of the bag's rows. */
 template <class T>
-static __device__ __forceinline__ void embedding_look_up(const struct cei_embedding_work &work)
+static __device__ __forceinline__ void embedding_spread_bag(const struct cei_embedding_work &work,
+							    const struct embedding_bag &bag,
+							    uint64_t v)
+{
+	const float n = (float)(bag.end - bag.begin);
+	float gradient[T::n_elements], scaled[T::n_elements];
+
+	T::widen(bag.vectors[v], gradient);
+	if (work.is_mean && bag.end > bag.begin) {
+#pragma unroll
+		for (uint32_t i = 0; i < T::n_elements; i++)
+			gradient[i] = __fdiv_rn(gradient[i], n);
+	}
+	for (int64_t at = bag.begin; at < bag.end; at++) {
+		const float weight = work.weights ? work.weights[at] : 1;
+
+#pragma unroll
+		for (uint32_t i = 0; i < T::n_elements; i++)
+			scaled[i] = __fmul_rn(weight, gradient[i]);
+		((uint4 *)work.row_grads)[(uint64_t)at * work.most_vectors + v] =
+			T::narrow(scaled);
+	}
+}
+
+/* What a kernel does with one vector of a bag. */
+template <class T> struct embedding_pooling {
+	static __device__ __forceinline__ void use(const struct cei_embedding_work &work,
+						   const struct embedding_bag &bag, uint64_t v)
+	{
+		embedding_pool<T>(work, bag, v);
+	}
+};
+
+template <class T> struct embedding_spreading {
+	static __device__ __forceinline__ void use(const struct cei_embedding_work &work,
+						   const struct embedding_bag &bag, uint64_t v)
+	{
+		embedding_spread_bag<T>(work, bag, v);
+	}
+};
+
+template <class USE>
+static __device__ __forceinline__ void embedding_each_bag(const struct cei_embedding_work &work)
 {
 	const uint64_t n_bags = work.n_tables * work.n, step = n_threads() / work.n_lanes;
 	const uint32_t lane = (uint32_t)(thread_index() % work.n_lanes);
@@ -157,24 +200,42 @@ static __device__ __forceinline__ void embedding_look_up(const struct cei_embedd
 		const struct embedding_bag bag = embedding_bag_of(work, i);
 
 		for (uint64_t v = lane; v < bag.n_vectors; v += work.n_lanes)
-			embedding_pool<T>(work, bag, v);
+			USE::use(work, bag, v);
 	}
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_EMBEDDING_THREADS)
 cei_embedding_look_up_bf16(const __grid_constant__ struct cei_embedding_work work)
 {
-	embedding_look_up<struct vector_pairs<struct pair_bf16>>(work);
+	embedding_each_bag<embedding_pooling<struct vector_pairs<struct pair_bf16>>>(work);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_EMBEDDING_THREADS)
 cei_embedding_look_up_fp16(const __grid_constant__ struct cei_embedding_work work)
 {
-	embedding_look_up<struct vector_pairs<struct pair_fp16>>(work);
+	embedding_each_bag<embedding_pooling<struct vector_pairs<struct pair_fp16>>>(work);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_EMBEDDING_THREADS)
 cei_embedding_look_up_fp32(const __grid_constant__ struct cei_embedding_work work)
 {
-	embedding_look_up<struct vector_fp32>(work);
+	embedding_each_bag<embedding_pooling<struct vector_fp32>>(work);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_EMBEDDING_THREADS)
+cei_embedding_spread_bf16(const __grid_constant__ struct cei_embedding_work work)
+{
+	embedding_each_bag<embedding_spreading<struct vector_pairs<struct pair_bf16>>>(work);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_EMBEDDING_THREADS)
+cei_embedding_spread_fp16(const __grid_constant__ struct cei_embedding_work work)
+{
+	embedding_each_bag<embedding_spreading<struct vector_pairs<struct pair_fp16>>>(work);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_EMBEDDING_THREADS)
+cei_embedding_spread_fp32(const __grid_constant__ struct cei_embedding_work work)
+{
+	embedding_each_bag<embedding_spreading<struct vector_fp32>>(work);
 }

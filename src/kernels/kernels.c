@@ -51,6 +51,9 @@ static const char *const names[] = {
 	"cei_embedding_look_up_bf16",
 	"cei_embedding_look_up_fp16",
 	"cei_embedding_look_up_fp32",
+	"cei_embedding_spread_bf16",
+	"cei_embedding_spread_fp16",
+	"cei_embedding_spread_fp32",
 };
 
 const struct cei_module_image cei_kernels = {

@@ -19,5 +19,6 @@ extern const struct cei_op_kind cei_all_to_all;
 extern const struct cei_op_kind cei_moe_dispatch;
 extern const struct cei_op_kind cei_moe_combine;
 extern const struct cei_op_kind cei_embedding_a2a;
+extern const struct cei_op_kind cei_embedding_backward;
 
 #endif /* CEI_KINDS_H */

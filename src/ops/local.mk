@@ -53,6 +53,7 @@ endif
 
 # One folder a family of operators
 libceoverlap_core_la_SOURCES += \
+	%D%/embedding/backward.c \
 	%D%/embedding/forward.c \
 	%D%/embedding/layout.c %D%/embedding/layout.h \
 	%D%/experts/combine.c \

@@ -152,6 +152,7 @@ static void free_rank(struct embedding_rank *rank)
 	free(rank->indices);
 	free(rank->offsets);
 	free(rank->weights);
+	free(rank->grads);
 	memset(rank, 0, sizeof(*rank));
 }
 
@@ -196,22 +197,29 @@ static void draw_bags(struct embedding_data *data, uint32_t r, uint64_t *random)
 			}
 }
 
+/* Returns memory of that many bytes with random numbers of the shape's dtype. */
+static char *draw_numbers(const struct embedding_data *data, uint64_t n_bytes, uint64_t *random)
+{
+	uint64_t size = cei_dtype_bytes(data->shape.dtype), at;
+	char *memory = fresh(n_bytes);
+	float value;
+
+	for (at = 0; at < n_bytes; at += size) {
+		value = (float)testing_below(random, 1000) / 256 - 2;
+		cei_dtype_narrow(data->shape.dtype, memory + at, &value, 1);
+	}
+	return memory;
+}
+
 void embedding_draw_batch(struct embedding_data *data, uint64_t *random)
 {
-	uint64_t size = cei_dtype_bytes(data->shape.dtype), n, i;
 	uint32_t r;
-	float value;
 
 	embedding_data_free(data);
 	data->is_weighted = data->shape.pooling == CEOV_POOL_SUM && testing_below(random, 2);
 	for (r = 0; r < data->n_ranks; r++) {
-		n = embedding_table_bytes(data, r) / size;
-		data->ranks[r].tables = fresh(n * size);
-		for (i = 0; i < n; i++) {
-			value = (float)testing_below(random, 1000) / 256 - 2;
-			cei_dtype_narrow(data->shape.dtype, data->ranks[r].tables + i * size,
-					 &value, 1);
-		}
+		data->ranks[r].tables = draw_numbers(data, embedding_table_bytes(data, r), random);
+		data->ranks[r].grads = draw_numbers(data, embedding_pooled_bytes(data, r), random);
 		draw_bags(data, r, random);
 	}
 }
@@ -273,6 +281,94 @@ void embedding_expect_pooled(const struct embedding_data *data, uint32_t rank, c
 				table.rows += data->rows[t] * data->dims[t] * size;
 				pooled += data->dims[t] * size;
 			}
+		}
+	}
+}
+
+/* --- what is expected of a backward run --------------------------------------------- */
+
+static uint64_t most_dim(const struct embedding_data *data, uint32_t rank)
+{
+	uint32_t t = embedding_tables_before(data, rank);
+	uint32_t end = embedding_tables_before(data, rank + 1);
+	uint64_t most = 0;
+
+	for (; t < end; t++)
+		most = data->dims[t] > most ? data->dims[t] : most;
+	return most;
+}
+
+uint64_t embedding_bag_grads_bytes(const struct embedding_data *data, uint32_t rank)
+{
+	return embedding_all_samples(data) * embedding_columns(data, rank) *
+		cei_dtype_bytes(data->shape.dtype);
+}
+
+uint64_t embedding_row_grads_bytes(const struct embedding_data *data, uint32_t rank)
+{
+	return data->ranks[rank].n_indices * most_dim(data, rank) *
+		cei_dtype_bytes(data->shape.dtype);
+}
+
+/* Finds the gradient of a sample's pooled vectors, from the first table of a rank on. */
+static const char *gradient_of(const struct embedding_data *data, uint64_t sample, uint32_t rank)
+{
+	uint64_t column = 0, size = cei_dtype_bytes(data->shape.dtype);
+	uint32_t its = 0, r;
+
+	while (sample >= data->samples[its])
+		sample -= data->samples[its++];
+	for (r = 0; r < rank; r++)
+		column += embedding_columns(data, r);
+	return data->ranks[its].grads +
+		(sample * embedding_columns(data, data->n_ranks) + column) * size;
+}
+
+void embedding_expect_bag_grads(const struct embedding_data *data, uint32_t rank, char *grads)
+{
+	uint64_t n_bytes = embedding_columns(data, rank) * cei_dtype_bytes(data->shape.dtype);
+	uint64_t sample;
+
+	for (sample = 0; sample < embedding_all_samples(data); sample++)
+		memcpy(grads + sample * n_bytes, gradient_of(data, sample, rank), n_bytes);
+}
+
+/* Fills in the gradients of the rows of a bag, whose own gradient is given. */
+static void expect_rows(const struct embedding_data *data, const struct table *table, uint64_t bag,
+			const char *gradient, char *grads)
+{
+	int64_t begin = table->owner->offsets[bag], end = table->owner->offsets[bag + 1], at;
+	uint64_t row_bytes = most_dim(data, (uint32_t)(table->owner - data->ranks)) *
+		cei_dtype_bytes(data->shape.dtype), i;
+	float wide[DIM_MAX], row[DIM_MAX];
+
+	cei_dtype_widen(data->shape.dtype, wide, gradient, table->dim);
+	for (at = begin; at < end; at++) {
+		for (i = 0; i < table->dim; i++) {
+			row[i] = wide[i];
+			if (data->shape.pooling == CEOV_POOL_MEAN)
+				row[i] /= (float)(end - begin);
+			else if (data->is_weighted)
+				row[i] *= table->owner->weights[at];
+		}
+		cei_dtype_narrow(data->shape.dtype, grads + (uint64_t)at * row_bytes, row,
+				 table->dim);
+	}
+}
+
+void embedding_expect_row_grads(const struct embedding_data *data, uint32_t rank, char *grads)
+{
+	uint64_t size = cei_dtype_bytes(data->shape.dtype), n = embedding_all_samples(data), sample;
+	uint32_t first = embedding_tables_before(data, rank), local;
+	struct table table = { .owner = &data->ranks[rank] };
+	const char *gradient;
+
+	for (sample = 0; sample < n; sample++) {
+		gradient = gradient_of(data, sample, rank);
+		for (local = 0; local < data->n_local[rank]; local++) {
+			table.dim = data->dims[first + local];
+			expect_rows(data, &table, local * n + sample, gradient, grads);
+			gradient += table.dim * size;
 		}
 	}
 }

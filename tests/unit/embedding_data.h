@@ -23,6 +23,7 @@ struct embedding_rank {
 	int64_t *indices;
 	int64_t *offsets;
 	float   *weights;
+	char    *grads;                 /* of its pooled vectors */
 	uint64_t n_indices;
 };
 
@@ -44,7 +45,7 @@ struct embedding_data {
 void embedding_set_shape(struct embedding_data *data, uint32_t n_ranks);
 void embedding_draw_shape(struct embedding_data *data, uint32_t n_ranks, uint64_t *random);
 
-/* Draws tables and bags of all ranks. */
+/* Draws tables, bags and gradients of all ranks. */
 void embedding_draw_batch(struct embedding_data *data, uint64_t *random);
 void embedding_data_free(struct embedding_data *data);
 
@@ -62,7 +63,13 @@ struct ceov_embedding_bags embedding_bags(const struct embedding_data *data, uin
 /* Returns memory of n_bytes between two guards, filled with the guards' byte; freed by free(). */
 char *embedding_guarded(uint64_t n_bytes);
 
-/* Fills in the result of a rank. */
+/* Sizes of the results of a backward run. */
+uint64_t embedding_bag_grads_bytes(const struct embedding_data *data, uint32_t rank);
+uint64_t embedding_row_grads_bytes(const struct embedding_data *data, uint32_t rank);
+
+/* Fill in the results of a rank; what a run does not write is left as it is. */
 void embedding_expect_pooled(const struct embedding_data *data, uint32_t rank, char *pooled);
+void embedding_expect_bag_grads(const struct embedding_data *data, uint32_t rank, char *grads);
+void embedding_expect_row_grads(const struct embedding_data *data, uint32_t rank, char *grads);
 
 #endif /* CEI_EMBEDDING_DATA_H */

@@ -21,7 +21,8 @@
 static const struct cei_op_kind *const kinds[] = {
 	&cei_ag_gemm, &cei_gemm_rs, &cei_reduce_scatter, &cei_all_reduce, &cei_all_gather,
 	&cei_all_to_all, &cei_gemm_ar, &cei_gemm_a2a, &cei_a2a_gemm, &cei_moe_dispatch,
-	&cei_moe_combine, &cei_embedding_a2a
+	&cei_moe_combine, &cei_embedding_a2a,
+	&cei_embedding_backward
 };
 
 #define KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))

@@ -23,7 +23,9 @@ struct cei_embedding_job {
 	const struct cei_embedding_table *tables;       /* [n_tables] */
 	const void                       *held_tables;  /* the executor's copy of tables, made by
 							 * hold() */
-	const void                       *rows;         /* of all own tables */
+	const void                       *rows;         /* of all own tables; look_up() only */
+	void                             *row_grads;    /* rows of most_vectors, [n_indices];
+							 * spread() only */
 	struct ceov_embedding_bags        bags;
 	uint64_t                         *verdicts;     /* n_verdicts numbers of rows that are sent,
 							 * in host memory; NULL: none */
@@ -50,6 +52,11 @@ struct cei_embedding_ops {
 	/* Pools the bags of a part; the vectors are results. */
 	int (*look_up)(struct cei_executor *executor, void *stream,
 		       const struct cei_embedding_job *job, const struct cei_embedding_part *part);
+
+	/* Makes the gradients of the rows of a part's bags; the vectors are the bags' gradients,
+	 * which are only read. */
+	int (*spread)(struct cei_executor *executor, void *stream,
+		      const struct cei_embedding_job *job, const struct cei_embedding_part *part);
 };
 
 #endif /* CEI_EMBEDDING_H */

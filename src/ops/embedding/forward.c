@@ -126,8 +126,6 @@ static int look_up(const struct cei_run *run, const struct cei_embedding_job *jo
 {
 	struct cei_executor *executor = &run->op->workspace->executor;
 
-	if (!part->n || !job->n_tables)
-		return 0;
 	return executor->ops->embedding->look_up(executor, run->stream, job, part);
 }
 
@@ -136,13 +134,15 @@ static int look_up_own(const struct cei_run *run, const struct cei_embedding_job
 	const struct ceov_embedding_a2a_run *from = run->operands;
 	const struct cei_op_shape *shape = &run->op->shape;
 	uint32_t rank = run->op->workspace->rank;
-	const struct cei_embedding_part part = {
+	struct cei_embedding_part part = {
 		.first = cei_op_rows_before(shape, rank),
-		.n = shape->rows[rank],
-		.vectors = (char *)from->pooled + cei_embedding_widths_before(shape, rank),
+		.n = block_rows(shape, rank, rank),
 		.pitch_bytes = result_pitch(shape),
 	};
 
+	if (!part.n)
+		return 0;
+	part.vectors = (char *)from->pooled + cei_embedding_widths_before(shape, rank);
 	return look_up(run, job, &part);
 }
 

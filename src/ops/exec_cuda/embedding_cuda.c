@@ -69,6 +69,8 @@ static struct cei_embedding_work work_of(const struct cei_gpu_executor *own,
 		.offsets = job->bags.offsets,
 		.weights = job->bags.weights,
 		.rows = job->rows,
+		.row_grads = job->row_grads,
+		.most_vectors = job->most_vectors,
 		.verdicts = job->verdicts,
 		.status = (uint32_t *)own->status,
 		.failed = cei_gpu_word(own, CEI_GPU_WORD_FAILED),
@@ -84,22 +86,35 @@ static int check(struct cei_executor *executor, void *stream, const struct cei_e
 		      job->n_tables * job->n_samples * CEI_EMBEDDING_CHECK_LANES, &work);
 }
 
-static int look_up(struct cei_executor *executor, void *stream,
-		   const struct cei_embedding_job *job, const struct cei_embedding_part *part)
+/* Queues the kernel of the job's dtype whose name begins with `name`, for the bags of a part. */
+static int launch_part(const struct cei_gpu_executor *own, void *stream, const char *name,
+		       const struct cei_embedding_job *job, const struct cei_embedding_part *part)
 {
-	const struct cei_gpu_executor *own = executor->private;
 	struct cei_embedding_work work = work_of(own, job);
-	char name[KERNEL_NAME_BYTES];
+	char full[KERNEL_NAME_BYTES];
 
 	work.first = part->first;
 	work.n = part->n;
 	work.vectors = part->vectors;
 	work.pitch_bytes = part->pitch_bytes;
-	snprintf(name, sizeof(name), "cei_embedding_look_up_%s", cei_dtype_name(job->dtype));
-	return launch(own, stream, name, job->n_tables * part->n * work.n_lanes, &work);
+	snprintf(full, sizeof(full), "%s_%s", name, cei_dtype_name(job->dtype));
+	return launch(own, stream, full, job->n_tables * part->n * work.n_lanes, &work);
+}
+
+static int look_up(struct cei_executor *executor, void *stream,
+		   const struct cei_embedding_job *job, const struct cei_embedding_part *part)
+{
+	return launch_part(executor->private, stream, "cei_embedding_look_up", job, part);
+}
+
+static int spread(struct cei_executor *executor, void *stream,
+		  const struct cei_embedding_job *job, const struct cei_embedding_part *part)
+{
+	return launch_part(executor->private, stream, "cei_embedding_spread", job, part);
 }
 
 const struct cei_embedding_ops cei_gpu_embedding = {
 	.check = check,
 	.look_up = look_up,
+	.spread = spread,
 };

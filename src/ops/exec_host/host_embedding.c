@@ -60,7 +60,7 @@ static int check(struct cei_executor *executor, void *stream, const struct cei_e
 
 /* --- bags ------------------------------------------------------------------ */
 
-/* The memory of one bag: sums and a row, each of as many floats as the longest row has. */
+/* The memory of one bag: its sums, or its gradient, and a row, each of as many floats as the longest row has. */
 struct floats {
 	float   *sum;
 	float   *row;
@@ -72,15 +72,17 @@ static uint64_t elements_of(const struct cei_embedding_job *job, uint64_t n_vect
 	return n_vectors * (CEI_EMBEDDING_VECTOR_BYTES / cei_dtype_bytes(job->dtype));
 }
 
-static int take_floats(struct cei_executor *executor, const struct cei_embedding_job *job,
-		       struct floats *ret_floats)
+/* sum is NULL if there is no memory. */
+static struct floats take_floats(const struct cei_embedding_job *job)
 {
 	uint64_t n = elements_of(job, job->most_vectors);
+	float *sum = malloc(2 * n * sizeof(*sum));
 
-	ret_floats->sum = malloc(2 * n * sizeof(float));
-	ret_floats->row = ret_floats->sum + n;
-	if (ret_floats->sum)
-		return 0;
+	return (struct floats){ .sum = sum, .row = sum ? sum + n : NULL };
+}
+
+static int no_memory(struct cei_executor *executor)
+{
 	return cei_host_keep(executor, cei_raise(&executor->context->report, CEOV_ERR_NO_MEMORY, 0,
 						 "host executor: rank %u: no memory for sums",
 						 executor->rank));
@@ -110,14 +112,13 @@ static int look_up(struct cei_executor *executor, void *stream,
 		   const struct cei_embedding_job *job, const struct cei_embedding_part *part)
 {
 	const struct cei_embedding_table *table;
-	struct floats floats;
+	struct floats floats = take_floats(job);
 	uint64_t i;
 	uint32_t t;
-	int r = take_floats(executor, job, &floats);
 
 	(void)stream;
-	if (r)
-		return r;
+	if (!floats.sum)
+		return no_memory(executor);
 	for (t = 0; t < job->n_tables; t++) {
 		table = &job->tables[t];
 		floats.n = elements_of(job, table->n_vectors);
@@ -132,7 +133,52 @@ static int look_up(struct cei_executor *executor, void *stream,
 	return 0;
 }
 
+/* Makes the gradients of the rows of a bag, whose own gradient is floats->sum. */
+static void spread_bag(const struct cei_embedding_job *job, uint64_t bag,
+		       const struct floats *floats)
+{
+	int64_t begin = job->bags.offsets[bag], end = job->bags.offsets[bag + 1], at;
+	uint64_t row_bytes = job->most_vectors * CEI_EMBEDDING_VECTOR_BYTES, i;
+	float weight;
+
+	for (i = 0; job->is_mean && end > begin && i < floats->n; i++)
+		floats->sum[i] /= (float)(end - begin);
+	for (at = begin; at < end; at++) {
+		weight = job->bags.weights ? job->bags.weights[at] : 1;
+		for (i = 0; i < floats->n; i++)
+			floats->row[i] = weight * floats->sum[i];
+		cei_dtype_narrow(job->dtype, (char *)job->row_grads + (uint64_t)at * row_bytes,
+				 floats->row, floats->n);
+	}
+}
+
+static int spread(struct cei_executor *executor, void *stream,
+		  const struct cei_embedding_job *job, const struct cei_embedding_part *part)
+{
+	const struct cei_embedding_table *table;
+	struct floats floats = take_floats(job);
+	uint64_t i;
+	uint32_t t;
+
+	(void)stream;
+	if (!floats.sum)
+		return no_memory(executor);
+	for (t = 0; t < job->n_tables; t++) {
+		table = &job->tables[t];
+		floats.n = elements_of(job, table->n_vectors);
+		for (i = 0; i < part->n; i++) {
+			cei_dtype_widen(job->dtype, floats.sum,
+					part->vectors + i * part->pitch_bytes +
+					table->column * CEI_EMBEDDING_VECTOR_BYTES, floats.n);
+			spread_bag(job, t * job->n_samples + part->first + i, &floats);
+		}
+	}
+	free(floats.sum);
+	return 0;
+}
+
 const struct cei_embedding_ops cei_host_embedding = {
 	.check = check,
 	.look_up = look_up,
+	.spread = spread,
 };
