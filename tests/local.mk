@@ -239,6 +239,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_blas \
 	%D%/gpu/test_gpu_gemm \
 	%D%/gpu/test_gpu_experts \
+	%D%/gpu/test_gpu_embedding \
 	%D%/gpu/test_gpu_ops \
 	%D%/gpu/test_gpu_tune \
 	%D%/gpu/test_gpu_routes \
@@ -516,7 +517,7 @@ check-gpu-stress: all
 # Verbs and operators under compute-sanitizer, where there is one.
 check-gpu-sanitizer: all
 	$(MAKE) $(AM_MAKEFLAGS) $(gpu_suites)
-	@for program in verbs begin reduce move experts blas ops op_graphs; do \
+	@for program in verbs begin reduce move experts embedding blas ops op_graphs; do \
 		$(BASH) $(srcdir)/%D%/gpu/check_sanitizer.sh %D%/gpu/test_gpu_$$program || \
 			exit 1; \
 	done

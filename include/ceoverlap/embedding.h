@@ -87,8 +87,8 @@ struct ceov_embedding_a2a_run {
 int  ceov_embedding_a2a_run(ceov_op *op, const struct ceov_embedding_a2a_run *run);
 
 /*
- * The backward makes two forms of a table's gradient, of which the caller takes one or both. Neither
- * is as large as the table, as a dense gradient would be:
+ * The backward makes two forms of a table's gradient, of which the caller takes one or both.
+ * Neither is as large as the table, as a dense gradient would be:
  *
  *   bag_grads  the gradients of pooled vectors as they come, in the order of all samples: for
  *              optimizers that are fused with the look-up of rows

@@ -60,7 +60,8 @@ static int check(struct cei_executor *executor, void *stream, const struct cei_e
 
 /* --- bags ------------------------------------------------------------------ */
 
-/* The memory of one bag: its sums, or its gradient, and a row, each of as many floats as the longest row has. */
+/* The memory of one bag: its sums, or its gradient, and a row, each of as many floats as the
+ * longest row has. */
 struct floats {
 	float   *sum;
 	float   *row;
