@@ -89,9 +89,7 @@ typedef struct ceov_op        ceov_op;
 enum ceov_dtype {
 	CEOV_BF16 = 1,
 	CEOV_FP16 = 2,
-	CEOV_FP32 = 3                   /* only for reduce-scatter and all-reduce without a
-					 * GEMM, and dispatch and combine; operators with a GEMM
-					 * refuse it */
+	CEOV_FP32 = 3                   /* operators with a GEMM refuse it */
 };
 
 #define CEOV_OP_GEMMS_MAX 4u

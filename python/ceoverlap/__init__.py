@@ -31,6 +31,7 @@ from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tu
                   Workspace)
 from .ops_a2a import AllToAllGemm, GemmAllToAll
 from .ops_ar import GemmAllReduce
+from .ops_embedding import EmbeddingAllToAll, EmbeddingBackward
 from .ops_experts import MoeCombine, MoeDispatch
 from .place import Place
 from .plan import Plan, Spot, Ticket, Transfer
@@ -42,7 +43,8 @@ __version__: str = _lib.ceov_version().decode()
 __all__ = [
     "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "AllToAllGemm", "Block",
     "Buffer",
-    "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError", "Failure",
+    "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError",
+    "EmbeddingAllToAll", "EmbeddingBackward", "Failure",
     "ForkedError", "FullError", "GemmAllReduce", "GemmAllToAll", "GemmReduceScatter", "InvalidError",
     "Mark", "MarkList", "Memory", "MoeCombine", "MoeDispatch", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",

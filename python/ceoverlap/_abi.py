@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """The C interface, word for word: constants, structs and prototypes of
-``include/ceoverlap/{ceoverlap,collective,ops}.h``, and the way to the library.
+``include/ceoverlap/{ceoverlap,collective,ops,embedding}.h``, and the way to the library.
 
 Nothing here decides anything; the names are C's. Handles are addresses (``c_void_p``).
 ``tests/python/test_abi.py`` compares this file with the headers.
@@ -58,6 +58,8 @@ CEOV_URGENCY_BACKGROUND = 2
 CEOV_BF16 = 1
 CEOV_FP16 = 2
 CEOV_FP32 = 3
+CEOV_POOL_SUM = 1
+CEOV_POOL_MEAN = 2
 
 CEOV_OP_GEMMS_MAX = 4
 
@@ -306,6 +308,29 @@ class ceov_moe_combine_run(Struct):
                 ("sums", c_void_p)]
 
 
+class ceov_embedding(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("pooling", c_enum),
+                ("samples", POINTER(c_uint64)), ("n_local", POINTER(c_uint32)),
+                ("dims", POINTER(c_uint64)), ("rows", POINTER(c_uint64)),
+                ("tuning", POINTER(ceov_op_tuning))]
+
+
+class ceov_embedding_bags(Struct):
+    _fields_ = [("n_indices", c_uint64), ("indices", c_void_p), ("offsets", c_void_p),
+                ("weights", c_void_p)]
+
+
+class ceov_embedding_a2a_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("tables", c_void_p),
+                ("bags", ceov_embedding_bags), ("pooled", c_void_p)]
+
+
+class ceov_embedding_backward_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("grads", c_void_p),
+                ("bags", ceov_embedding_bags), ("bag_grads", c_void_p),
+                ("row_grads", c_void_p)]
+
+
 class ceov_reduce(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
                 ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning)),
@@ -416,6 +441,12 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_moe_combine_create": (c_int, [_handle, POINTER(ceov_moe), _ret_handle]),
     "ceov_moe_dispatch_run": (c_int, [_handle, POINTER(ceov_moe_dispatch_run)]),
     "ceov_moe_combine_run": (c_int, [_handle, POINTER(ceov_moe_combine_run)]),
+    "ceov_embedding_a2a_scratch_bytes": (c_uint64, [POINTER(ceov_embedding), c_uint32]),
+    "ceov_embedding_a2a_create": (c_int, [_handle, POINTER(ceov_embedding), _ret_handle]),
+    "ceov_embedding_a2a_run": (c_int, [_handle, POINTER(ceov_embedding_a2a_run)]),
+    "ceov_embedding_backward_scratch_bytes": (c_uint64, [POINTER(ceov_embedding), c_uint32]),
+    "ceov_embedding_backward_create": (c_int, [_handle, POINTER(ceov_embedding), _ret_handle]),
+    "ceov_embedding_backward_run": (c_int, [_handle, POINTER(ceov_embedding_backward_run)]),
     "ceov_gemm_ar_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_ar), c_uint32]),
     "ceov_gemm_ar_create": (c_int, [_handle, POINTER(ceov_gemm_ar), _ret_handle]),
     "ceov_gemm_ar_run": (c_int, [_handle, POINTER(ceov_gemm_ar_run)]),

@@ -36,6 +36,7 @@ _SUM_DTYPES = {**_DTYPES, "float32": _abi.CEOV_FP32}
 _MODES = {"choose": _abi.CEOV_MODE_CHOOSE, "overlap": _abi.CEOV_MODE_OVERLAP,
           "sequence": _abi.CEOV_MODE_SEQUENCE, "direct": _abi.CEOV_MODE_DIRECT,
           "two-shot": _abi.CEOV_MODE_TWO_SHOT}
+_WIDE_KINDS = (_abi.ceov_reduce, _abi.ceov_moe, _abi.ceov_embedding)     # also take float32
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
@@ -216,7 +217,7 @@ def _numbers(values: Sequence[int]):
 
 def _shape(kind, dtype: str, tuning: Optional[Tuning]):
     shape = _abi.new(kind)
-    dtypes = _SUM_DTYPES if kind in (_abi.ceov_reduce, _abi.ceov_moe) else _DTYPES
+    dtypes = _SUM_DTYPES if kind in _WIDE_KINDS else _DTYPES
     shape.dtype = number_of(dtypes, str(dtype), "dtype")
     if tuning is not None:
         shape.tuning = ctypes.pointer(tuning._struct())

@@ -15,7 +15,7 @@ from ceoverlap import _abi
 from rig import ROOT
 
 INCLUDE = os.path.join(ROOT, "include")
-HEADERS = ("ceoverlap.h", "collective.h", "ops.h")
+HEADERS = ("ceoverlap.h", "collective.h", "ops.h", "embedding.h")
 STRUCTS = {name: kind for name, kind in vars(_abi).items()
            if isinstance(kind, type) and issubclass(kind, ctypes.Structure)
            and name.startswith("ceov_")}
