@@ -54,9 +54,9 @@ struct ceov_op {
 	uint32_t                  n_sent;       /* counters of `sent` that a run awaits */
 	struct cei_product        product;
 	struct cei_op_tables      tables;
-	uint64_t                 *counts;       /* numbers of rows to be sent, [half][rank], and the
-						 * buffer that they are; NULL: see
-						 * cei_op_make_counts() */
+	uint64_t                 *counts;       /* numbers of rows to be sent, [half][rank], where
+						 * the executor's jobs reach them, and the buffer
+						 * that they are; NULL: see cei_op_make_counts() */
 	ceov_buffer              *counts_buffer;
 	uint64_t                 *blocks;       /* the memory that shape.blocks points to, or
 						 * NULL */

@@ -87,12 +87,20 @@ static int send_block(ceov_op *op, uint32_t target)
 
 static int make_verdicts(ceov_op *op)
 {
-	int r = op->workspace->is_capturable ? 0 : cei_op_make_counts(op);
+	uint64_t *verdicts;
 	uint32_t i;
+	int r;
 
-	for (i = 0; !r && op->counts && i < CEI_OP_HALVES * op->shape.n_ranks; i++)
-		op->counts[i] = 1;
-	return r;
+	if (op->workspace->is_capturable)
+		return 0;
+	r = cei_op_make_counts(op);
+	if (r)
+		return r;
+	/* where the host writes them; kernels may have another address for them */
+	verdicts = ceov_buffer_base(op->counts_buffer, op->workspace->rank);
+	for (i = 0; i < CEI_OP_HALVES * op->shape.n_ranks; i++)
+		verdicts[i] = 1;
+	return 0;
 }
 
 static int build(ceov_op *op)
