@@ -102,7 +102,7 @@ expect 1 "JSON that cannot be written" $run -g 2 -t p2p -b 64K -J /nonexistent/x
 # Operators: results are compared with plain fp32 sums, also if ranks differ in numbers of rows.
 expect 0 "operators" overlap $run -g 3 --tokens 100 -b 96K -J "$json"
 for name in ag_gemm gemm_rs gemm_ar reduce_scatter all_reduce gemm_a2a a2a_gemm all_gather \
-	all_to_all; do
+	all_to_all embedding_a2a; do
 	holds "$out" "^$name .* stream .* verified" "$name has a verified row"
 done
 if grep -q 'WRONG\|unchecked' "$out"; then
@@ -128,7 +128,12 @@ holds "$out" "^a2a_gemm .* stream .* verified" "a given shape is verified"
 holds "$out" "divided: rows" "how blocks are divided"
 expect 0 "a product of one row" overlap $run -g 3 -t gemm_ar --shape 1,264,72 --explain
 holds "$out" "^gemm_ar .* stream .* verified" "one row is verified"
+holds "$out" "moved by: SMs" "few rows are summed by SMs"
+expect 0 "few rows by copy engines" overlap $run -g 3 -t gemm_ar --shape 1,264,72 --explain \
+	--mode overlap
 holds "$out" "divided: columns" "few rows are not divided"
+expect 0 "embeddings" overlap $run -g 3 -t embedding_a2a --shape 50,24,8 --pieces 2
+holds "$out" "^embedding_a2a .* stream .* verified" "an embedding is verified"
 expect 2 "a shape that is none" overlap --shape 64,12,8
 expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --mode sequence
 expect 0 "operators by SMs" overlap $run -g 3 -b 1K -e 64K --mode direct --explain -J "$json" \

@@ -150,6 +150,8 @@ int bench_overlap_refer(struct bench_overlap *o)
 
 	if (bench_overlap_is_move(o))
 		return refer_move(o);
+	if (o->test == OVERLAP_EMBEDDING)
+		return bench_embedding_refer(o);
 	if (bench_overlap_is_sum(o))
 		return refer_sum(o);
 	if (o->rank->is_gpu && !o->blas)
@@ -174,7 +176,7 @@ static int measure_error(struct bench_overlap *o, const void *result, double *re
 		.x = result,
 		.y = o->memory.reference,
 		.n = o->n_result,
-		.y_is_float = 1,
+		.y_is_float = o->test != OVERLAP_EMBEDDING,
 	};
 	int r = bench_compare(o->rank->device, &compare);
 	double error = compare.largest > 0 ? compare.difference / compare.largest
@@ -276,7 +278,7 @@ static int check_nccl(struct bench_overlap *o, int is_ce, double *error)
 
 	if (bench_overlap_is_plain(o))
 		method = is_ce ? OVERLAP_COMM_CE : OVERLAP_COMM;
-	if ((is_ce && bench_overlap_is_sum(o)) || !o->runs[0][method])
+	if (!o->nccl[is_ce] || (is_ce && bench_overlap_is_sum(o)) || !o->runs[0][method])
 		return 0;
 	r = bench_overlap_once(o, method, 0);
 	if (!r)

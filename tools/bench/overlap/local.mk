@@ -4,6 +4,7 @@
 # ceoverlap-bench overlap: operators
 ceoverlap_bench_SOURCES += \
 	%D%/check.c \
+	%D%/embedding.c \
 	%D%/methods.c \
 	%D%/models.c %D%/models.h \
 	%D%/options.c \

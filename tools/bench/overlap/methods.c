@@ -59,6 +59,7 @@ static union operands operands_of(const struct bench_overlap *o)
 	case OVERLAP_ALL_TO_ALL:
 		of.move = (struct ceov_move_run){ sizeof(of.move), stream, a, c };
 		break;
+	case OVERLAP_EMBEDDING: break;
 	}
 	return of;
 }
@@ -75,6 +76,7 @@ static int ours(struct bench_overlap *o, ceov_op *op)
 	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_run(op, &of.a2a_gemm);
 	case OVERLAP_ALL_GATHER:
 	case OVERLAP_ALL_TO_ALL: return ceov_move_run(op, &of.move);
+	case OVERLAP_EMBEDDING: return CEOV_ERR_INVALID;
 	case OVERLAP_REDUCE_SCATTER:
 	case OVERLAP_ALL_REDUCE: break;
 	}
@@ -132,7 +134,8 @@ static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
 	case OVERLAP_ALL_TO_ALL:
 		return bench_nccl_all_to_all(nccl, o->rows[0] * 2, stream);
 	case OVERLAP_GEMM_A2A:
-	case OVERLAP_A2A_GEMM: break;           /* without NCCL */
+	case OVERLAP_A2A_GEMM:
+	case OVERLAP_EMBEDDING: break;          /* without NCCL */
 	}
 	return CEOV_ERR_INVALID;
 }
@@ -151,6 +154,8 @@ static int sequence(struct bench_overlap *o, struct bench_nccl *nccl)
 
 int bench_overlap_once(struct bench_overlap *o, enum bench_overlap_method method, int is_graph)
 {
+	if (o->test == OVERLAP_EMBEDDING)
+		return bench_embedding_once(o, method, is_graph);
 	switch (method) {
 	case OVERLAP_GEMM:        return gemm(o);
 	case OVERLAP_OURS_GEMM:   return ours_gemm(o, o->ops[is_graph]);
@@ -182,6 +187,8 @@ static int is_there(const struct bench_overlap *o, enum bench_overlap_method met
 {
 	int has_nccl = o->nccl[0] && o->is_even, has_ce = o->nccl[1] && o->is_even;
 
+	if (o->test == OVERLAP_EMBEDDING)
+		return bench_embedding_is_there(method);
 	if (o->test == OVERLAP_ALL_REDUCE || o->test == OVERLAP_GEMM_AR)
 		has_nccl = o->nccl[0] != NULL;
 	switch (method) {

@@ -25,6 +25,7 @@ static const struct bench_case cases[] = {
 	  bench_overlap_all_gather },
 	{ "all_to_all", "every rank has a block for each", 1, 1, 0, 1,
 	  bench_overlap_all_to_all },
+	{ "embedding_a2a", "embedding bags and all-to-all", 1, 1, 0, 1, bench_overlap_embedding },
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
@@ -36,15 +37,15 @@ enum key {
 
 static const struct argp_option options_table[] = {
 	{ "test", 't', "NAMES", 0, "Operators, a comma list of ag_gemm, gemm_rs, "
-	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar, all_gather, all_to_all "
-	  "(default: all)", 0 },
+	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar, all_gather, all_to_all, "
+	  "embedding_a2a (default: all)", 0 },
 	{ "list", 'l', NULL, 0, "List the operators and the models", 0 },
 	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny; "
 	  "host memory: tiny)", 0 },
 	{ "tokens", KEY_TOKENS, "N,...", 0, "Rows of the whole product (default 2048,8192; "
 	  "host memory: 256)", 0 },
 	{ "shape", KEY_SHAPE, "M,N,K", 0, "A shape of products instead of models' (may be "
-	  "repeated)", 0 },
+	  "repeated); embeddings: samples, columns of a table, tables of a rank", 0 },
 	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank; moves: all its blocks "
 	  "(default 64M)", 0 },
 	{ "maxbytes", 'e', "SIZE", 0, "Sums and moves: largest (default 256M, or -b)", 0 },
@@ -255,8 +256,9 @@ int bench_overlap_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
 		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, GEMM and "
-		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, sums, and moves, beside "
-		"NCCL, cuBLAS, and both one after the other, in the same run.\v"
+		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, sums, moves, and "
+		"embedding bags and all-to-all, beside NCCL, cuBLAS, and both one after the "
+		"other, in the same run.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all results were right; 1 on wrong "

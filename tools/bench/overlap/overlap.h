@@ -10,6 +10,7 @@
  *   overlap.c   rows: shapes, samples
  *   set.c       what a row needs: workspaces, ops, memory
  *   methods.c   how each method runs
+ *   embedding.c what differs for embeddings, which are no products
  *   check.c     whether results are right
  *   options.c   the command line
  *   report.c    rows as text and as JSON
@@ -61,7 +62,7 @@ int bench_overlap_main(int argc, char **argv);
 enum bench_overlap_test {
 	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE,
 	OVERLAP_GEMM_A2A, OVERLAP_A2A_GEMM, OVERLAP_GEMM_AR, OVERLAP_ALL_GATHER,
-	OVERLAP_ALL_TO_ALL
+	OVERLAP_ALL_TO_ALL, OVERLAP_EMBEDDING
 };
 
 enum bench_overlap_method {
@@ -152,6 +153,7 @@ int bench_overlap_a2a_gemm(struct bench_rank *rank);
 int bench_overlap_gemm_ar(struct bench_rank *rank);
 int bench_overlap_all_gather(struct bench_rank *rank);
 int bench_overlap_all_to_all(struct bench_rank *rank);
+int bench_overlap_embedding(struct bench_rank *rank);
 
 /* --- an operator's rows, on one rank -------------------------------------- */
 
@@ -171,6 +173,9 @@ int bench_overlap_all_to_all(struct bench_rank *rank);
  *
  * Values of a sum or a move are divided among the ranks. In an all-to-all alone each rank sends
  * to another one as many as that one's share has.
+ *
+ * Of embeddings, product has what a rank looks up for all samples, peer_a takes results that nobody
+ * reads, b and peer_b are tables, and reference is bf16.
  *
  * In an all-to-all with a product every rank has m rows, and shares them out like the others; a
  * rank gets as many from each: "got" is its own rows times the number of ranks.
@@ -222,6 +227,7 @@ struct bench_overlap {
 	int                                 runs[2][OVERLAP_METHODS];
 	void                               *graphs[OVERLAP_METHODS];
 	uint64_t                            seed;               /* seed of the row's data */
+	struct bench_embedding             *embedding;          /* embedding.c; NULL: none */
 };
 
 static inline int bench_overlap_is_sum(const struct bench_overlap *o)
@@ -295,6 +301,18 @@ int  bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_method meth
 int  bench_overlap_refer(struct bench_overlap *o);
 int  bench_overlap_check(struct bench_overlap *o, int is_graph, uint32_t slot);
 double bench_overlap_tolerance(const struct bench_overlap *o);
+
+/* Embeddings (embedding.c), in place of what the other operators do. bench_embedding_open() opens
+ * what a row needs but its op, which is there; close also cleans up after a failed open, and comes
+ * before the op is released. */
+uint64_t bench_embedding_scratch_bytes(const struct bench_overlap *o);
+int  bench_embedding_create(const struct bench_overlap *o, ceov_workspace *workspace,
+			    ceov_op **ret_op);
+int  bench_embedding_open(struct bench_overlap *o);
+void bench_embedding_close(struct bench_overlap *o);
+int  bench_embedding_is_there(enum bench_overlap_method method);
+int  bench_embedding_once(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
+int  bench_embedding_refer(struct bench_overlap *o);
 
 /* Synchronises the caller's stream, then waits until all ranks have done so. */
 int  bench_overlap_settle(struct bench_overlap *o);

@@ -76,6 +76,8 @@ void bench_overlap_report_head(FILE *out)
 		"# speedup: seq / ours (sums and moves: comm / ours); vsCE: seqCE / ours; ideal: "
 		"max(gemm, faster comm); frac: of the ideal's speed-up\n"
 		"# SM bytes: SMs moved these (a direct mode), not copy engines\n"
+		"# embedding_a2a: M samples, N columns of a table, K tables of a rank; gemm: "
+		"look-ups alone; comm: our all-to-all; seq: ours, not overlapped\n"
 		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
 		"of the calling thread a call; thr%%: CPU of other threads\n");
 	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "

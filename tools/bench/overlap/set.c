@@ -54,6 +54,8 @@ static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape 
 		o->n_result *= shape->n;
 	else if (bench_overlap_is_a2a(o))
 		o->n_result *= rank->n_ranks * shape->n;
+	else if (o->test == OVERLAP_EMBEDDING)
+		o->n_result *= rank->n_ranks * shape->n * shape->k;
 	else if (o->test == OVERLAP_ALL_TO_ALL)
 		o->n_result *= rank->n_ranks;
 	else if (o->test == OVERLAP_ALL_REDUCE || o->test == OVERLAP_ALL_GATHER)
@@ -192,6 +194,7 @@ static uint64_t scratch_bytes(const struct bench_overlap *o)
 	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, n_ranks);
 	case OVERLAP_ALL_GATHER: return ceov_all_gather_scratch_bytes(&move, n_ranks);
 	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_scratch_bytes(&move, n_ranks);
+	case OVERLAP_EMBEDDING: return bench_embedding_scratch_bytes(o);
 	}
 	return 0;
 }
@@ -217,6 +220,7 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
 	case OVERLAP_ALL_GATHER: return ceov_all_gather_create(workspace, &move, ret_op);
 	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_create(workspace, &move, ret_op);
+	case OVERLAP_EMBEDDING: return bench_embedding_create(o, workspace, ret_op);
 	}
 	return CEOV_ERR_INVALID;
 }
@@ -273,7 +277,7 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 	const char *why = "";
 	int r = CEOV_NONE;
 
-	if (bench_overlap_is_a2a(o))
+	if (bench_overlap_is_a2a(o) || o->test == OVERLAP_EMBEDDING)
 		why = "its all-to-all is not among what is compared";
 	else if (is_ce && o->test != OVERLAP_AG_GEMM && !bench_overlap_is_move(o))
 		why = "its sums need SMs";
@@ -301,7 +305,7 @@ static int open_blas(struct bench_overlap *o)
 	const char *why = "";
 	int r = CEOV_NONE;
 
-	if (bench_overlap_is_plain(o))
+	if (bench_overlap_is_plain(o) || o->test == OVERLAP_EMBEDDING)
 		return 0;
 	if (rank->is_gpu && !o->options->without_blas)
 		r = bench_blas_open(rank, o->options->blas_path, &o->blas, &why);
@@ -549,6 +553,10 @@ int bench_overlap_open_row(struct bench_overlap *o, const struct bench_overlap_s
 
 	set_shape(o, shape);
 	o->seed += UINT64_C(0x3000000000000003);
+	if (o->test == OVERLAP_EMBEDDING) {
+		r = open_ops(o);
+		return r ? r : bench_embedding_open(o);
+	}
 	r = get_memory(o);
 	if (!r)
 		r = make_data(o);
@@ -559,6 +567,7 @@ int bench_overlap_close_row(struct bench_overlap *o)
 {
 	int i, r = bench_meet(o->rank);
 
+	bench_embedding_close(o);
 	for (i = 0; i < 2; i++) {
 		ceov_op_release(o->ops[i]);
 		o->ops[i] = NULL;
