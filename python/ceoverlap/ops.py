@@ -81,6 +81,7 @@ class Workspace(_object.Object):
                  deadline_s: float = 0.0, shares_sms: bool = False, n_sms: int = 0):
         super().__init__(context, context._own(rank))
         self._ops: weakref.WeakSet = weakref.WeakSet()
+        self.capturable = bool(capturable)
         config = _abi.new(_abi.ceov_workspace_config)
         config.rank = self._rank
         config.name = _object.text_of(name, "name")
@@ -142,6 +143,7 @@ class _Op(_object.Object):
     _create_call = ""
     _run_call = ""
     dtype = ""
+    can_be_captured = True              # whether capturable workspaces have such operators
 
     def __init__(self, workspace: Workspace, shape):
         super().__init__(workspace.context, workspace.rank)

@@ -31,6 +31,7 @@ class _Experts(_Op):
     """What dispatch and combine have in common."""
 
     _scratch_call = ""
+    can_be_captured = False             # the engine counts rows, and takes no part in graphs
 
     def __init__(self, workspace: Workspace, n_tokens: int, hidden: int, n_experts: int,
                  top_k: int, dtype: str = "bfloat16", *, capacity: Optional[int] = None,

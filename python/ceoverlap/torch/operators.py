@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 import os
 import struct
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -29,34 +29,34 @@ SUM_RUNS_MAX = 4
 
 
 class Operators:
-    """The operators that a group has made so far, as ``group.operators``. On one host all of them
-    can be captured into CUDA graphs, so the calling thread queues their copies before the kernels that
-    wait for them. If the engine launched the copies, sums and FSDP2's pulls side by side were
-    seen to block each other. A repeated run is queued as one graph.
+    """The operators that a group has made so far, as ``group.operators``. On one host they can be
+    captured into CUDA graphs, but for those of experts: the calling thread queues their copies
+    before the kernels that wait for them. If the engine launched the copies, sums and FSDP2's
+    pulls side by side were seen to block each other. A repeated run is queued as one graph.
 
     tunes     whether operators made from now on are tuned for their shape (ceov_op_tune); the
               same at all ranks. It takes seconds at the first time, and the result is stored on
               this machine. Operators made during a capture only use stored results
     known     a table in which callers keep what they derived from shapes, by keys of their own
-    waits     on GPUs of several hosts: whether each run's call returns only when the run has
-              ended. Copies from and to other hosts are made while the GPU waits for them, and
-              CUDA lets no thread make a copy while another one loads a kernel at its first launch,
-              so a thread that ran ahead would stand still until the deadline. True unless
-              CUDA_MODULE_LOADING is EAGER; with False nobody may call cudaFree meanwhile, as
-              torch.cuda.empty_cache() does
+    waits     on GPUs, for experts' operators, and for all where there are several hosts: whether
+              each run's call returns only when the run has ended. Their copies are made while the
+              GPU waits for them, and CUDA lets no thread make a copy while another one loads a
+              kernel at its first launch, so a thread that ran ahead would stand still until the
+              deadline. True unless CUDA_MODULE_LOADING is EAGER; with False nobody may call
+              cudaFree meanwhile, as torch.cuda.empty_cache() does
     compares  whether ranks compare every run's operator on the host, not only the first one of a
               shape: slow, to find where ranks call different operators. The same at all ranks;
               set by TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its own calls"""
 
     def __init__(self, group: Group):
         self._group = group
-        self._workspaces: List[Tuple[int, ops.Workspace]] = []
+        self._workspaces: Dict[bool, List[Tuple[int, ops.Workspace]]] = {False: [], True: []}
         self._made: collections.OrderedDict = collections.OrderedDict()
         self._captured: set = set()
         self._n_names = 0
         self.known: dict = {}
         self.tunes = False
-        self.waits: bool = (group.is_gpu and group.n_nodes > 1 and
+        self.waits: bool = (group.is_gpu and
                             os.environ.get("CUDA_MODULE_LOADING", "").upper() != "EAGER")
         self.compares: bool = dist.get_debug_level() == dist.DebugLevel.DETAIL
 
@@ -69,10 +69,11 @@ class Operators:
     def find(self, key: Tuple[type, tuple]):
         """Returns the operator of a key (kind, shape), as get() does."""
         op = self._made.get(key)
-        if self._group.n_nodes > 1 and self._group.is_capturing():
+        if self._group.is_capturing() and not self._can_capture(key[0]):
             raise errors.InvalidError(
                 f"group {self._group.name}: {key[0].__name__}: a CUDA graph cannot hold "
-                "transfers to other hosts: run it outside the capture")
+                "transfers to other hosts, or of as many rows as experts get: run it outside "
+                "the capture")
         if op is None or self.compares:
             self._group.agree("operator", f"{key[0].__name__} {key[1]}")
         if op is None:
@@ -82,10 +83,14 @@ class Operators:
             self._captured.add(key)     # the graph holds its memory
         return op
 
+    def _can_capture(self, kind: type) -> bool:
+        """Returns whether operators of this class can be captured into CUDA graphs."""
+        return self._group.is_gpu and self._group.n_nodes == 1 and kind.can_be_captured
+
     def _make(self, key):
         kind, shape = key
         group = self._group
-        workspace = self._workspace(kind.scratch_bytes(*shape))
+        workspace = self._workspace(kind.scratch_bytes(*shape), self._can_capture(kind))
         op = group.together(f"{kind.__name__} {shape}", lambda: self._create(
             workspace, kind, shape))    # nobody runs while others still allocate
         self._make_room()
@@ -110,25 +115,26 @@ class Operators:
                 self._made.pop(key).close()
                 return
 
-    def _workspace(self, n_bytes: int) -> ops.Workspace:
-        """Returns a workspace that is large enough. A new one is at least half as large again
-        as the largest so far, because slowly growing shapes would need ever more workspaces
-        otherwise."""
-        for size, workspace in self._workspaces:
+    def _workspace(self, n_bytes: int, capturable: bool) -> ops.Workspace:
+        """Returns a workspace that is large enough, and capturable or not. A new one is at least
+        half as large again as the largest so far, because slowly growing shapes would need ever
+        more workspaces otherwise."""
+        known = self._workspaces[capturable]
+        for size, workspace in known:
             if size >= n_bytes:
                 return workspace
         group = self._group
-        if self._workspaces:
-            n_bytes = max(n_bytes, self._workspaces[-1][0] * 3 // 2)
+        if known:
+            n_bytes = max(n_bytes, known[-1][0] * 3 // 2)
         size = round_up(max(n_bytes, 1), SCRATCH_STEP_BYTES)
         name = f"torch.{self._n_names}"  # a new one each time: peers may still hold the last
         self._n_names += 1
         what = f"workspace of {size} bytes"
         workspace = group.together(what, lambda: ops.Workspace(
-            group.context, name, size, capturable=group.is_gpu and group.n_nodes == 1,
-            deadline_s=group.deadline_s, n_sms=group.n_sms))
+            group.context, name, size, capturable=capturable, deadline_s=group.deadline_s,
+            n_sms=group.n_sms))
         group.together(what, lambda: workspace.connect(group.deadline_s))
-        self._workspaces.append((size, workspace))
+        known.append((size, workspace))
         return workspace
 
     def remember(self, key, value):
@@ -140,16 +146,18 @@ class Operators:
 
     def check(self) -> None:
         """Raises the error that ended a run of one of the operators, if any. Never blocks."""
-        for _, workspace in self._workspaces:
-            workspace.check()
+        for known in self._workspaces.values():
+            for _, workspace in known:
+                workspace.check()
 
     def close(self) -> None:
         """Releases all operators. Nothing may be in flight, and no graph of their runs may be
         replayed any more."""
         while self._made:
             self._made.popitem()[1].close()
-        while self._workspaces:
-            self._workspaces.pop()[1].close()
+        for known in self._workspaces.values():
+            while known:
+                known.pop()[1].close()
 
 
 def round_up(n: int, step: int) -> int:
@@ -179,10 +187,10 @@ class _Call:
         self._call.restype = _abi.c_int
 
     def __call__(self, group: Group, op, *pointers: int) -> None:
-        """Runs the operator. The further arguments are the pointers behind the struct's field
-        `stream`, in the struct's order."""
+        """Runs the operator. The further arguments are the pointers and numbers behind the
+        struct's field `stream`, in the struct's order."""
         handle = op._open_handle()
-        if group.is_gpu and group.n_nodes > 1:  # such runs do not take the default stream
+        if group.is_gpu and not op._workspace.capturable:   # not on the default stream
             with group.stream() as stream:
                 result = self._call(handle, self._pack(self._n_bytes, stream, *pointers))
                 if group.operators.waits and not result:
