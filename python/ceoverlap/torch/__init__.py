@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """ceoverlap for PyTorch: collectives and overlapped operators on tensors, tensor-parallel
-layers, FSDP2, and drop-ins for async-TP.
+layers, mixtures of experts, FSDP2, and drop-ins for async-TP.
 
     torch.distributed.init_process_group("nccl")
     y = ceoverlap.torch.all_gather_matmul(x, linear.weight)     # x: this rank's rows
@@ -11,6 +11,7 @@ shapes, graphs and dtypes, and docs/pytorch.md.
 """
 
 from . import async_tp
+from .experts import MoeLayer, SwiGLUExperts, moe
 from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
                          matmul_reduce_scatter, reduce_scatter)
 from .group import Group
@@ -18,7 +19,7 @@ from .linear import ColumnParallelLinear, RowParallelLinear
 from .operators import Operators
 from .parallel import Column, Row, parallelize
 
-__all__ = ["Column", "ColumnParallelLinear", "Group", "Operators", "Row",
-           "RowParallelLinear", "all_gather", "all_gather_matmul", "all_reduce",
-           "all_to_all", "async_tp", "matmul_reduce_scatter", "parallelize",
-           "reduce_scatter"]
+__all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "Row",
+           "RowParallelLinear", "SwiGLUExperts", "all_gather", "all_gather_matmul",
+           "all_reduce", "all_to_all", "async_tp", "matmul_reduce_scatter", "moe",
+           "parallelize", "reduce_scatter"]

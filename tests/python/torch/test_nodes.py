@@ -19,6 +19,7 @@ from ceoverlap import errors
 from ceoverlap.torch import Group, fsdp
 
 TESTS = ("test_group", "test_functional", "test_linear", "test_sums", "test_async_tp")
+LAYERS = ("test_experts",)
 LIMIT_S = rig.patience(110)
 
 
@@ -69,12 +70,18 @@ class TwoNodes(unittest.TestCase):
 @rig.needs_one_node
 @rig.needs_network
 class Again(unittest.TestCase):
-    def test_the_others_on_two_nodes(self):
+    def on_two_nodes(self, *tests):
         environment = {**os.environ, "CEOVERLAP_TEST_NODES": "2"}
         done = subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "run.py"),
-                               "test_nodes", *TESTS], env=environment, capture_output=True,
-                              text=True, timeout=LIMIT_S, check=False)
+                               *tests], env=environment, capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_others_on_two_nodes(self):
+        self.on_two_nodes("test_nodes", *TESTS)
+
+    def test_layers_on_two_nodes(self):
+        self.on_two_nodes(*LAYERS)
 
 
 if __name__ == "__main__":

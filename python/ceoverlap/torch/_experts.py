@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Dispatch and combine of tensors by a group's operators, without gradients: the implementation
+behind experts.py."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+
+from .. import _abi, errors, ops, ops_experts
+from .group import Group
+from .operators import DTYPES, ELEMENT_STEP, _Call, operand, round_up
+
+COUNT_STEP = 4                          # numbers of 4 bytes: as many are an aligned piece
+
+
+class _Shape(NamedTuple):
+    """The shape of dispatch and combine, as operators.Operators.find() takes it. All of it is the
+    same at all ranks; the fields are those of ceoverlap.ops_experts."""
+    n_ranks: int
+    n_tokens: int
+    hidden: int
+    n_experts: int
+    top_k: int
+    dtype: str
+    capacity: int
+    n_received: int
+
+
+class _OfShape:
+    """Has a _Shape's fields as arguments."""
+
+    def __init__(self, workspace: ops.Workspace, _n_ranks: int, *shape):
+        super().__init__(workspace, *shape[:-2], capacity=shape[-2], n_received=shape[-1])
+
+    @classmethod
+    def scratch_bytes(cls, *shape) -> int:
+        return super().scratch_bytes(*shape[:-2], capacity=shape[-2], n_received=shape[-1])
+
+
+class MoeDispatch(_OfShape, ops_experts.MoeDispatch):
+    pass
+
+
+class MoeCombine(_OfShape, ops_experts.MoeCombine):
+    pass
+
+
+_run_dispatch = _Call("ceov_moe_dispatch_run", _abi.ceov_moe_dispatch_run)
+_run_combine = _Call("ceov_moe_combine_run", _abi.ceov_moe_combine_run)
+
+
+class Routing:
+    """Where the copies of one batch's tokens went. A dispatch writes it; combines and further
+    dispatches of the same batch read it. It stays as it is until no gradient needs it.
+
+    group       whose ranks have the experts: each has n_experts / group.size, in order
+    n           tokens of this rank
+    n_most      tokens that a rank has at most; the same at all ranks, as all that follows is
+    n_experts   of all ranks
+    top_k       experts of a token
+    capacity    rows that a rank sends to another one at most; later ones are dropped
+    n_received  rows for which the result of a dispatch has room
+    ends        int32 tensor: for each own expert the row behind its last one. The rows of the
+                result behind the last expert's are undefined
+    """
+
+    def __init__(self, group: Group, n: int, n_most: int, n_experts: int, top_k: int,
+                 capacity: Optional[int] = None, n_received: Optional[int] = None):
+        if n > n_most:
+            raise errors.InvalidError(f"moe: rank {group.rank} has {n} tokens, above n_tokens, "
+                                      f"which is {n_most}: pass the most that a rank has")
+        if n_experts < 1 or n_experts % group.size:
+            raise errors.InvalidError(f"moe: {n_experts} experts: must be a multiple of the "
+                                      f"group's {group.size} ranks")
+        n_local = n_experts // group.size
+        self.group = group
+        self.n, self.n_most = n, n_most
+        self.n_experts, self.top_k = n_experts, top_k
+        self.capacity: int = capacity or n_most * min(top_k, n_local)
+        self.n_received: int = n_received or group.size * self.capacity
+        # Zeros, because a run that fails does not write them, and who follows takes them for rows.
+        begin = round_up(n_experts, COUNT_STEP)
+        counts = torch.zeros(begin + n_local, dtype=torch.int32, device=group.device)
+        self.slots = counts.new_empty((n, top_k))
+        self.arrived, self.ends = counts[:n_experts], counts[begin:]
+
+    def of_copies(self) -> Routing:
+        """Returns the same routing with each copy of a token taken for a token of its own, which
+        has one expert. So each copy may have a row of its own."""
+        copies = Routing.__new__(Routing)
+        copies.__dict__.update(self.__dict__)
+        copies.n, copies.n_most = self.n * self.top_k, self.n_most * self.top_k
+        copies.top_k = 1
+        return copies
+
+    def key(self, kind: type, rows: torch.Tensor):
+        """Returns the key of the operator for such rows; see Operators.find()."""
+        return kind, _Shape(self.group.size, self.n_most, rows.shape[1], self.n_experts,
+                            self.top_k, DTYPES[rows.dtype], self.capacity, self.n_received)
+
+
+def _check_rows(x: torch.Tensor, n: int, routing: Routing, what: str) -> None:
+    if x.dim() != 2 or x.shape[0] != n or x.shape[1] % ELEMENT_STEP or not x.shape[1]:
+        raise errors.InvalidError(f"{what}: shape {tuple(x.shape)}: must be {n} x a multiple of "
+                                  f"{ELEMENT_STEP}")
+    if x.dtype not in DTYPES:
+        raise errors.InvalidError(f"{what}: {x.dtype}: must be one of {list(DTYPES)}")
+    if x.device != routing.group.device:
+        raise errors.InvalidError(f"{what}: a tensor on {x.device}, but the group's rank "
+                                  f"{routing.group.rank} is on {routing.group.device}")
+
+
+def _check_numbers(x: torch.Tensor, routing: Routing, what: str) -> None:
+    shape = routing.n, routing.top_k
+    if x.shape != shape or x.device != routing.group.device:
+        raise errors.InvalidError(f"{what}: {tuple(x.shape)} on {x.device}, must be {shape} on "
+                                  f"{routing.group.device}")
+
+
+def dispatch(x: torch.Tensor, expert_ids: Optional[torch.Tensor],
+             routing: Routing) -> torch.Tensor:
+    """Returns the copies of tokens that come to this rank's experts, n_received x hidden, in the
+    order of own experts, ranks and tokens. x: n x hidden. expert_ids: n x top_k integers, -1 for
+    none; routing receives where copies go. None: they go where routing says."""
+    _check_rows(x, routing.n, routing, "dispatch: x")
+    group, is_routed, experts = routing.group, expert_ids is None, 0
+    if expert_ids is not None:
+        _check_numbers(expert_ids, routing, "dispatch: expert_ids")
+        if expert_ids.is_floating_point() or expert_ids.is_complex():
+            raise errors.InvalidError(f"dispatch: expert_ids of {expert_ids.dtype}: must be "
+                                      "integers")
+        expert_ids = operand(expert_ids.to(torch.int32))
+        experts = expert_ids.data_ptr()
+    x = operand(x)
+    received = x.new_empty((routing.n_received, x.shape[1]))
+    op = group.operators.find(routing.key(MoeDispatch, x))
+    _run_dispatch(group, op, routing.n, x.data_ptr(), is_routed, experts,
+                  routing.slots.data_ptr(), routing.arrived.data_ptr(), received.data_ptr(),
+                  routing.ends.data_ptr())
+    return received
+
+
+def combine(rows: torch.Tensor, weights: Optional[torch.Tensor],
+            routing: Routing) -> torch.Tensor:
+    """Returns for each token, n x hidden, the sum over its copies of what lies in rows, which is
+    as a dispatch's result, times the copy's weight. weights: n x top_k of float32; None: all are
+    1. Copies that went nowhere are left out."""
+    _check_rows(rows, routing.n_received, routing, "combine: rows")
+    group, factors = routing.group, 0
+    if weights is not None:
+        _check_numbers(weights, routing, "combine: weights")
+        if weights.dtype != torch.float32:
+            raise errors.InvalidError(f"combine: weights of {weights.dtype}: must be float32")
+        weights = operand(weights)
+        factors = weights.data_ptr()
+    rows = operand(rows)
+    sums = rows.new_empty((routing.n, rows.shape[1]))
+    op = group.operators.find(routing.key(MoeCombine, rows))
+    _run_combine(group, op, routing.n, rows.data_ptr(), factors, routing.slots.data_ptr(),
+                 routing.arrived.data_ptr(), sums.data_ptr())
+    return sums

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Mixture of experts: tokens go to the ranks of their experts and come back, with gradients.
+
+    y = ct.moe(x, expert_ids, weights, experts, n_experts)
+
+Ranks   rank r has the n_experts / size experts from r * n_experts / size on.
+experts a callable (rows, ends) -> rows of the same shape: rows, n_received x hidden, are sorted
+        by this rank's experts, and ends, int32 on the same device, has for each of them the row
+        behind its last one, as torch.nn.functional.grouped_mm takes it for offs. What lies
+        behind ends[-1] is undefined, at the input and at the output: neither may depend on it.
+Sizes   how many rows go where is known on the GPU alone: only they travel, and the host waits
+        for none of it. Memory is set aside for the most that may come. Without capacity or
+        n_received that is n_ranks * n_tokens * min(top_k, own experts) rows.
+Order   the same routing yields the same bits. Sums are in fp32.
+
+Nothing of this is in CUDA graphs, and torch.compile breaks the graph around it. On GPUs a run's
+call returns when the run has ended, unless CUDA_MODULE_LOADING=EAGER is set or
+group.operators.waits is False; see operators.Operators.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Optional, Tuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .. import errors
+from . import _experts
+from ._experts import Routing
+from .functional import group_of, name_of
+from .operators import ELEMENT_STEP
+
+Experts = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+# --- gradients ---------------------------------------------------------------------------
+# Dispatch and combine without weights are each other's gradients, by the same routing.
+
+
+class _Dispatch(torch.autograd.Function):
+    """Sends tokens to the ranks of their experts; see _experts.dispatch()."""
+
+    @staticmethod
+    def forward(ctx, x, expert_ids, routing):
+        ctx.routing = routing
+        return _experts.dispatch(x, expert_ids, routing)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _Combine.apply(grad, None, ctx.routing), None, None
+
+
+class _Combine(torch.autograd.Function):
+    """Brings rows back to their tokens and adds them up; see _experts.combine()."""
+
+    @staticmethod
+    def forward(ctx, rows, weights, routing):
+        ctx.routing = routing
+        wants_weights = weights is not None and ctx.needs_input_grad[1]
+        ctx.save_for_backward(rows if wants_weights else None, weights)
+        return _experts.combine(rows, weights, routing)
+
+    @staticmethod
+    def backward(ctx, grad):
+        rows, weights = ctx.saved_tensors
+        wants_rows, wants_weights = ctx.needs_input_grad[:2]
+        grads = _Dispatch.apply(grad, None, ctx.routing)
+        grad_rows, grad_weights = grads, None
+        if wants_rows and weights is not None:
+            grad_rows = _times(grads, _at_experts(weights, ctx.routing))
+        if wants_weights:
+            products = (grads * rows).sum(-1, dtype=torch.float32)
+            grad_weights = _at_tokens(products, ctx.routing)
+        return grad_rows if wants_rows else None, grad_weights, None
+
+
+def _times(rows: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """Returns rows, each times its factor of float32, in the dtype of rows."""
+    if torch.is_grad_enabled():
+        return (rows * factors).to(rows.dtype)
+    return torch.mul(rows, factors, out=torch.empty_like(rows))
+
+
+# A number of each copy travels as a row of its own.
+
+
+def _as_rows(numbers: torch.Tensor) -> torch.Tensor:
+    return F.pad(numbers.reshape(-1, 1), (0, ELEMENT_STEP - 1))
+
+
+def _at_experts(numbers: torch.Tensor, routing: Routing) -> torch.Tensor:
+    """Returns the number of each row, n_received x 1, where numbers has those of the tokens'
+    copies, n x top_k of float32."""
+    return _Dispatch.apply(_as_rows(numbers), None, routing.of_copies())[:, :1]
+
+
+def _at_tokens(numbers: torch.Tensor, routing: Routing) -> torch.Tensor:
+    """Returns the number of each token's copy, n x top_k, where numbers has those of the rows,
+    n_received of float32. It is 0 of copies that went nowhere."""
+    sums = _Combine.apply(_as_rows(numbers), None, routing.of_copies())
+    return sums[:, 0].reshape(routing.n, routing.top_k)
+
+
+# --- what users call ---------------------------------------------------------------------
+
+
+@torch.compiler.disable
+def dispatch(x: torch.Tensor, expert_ids: torch.Tensor, n_experts: int, group=None, *,
+             n_tokens: Optional[int] = None, capacity: Optional[int] = None,
+             n_received: Optional[int] = None) -> Tuple[torch.Tensor, Routing]:
+    """Sends a copy of each token of x (n x hidden, hidden a multiple of 8) to each of its
+    experts: expert_ids is n x top_k integers, -1 for none. Returns the rows that come to this
+    rank's experts, n_received x hidden, and the routing; its `ends` goes to the experts, all of
+    it to combine().
+
+    n_tokens    that a rank has at most; None: every rank has as many as this one has now
+    capacity    rows that a rank sends to another one at most: later copies, in the order of
+                experts and tokens, are dropped, and add nothing; None: as many as there can be
+                where a token's experts differ
+    n_received  None: as many as there can be; a run to which more come fails
+
+    n_experts, top_k and these three are the same at all ranks."""
+    group = group_of(group)
+    if x.dim() != 2 or expert_ids.dim() != 2:
+        raise errors.InvalidError(f"dispatch: x has shape {tuple(x.shape)}, expert_ids "
+                                  f"{tuple(expert_ids.shape)}: must be n x hidden, n x top_k")
+    n = x.shape[0]
+    routing = Routing(group, n, max(n, 1) if n_tokens is None else n_tokens, n_experts,
+                      expert_ids.shape[1], capacity, n_received)
+    return _Dispatch.apply(x, expert_ids, routing), routing
+
+
+@torch.compiler.disable
+def combine(rows: torch.Tensor, routing: Routing,
+            weights: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """Returns for each token, n x hidden, the sum over its experts of what they made of it,
+    times weights, n x top_k; None: all are 1. rows are as dispatch() returned them."""
+    return _Combine.apply(rows, None if weights is None else weights.float(), routing)
+
+
+def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tensor],
+        experts: Experts, n_experts: int, group=None, **sizes) -> torch.Tensor:
+    """Returns for each token of x (... x hidden) the sum over its experts (expert_ids,
+    ... x top_k, -1 for none) of what they make of it, times weights (... x top_k; None: all
+    are 1). experts: see the module; sizes: n_tokens, capacity and n_received, see dispatch().
+    x, weights and the parameters of experts have gradients. At all ranks the same ones, and
+    those of experts are of this rank's experts, complete."""
+    shape = x.shape
+    expert_ids = expert_ids.reshape(-1, expert_ids.shape[-1])
+    if weights is not None:
+        weights = weights.reshape(expert_ids.shape)
+    rows, routing = dispatch(x.reshape(-1, shape[-1]), expert_ids, n_experts, group, **sizes)
+    return combine(experts(rows, routing.ends), routing, weights).view(shape)
+
+
+class SwiGLUExperts(nn.Module):
+    """This rank's experts: down(silu(gate(x)) * up(x)) each, as grouped products.
+
+    gate_up  n_local x hidden x 2 ffn: the columns of gate, then those of up
+    down     n_local x ffn x hidden
+
+    hidden and ffn are multiples of 8. The first weights are drawn from this rank's generator as
+    nn.Linear's: give ranks different seeds. torch.compile may compile it by itself."""
+
+    def __init__(self, n_local: int, hidden: int, ffn: int, device=None, dtype=None):
+        super().__init__()
+        self.gate_up = nn.Parameter(torch.empty(n_local, hidden, 2 * ffn, device=device,
+                                                dtype=dtype))
+        self.down = nn.Parameter(torch.empty(n_local, ffn, hidden, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in (self.gate_up, self.down):
+            bound = weight.shape[1] ** -0.5
+            nn.init.uniform_(weight, -bound, bound)
+
+    def forward(self, rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        gate, up = F.grouped_mm(rows, self.gate_up, offs=ends).chunk(2, -1)
+        return F.grouped_mm(F.silu(gate) * up, self.down, offs=ends)
+
+
+class MoeLayer(nn.Module):
+    """A mixture of n_experts SwiGLU experts, shared out to a group's ranks: a linear router, whose
+    top_k probabilities are made to add up to 1, then moe().
+
+    The router is the same at all ranks: give it the same weights, and sum its gradient over the
+    ranks, as data parallelism does. The experts' gradients are complete: no sum over the ranks of
+    the group. sizes: see dispatch()."""
+
+    def __init__(self, hidden: int, ffn: int, n_experts: int, top_k: int, device=None,
+                 dtype=None, *, group=None, **sizes):
+        super().__init__()
+        at = group_of(group)
+        if n_experts % at.size:
+            raise errors.InvalidError(f"MoeLayer: {n_experts} experts: must be a multiple of the "
+                                      f"group's {at.size} ranks")
+        self.n_experts, self.top_k = n_experts, top_k
+        self.group: str = name_of(at)
+        self.sizes = sizes
+        self.router = nn.Linear(hidden, n_experts, bias=False, device=device, dtype=dtype)
+        self.experts = SwiGLUExperts(n_experts // at.size, hidden, ffn, device, dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Returns the layer's result for x, ... x hidden: this rank's tokens."""
+        weights, expert_ids = self.router(x).float().softmax(-1).topk(self.top_k, -1)
+        weights = weights / weights.sum(-1, keepdim=True)
+        return moe(x, expert_ids, weights, self.experts, self.n_experts, self.group,
+                   **self.sizes)
+
+    def extra_repr(self) -> str:
+        return f"n_experts={self.n_experts}, top_k={self.top_k}, group={self.group!r}"

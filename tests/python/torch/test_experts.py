@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Mixtures of experts against plain PyTorch of one process, forward and backward."""
+
+import contextlib
+import unittest
+from unittest import mock
+
+import rig
+import torch
+from rig import equal, integers, normal, raises
+
+import ceoverlap.torch as ct
+from ceoverlap import errors
+from ceoverlap.torch import Group, experts
+
+HIDDEN, FFN, LOCAL, TOP_K = 16, 24, 3, 2
+TOLERANCES = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+# --- data that all ranks know, and what has to come of them ------------------------------
+
+
+def tokens_of(size):
+    """Tokens of each rank: different numbers, none at the last one."""
+    return [20 - 7 * rank % 13 for rank in range(size - 1)] + [0]
+
+
+def ids_of(tag, rank, n, n_experts, top_k=TOP_K):
+    """Different experts for each token; some are missing, and the last expert gets nothing."""
+    generator = torch.Generator().manual_seed((rig.SEED * 1009 + tag) * 64 + rank)
+    scores = torch.rand(n, n_experts, generator=generator)
+    scores[:, -1] = -1
+    ids = scores.topk(top_k, -1).indices
+    ids[torch.rand(n, top_k, generator=generator) < 0.2] = -1
+    return ids.to(rig.device())
+
+
+def kept_of(ids, size, capacity):
+    """Whether each copy finds room: a rank sends `capacity` rows to another one, in the order of
+    experts and tokens."""
+    kept = torch.zeros_like(ids, dtype=torch.bool)
+    taken = [0] * size
+    for expert in range(LOCAL * size):
+        for token, k in (ids == expert).nonzero().tolist():
+            target = expert // LOCAL
+            kept[token, k] = taken[target] < capacity
+            taken[target] += 1
+    return kept
+
+
+def swiglu(x, gate_up, down):
+    gate, up = (x @ gate_up).chunk(2, -1)
+    return torch.nn.functional.silu(gate) * up @ down
+
+
+def mixed(xs, ids, weights, gate_up, down, kept=None):
+    """Each rank's result, in the dtype of xs."""
+    results = []
+    for rank, x in enumerate(xs):
+        y = x.new_zeros(x.shape)
+        for k in range(ids[rank].shape[1]):
+            of = ids[rank][:, k]
+            for expert in range(gate_up.shape[0]):
+                use = of == expert
+                if kept is not None:
+                    use = use & kept[rank][:, k]
+                y = y + (swiglu(x, gate_up[expert], down[expert]) *
+                         (weights[rank][:, k] * use)[:, None])
+        results.append(y)
+    return results
+
+
+def close(got, expected, dtype, what):
+    """Within a share of the largest number."""
+    bound = TOLERANCES[dtype] * max(expected.abs().max().item() if expected.numel() else 0, 1)
+    if got.shape != expected.shape:
+        raise AssertionError(f"{what}: {tuple(got.shape)}, expected {tuple(expected.shape)}")
+    error = (got.float() - expected.float()).abs().max().item() if got.numel() else 0.0
+    if not error <= bound:
+        raise AssertionError(f"{what}: differs by {error}, the bound is {bound}")
+
+
+class Data:
+    """What all ranks know, in fp32 with the precision of a dtype, and this rank's part of it."""
+
+    def __init__(self, tag, dtype, n=None):
+        self.group = Group.of()
+        size, own = self.group.size, self.group.rank
+        self.dtype, self.n_experts = dtype, LOCAL * size
+        self.n = n or tokens_of(size)
+        self.ids = [ids_of(tag, rank, self.n[rank], self.n_experts) for rank in range(size)]
+
+        def leaf(number, rank, shape, scale=1.0):
+            one = normal(tag * 8 + number, rank, shape) * scale
+            return one.to(dtype).float().requires_grad_()
+
+        self.xs = [leaf(1, rank, (n, HIDDEN)) for rank, n in enumerate(self.n)]
+        self.weights = [leaf(2, rank, (n, TOP_K)) for rank, n in enumerate(self.n)]
+        self.gate_up = leaf(3, 0, (self.n_experts, HIDDEN, 2 * FFN), HIDDEN ** -0.5)
+        self.down = leaf(4, 0, (self.n_experts, FFN, HIDDEN), FFN ** -0.5)
+        self.grads = [normal(tag * 8 + 5, rank, (n, HIDDEN)).to(dtype)
+                      for rank, n in enumerate(self.n)]
+        self.own = slice(own * LOCAL, (own + 1) * LOCAL)
+        self.x = self.xs[own].detach().to(dtype).requires_grad_()
+        self.weight = self.weights[own].detach().clone().requires_grad_()
+        self.experts = ct.SwiGLUExperts(LOCAL, HIDDEN, FFN, rig.device(), dtype)
+        with torch.no_grad():
+            self.experts.gate_up.copy_(self.gate_up[self.own])
+            self.experts.down.copy_(self.down[self.own])
+
+    def run(self, **sizes):
+        rank = self.group.rank
+        return ct.moe(self.x, self.ids[rank], self.weight, self.experts, self.n_experts,
+                      n_tokens=max(self.n), **sizes)
+
+    def check(self, y, kept=None):
+        """The result and all gradients."""
+        rank, dtype = self.group.rank, self.dtype
+        expected = mixed(self.xs, self.ids, self.weights, self.gate_up, self.down, kept)
+        y.backward(self.grads[rank])
+        torch.autograd.backward(expected, [grad.float() for grad in self.grads])
+        close(y.detach(), expected[rank].detach(), dtype, "result")
+        for got, wanted, what in (
+                (self.x.grad, self.xs[rank].grad, "gradient of x"),
+                (self.weight.grad, self.weights[rank].grad, "gradient of the weights"),
+                (self.experts.gate_up.grad, self.gate_up.grad[self.own], "gradient of gate_up"),
+                (self.experts.down.grad, self.down.grad[self.own], "gradient of down")):
+            close(got, wanted, dtype, what)
+
+
+# --- what ranks run ----------------------------------------------------------------------
+
+
+def sorts_rows(dtype):
+    """Rows come in the order of own experts, ranks and tokens, and all come back."""
+    group = Group.of()
+    n = tokens_of(group.size)
+    xs = [integers(1, rank, (n[rank], HIDDEN), dtype) for rank in range(group.size)]
+    ids = [ids_of(2, rank, n[rank], LOCAL * group.size) for rank in range(group.size)]
+    x = xs[group.rank].clone().requires_grad_()
+    rows, routing = experts.dispatch(x, ids[group.rank], LOCAL * group.size, n_tokens=max(n))
+    expected, ends = [], []
+    for expert in range(group.rank * LOCAL, (group.rank + 1) * LOCAL):
+        expected += [xs[rank][(ids[rank] == expert).any(-1)] for rank in range(group.size)]
+        ends.append(sum(len(part) for part in expected))
+    equal(routing.ends, torch.tensor(ends, dtype=torch.int32, device=x.device), "ends")
+    equal(rows.detach()[:ends[-1]], torch.cat(expected), "rows")
+    sums = experts.combine(rows, routing)
+    n_there = (ids[group.rank] >= 0).sum(-1, keepdim=True).to(dtype)
+    equal(sums.detach(), xs[group.rank] * n_there, "sums")
+    grad = integers(3, group.rank, x.shape, dtype)
+    sums.backward(grad)
+    equal(x.grad, grad * n_there, "gradient")
+
+
+@contextlib.contextmanager
+def filled_with_nan():
+    """New memory is full of NaN, as it may be: what no row has come to must not matter."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def mixes(dtype):
+    data = Data(1, dtype)
+    with filled_with_nan():
+        data.check(data.run())
+
+
+def mixes_with_drops():
+    """Copies for which a rank has no room add nothing, and have no gradients."""
+    data = Data(2, torch.float32)
+    size = data.group.size
+    kept = [kept_of(ids, size, 4) for ids in data.ids]
+    assert not all(mask[ids >= 0].all() for mask, ids in zip(kept, data.ids)), "no drops"
+    data.check(data.run(capacity=4), kept)
+
+
+def mixes_other_batches_at_once():
+    """Other routings and other numbers of tokens make no operator, also with gradients that
+    come after another batch's forward pass."""
+    first, second = Data(3, torch.float32), Data(4, torch.float32)
+    results = [first.run(), second.run()]
+    first.check(results[0])
+    n_made = len(first.group.operators._made)
+    second.check(results[1])
+    n = tokens_of(first.group.size)
+    third = Data(5, torch.float32, n[1:] + n[:1])
+    third.check(third.run())
+    assert len(first.group.operators._made) == n_made, "operators were made"
+
+
+def mixes_nothing():
+    """All copies are missing, and then there are no tokens at all."""
+    group = Group.of()
+    own = ct.SwiGLUExperts(LOCAL, HIDDEN, FFN, rig.device())
+    for n in (8, 0):
+        x = normal(1, group.rank, (n, HIDDEN)).requires_grad_()
+        ids = torch.full((n, TOP_K), -1, device=x.device)
+        weights = normal(2, group.rank, (n, TOP_K)).requires_grad_()
+        y = ct.moe(x, ids, weights, own, LOCAL * group.size, n_tokens=8)
+        y.sum().backward()
+        for got in (y.detach(), x.grad, weights.grad, own.gate_up.grad, own.down.grad):
+            equal(got, torch.zeros_like(got), n)
+
+
+def has_second_gradients():
+    """Of the squared gradients of x and of the weights."""
+    data = Data(6, torch.float32)
+    rank = data.group.rank
+
+    def twice(y, x, weights):
+        firsts = torch.autograd.grad(y, (x, weights), create_graph=True)
+        return torch.autograd.grad(sum(one.square().sum() for one in firsts), (x, weights))
+
+    got = twice(data.run().square().sum(), data.x, data.weight)
+    ys = mixed(data.xs, data.ids, data.weights, data.gate_up, data.down)
+    expected = twice(ys[rank].square().sum(), data.xs[rank], data.weights[rank])
+    for one, other in zip(got, expected):
+        close(one, other, torch.float32, "second gradient")
+
+
+def layer_learns():
+    """A layer with its router, on tokens in two dimensions."""
+    group = Group.of()
+    torch.manual_seed(group.rank)
+    layer = ct.MoeLayer(HIDDEN, FFN, LOCAL * group.size, TOP_K, rig.device())
+    with torch.no_grad():
+        layer.router.weight.copy_(normal(1, 0, layer.router.weight.shape))
+    x = normal(2, group.rank, (2, 5, HIDDEN)).requires_grad_()
+    layer(x).square().sum().backward()
+    whole = [ct.all_gather(weight.detach()) for weight in layer.experts.parameters()]
+    plain, router = (one.detach().clone().requires_grad_() for one in (x, layer.router.weight))
+    probabilities, ids = (plain @ router.t()).softmax(-1).topk(TOP_K, -1)
+    shares = probabilities / probabilities.sum(-1, keepdim=True)
+    mixed([plain.flatten(0, 1)], [ids.flatten(0, 1)], [shares.flatten(0, 1)],
+          *whole)[0].square().sum().backward()
+    close(x.grad, plain.grad, torch.float32, "x")
+    close(layer.router.weight.grad, router.grad, torch.float32, "router")
+
+
+def runs_ahead():
+    """Once all kernels have run, the calling thread may queue many steps at once."""
+    data = Data(7, torch.bfloat16)
+    operators = data.group.operators
+
+    def step():
+        y = data.run()
+        return y, *torch.autograd.grad(y, (data.x, data.weight), data.grads[data.group.rank])
+
+    step()
+    first = step()
+    with mock.patch.object(operators, "waits", False):
+        results = [step() for _ in range(20)]
+        torch.cuda.synchronize()
+    for result in results:
+        for got, wanted in zip(result, first):
+            equal(got, wanted, "a step ahead")
+
+
+def is_refused():
+    """Before anything is sent: what follows works."""
+    group = Group.of()
+    n_experts = LOCAL * group.size
+    x = normal(1, group.rank, (4, HIDDEN))
+    ids = torch.zeros(4, TOP_K, dtype=torch.int64, device=x.device)
+    rows, routing = experts.dispatch(x, ids, n_experts)
+    for text, call in (
+            ("must be a multiple", lambda: experts.dispatch(x, ids, n_experts + 1)),
+            ("above n_tokens", lambda: experts.dispatch(x, ids, n_experts, n_tokens=3)),
+            ("must be n x hidden", lambda: experts.dispatch(x[0], ids, n_experts)),
+            ("a multiple of 8", lambda: experts.dispatch(x[:, :7], ids, n_experts)),
+            ("must be (4, 2)", lambda: experts.dispatch(x, ids[:3], n_experts)),
+            ("must be integers", lambda: experts.dispatch(x, ids.float(), n_experts)),
+            ("must be one of", lambda: experts.dispatch(x.double(), ids, n_experts)),
+            ("rows", lambda: experts.combine(rows[1:], routing)),
+            ("weights", lambda: experts.combine(rows, routing, x[:, :3])),
+            ("MoeLayer", lambda: ct.MoeLayer(HIDDEN, FFN, n_experts + 1, TOP_K))):
+        raises(errors.InvalidError, text, call)
+    equal(experts.combine(*experts.dispatch(x, ids, n_experts)), TOP_K * x, "after refusals")
+
+
+def is_not_captured():
+    group = Group.of()
+    x = normal(1, group.rank, (4, HIDDEN))
+    ids = torch.zeros(4, TOP_K, dtype=torch.int32, device=x.device)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        raises(errors.InvalidError, "outside the capture", experts.dispatch, x, ids,
+               LOCAL * group.size)
+
+
+class Experts(unittest.TestCase):
+    def each(self, function):
+        for dtype in TOLERANCES:
+            with self.subTest(dtype=dtype):
+                rig.run(function, dtype)
+
+    def test_dispatch_and_combine(self):
+        self.each(sorts_rows)
+
+    def test_mixture_and_gradients(self):
+        self.each(mixes)
+
+    def test_drops(self):
+        rig.run(mixes_with_drops)
+
+    def test_other_routings(self):
+        rig.run(mixes_other_batches_at_once)
+
+    def test_no_copies(self):
+        rig.run(mixes_nothing)
+
+    def test_gradients_of_gradients(self):
+        rig.run(has_second_gradients)
+
+    def test_layer(self):
+        rig.run(layer_learns)
+
+    def test_refusals(self):
+        rig.run(is_refused)
+
+    @rig.needs_gpus
+    @rig.needs_one_node
+    @unittest.skipIf(rig.SHARES_GPUS, "needs a GPU for each rank")
+    def test_steps_ahead(self):
+        rig.run(runs_ahead)
+
+    @rig.needs_gpus
+    def test_capture(self):
+        rig.run(is_not_captured)
+
+
+if __name__ == "__main__":
+    unittest.main()
