@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """ceoverlap for PyTorch: collectives and overlapped operators on tensors, tensor-parallel
-layers, mixtures of experts, FSDP2, and drop-ins for async-TP.
+layers, mixtures of experts, attention over a sequence that ranks share, FSDP2, and drop-ins for
+async-TP.
 
     torch.distributed.init_process_group("nccl")
     y = ceoverlap.torch.all_gather_matmul(x, linear.weight)     # x: this rank's rows
@@ -11,6 +12,7 @@ shapes, graphs and dtypes, and docs/pytorch.md.
 """
 
 from . import async_tp
+from .attention import all_to_all_attention, balanced_part, ring_attention
 from .experts import MoeLayer, SwiGLUExperts, moe
 from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
                          matmul_reduce_scatter, reduce_scatter)
@@ -21,5 +23,6 @@ from .parallel import Column, Row, parallelize
 
 __all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "Row",
            "RowParallelLinear", "SwiGLUExperts", "all_gather", "all_gather_matmul",
-           "all_reduce", "all_to_all", "async_tp", "matmul_reduce_scatter", "moe",
-           "parallelize", "reduce_scatter"]
+           "all_reduce", "all_to_all", "all_to_all_attention", "async_tp", "balanced_part",
+           "matmul_reduce_scatter", "moe", "parallelize", "reduce_scatter",
+           "ring_attention"]

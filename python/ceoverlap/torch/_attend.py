@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Attention of some queries over some of the keys, and how results over different keys are put
+together. Tensors are batch x heads x length x width, as scaled_dot_product_attention() takes
+them; keys and values may have fewer heads, each for several heads of queries in order.
+
+The log-sum-exp (batch x heads x queries) of a piece's scores says what share its result has in
+that over all keys. Gradients of a piece take the log-sum-exp and the result over all keys.
+
+PyTorch's flash kernels do it where they can: float16 and bfloat16 on GPUs from sm_80 on. Else it
+is computed by plain products, with all scores in memory."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import torch
+
+from . import _compat
+
+FLASH_DTYPES = (torch.bfloat16, torch.float16)
+FLASH_WIDTH_MAX = 256
+FLASH_WIDTH_STEP = 8
+FLASH_CAPABILITY = (8, 0)
+
+
+def has_flash(q: torch.Tensor) -> bool:
+    """Returns whether flash kernels take such queries."""
+    width = q.shape[3]
+    return (q.is_cuda and q.dtype in FLASH_DTYPES and width <= FLASH_WIDTH_MAX and
+            width % FLASH_WIDTH_STEP == 0 and
+            torch.cuda.get_device_capability(q.device) >= FLASH_CAPABILITY)
+
+
+def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool,
+            scale: float) -> Tuple[torch.Tensor, torch.Tensor]:
+    """Returns the result, in the dtype of q, and its log-sum-exp, in fp32 or wider. is_causal:
+    query i sees keys 0 to i."""
+    if has_flash(q):
+        return _compat.flash_attention(q, k, v, is_causal, scale)
+    scores, _, v = _scores(q, k, v, is_causal, scale)
+    lse = scores.logsumexp(-1)
+    return ((scores - lse[..., None]).exp() @ v).to(q.dtype), lse
+
+
+def backward(grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+             out: torch.Tensor, lse: torch.Tensor, is_causal: bool,
+             scale: float) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns the gradients of q, k and v over these keys. grad and out are of the result over all
+    keys, lse is its log-sum-exp."""
+    if has_flash(q):
+        return _compat.flash_attention_backward(grad, q, k, v, out, lse.contiguous(), is_causal,
+                                                scale)
+    scores, wide_k, wide_v = _scores(q, k, v, is_causal, scale)
+    shares = (scores - lse[..., None]).exp()
+    grad = grad.to(scores.dtype)
+    rest = (grad * out).sum(-1, keepdim=True)
+    grad_scores = shares * (grad @ wide_v.transpose(-1, -2) - rest) * scale
+    grad_k = grad_scores.transpose(-1, -2) @ q.to(scores.dtype)
+    grad_v = shares.transpose(-1, -2) @ grad
+    return ((grad_scores @ wide_k).to(q.dtype), _of_heads(grad_k, k), _of_heads(grad_v, v))
+
+
+def _scores(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, scale: float):
+    """Returns the scores, and k and v with as many heads as q, in fp32 or wider."""
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    n_each = q.shape[1] // k.shape[1]
+    k, v = (one.to(dtype).repeat_interleave(n_each, 1) for one in (k, v))
+    scores = q.to(dtype) @ k.transpose(-1, -2) * scale
+    if is_causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+        scores = scores.masked_fill(hidden, -torch.inf)
+    return scores, k, v
+
+
+def _of_heads(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Returns the sum over the heads of queries that share a head of `like`."""
+    return grad.unflatten(1, (like.shape[1], -1)).sum(2).to(like.dtype)
+
+
+def merge(out: torch.Tensor, lse: torch.Tensor, more: Tuple[torch.Tensor, torch.Tensor],
+          queries: Optional[slice] = None) -> None:
+    """Adds to a result (out, in fp32 or wider, and lse) the one over further keys. queries: those
+    that `more` is about; None: all."""
+    if queries is not None:
+        out, lse = out[:, :, queries], lse[:, :, queries]
+    more_out, more_lse = more
+    share = (more_lse - lse).sigmoid()  # of the further keys in the sum of all scores' exp()
+    out.lerp_(more_out.to(out.dtype), share[..., None])
+    lse.copy_(torch.logaddexp(lse, more_lse))

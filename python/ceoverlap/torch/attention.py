@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Attention over a sequence whose parts lie at different ranks, with gradients.
+
+    y = ct.ring_attention(q, k, v, is_causal=True)          # keys and values travel
+    y = ct.all_to_all_attention(q, k, v, is_causal=True)    # heads are shared out
+
+Tensors are batch x heads x length x width, as scaled_dot_product_attention() takes them; length
+is this rank's equal part of the sequence. Keys and values may have fewer heads than queries, each
+for several heads of queries in order. No mask but the causal one, and no dropout.
+
+Ring        Each rank sends its keys and values to all others that need them, one after another,
+            on a stream beside the caller's, while it attends to those that it has. Results over
+            the pieces are put together in fp32. The backward pass sends keys and values again,
+            and their gradients home, each while the next piece's are computed.
+All-to-all  Before and behind attention, each rank has all heads of its part of the sequence; in
+            between it has all of the sequence for its part of the heads.
+
+Causal      A rank gets no keys behind its last query. With parts in order the last rank has the
+            most work, and the others wait for it. With is_balanced a rank has two parts instead,
+            the r-th from either end of the sequence, one after the other: see balanced_part().
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from .. import errors, ops
+from . import _attend
+from .functional import all_to_all, group_of
+from .group import Group
+from .operators import ALIGN_BYTES, run_move
+
+# --- which keys which queries need -------------------------------------------------------
+
+
+class _Mask(NamedTuple):
+    """Which of a rank's queries need which of another rank's keys.
+
+    size         number of ranks
+    n            keys of a rank
+    is_causal, is_balanced
+                 as in ring_attention()
+    """
+    size: int
+    n: int
+    is_causal: bool
+    is_balanced: bool
+
+    def n_keys(self, rank: int, source: int) -> int:
+        """Returns how many of the source's keys the rank needs: its first ones."""
+        if not self.is_causal:
+            return self.n
+        if self.is_balanced:
+            return self.n // 2 if source < rank else self.n
+        return self.n if source < rank else 0
+
+    def queries(self, rank: int, source: int) -> Optional[slice]:
+        """Returns which of the rank's queries see these keys; None: all."""
+        if self.is_causal and self.is_balanced and source > rank:
+            return slice(self.n // 2, None)
+        return None
+
+
+# --- moves beside the caller's stream ----------------------------------------------------
+
+
+class _Side:
+    """A group's stream for moves, above others in priority: the few blocks that a move has come
+    before those of attention, which fill the GPU."""
+
+    def __init__(self, group: Group):
+        self.stream = torch.cuda.Stream(group.device, priority=-1)
+
+    def close(self) -> None:
+        """Nothing: PyTorch keeps its streams."""
+
+
+class _Ring:
+    """The moves of one call, as a ``with`` block. At step i a rank has to do with the ranks that
+    lie i behind and before it. All ranks make the same moves in the same order. Memory that is
+    moved is allocated by the caller's stream, which at the block's end comes after all moves.
+
+    row   bytes of a key and its value
+    """
+
+    def __init__(self, group: Group, mask: _Mask, row: int):
+        self.group, self.mask, self._row = group, mask, row
+        self._side = group.part(_Side).stream if group.is_gpu else None
+        if any(self.mask.n_keys(rank, source) * row % ALIGN_BYTES
+               for rank in range(group.size) for source in range(group.size)):
+            raise errors.InvalidError(f"ring_attention: keys of {row // 2} bytes: a rank's "
+                                      f"keys have to be a multiple of {ALIGN_BYTES} bytes")
+
+    def __enter__(self) -> _Ring:
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        if self._side is not None:
+            torch.cuda.current_stream(self.group.device).wait_stream(self._side)
+
+    def source(self, step: int) -> int:
+        return (self.group.rank - step) % self.group.size
+
+    def target(self, step: int) -> int:
+        return (self.group.rank + step) % self.group.size
+
+    def _bytes(self, step: int, is_home: bool) -> List[int]:
+        """Returns the bytes from rank r to rank t at [r * size + t]. is_home: gradients of keys go
+        where the keys have come from."""
+        size = self.group.size
+        n_bytes = [0] * (size * size)
+        for source in range(size):
+            rank = (source + step) % size
+            at = rank * size + source if is_home else source * size + rank
+            n_bytes[at] = self.mask.n_keys(rank, source) * self._row
+        return n_bytes
+
+    def _move(self, x: torch.Tensor, n_bytes: List[int], n: int):
+        """Moves x, which is ordered as rows of keys. Returns the n rows that arrive, and the event
+        behind which they are there; None on the host, where they are."""
+        result = x.new_empty((n, *x.shape[1:]))
+        if self._side is None:
+            run_move(self.group, ops.AllToAll, x, n_bytes, result)
+            return result, None
+        self._side.wait_stream(torch.cuda.current_stream(self.group.device))
+        with torch.cuda.stream(self._side):
+            run_move(self.group, ops.AllToAll, x, n_bytes, result)
+        return result, self._side.record_event()
+
+    def send_keys(self, pairs: torch.Tensor) -> list:
+        """Queues the moves of all keys and values. Returns what fetch() takes, by step."""
+        rank = self.group.rank
+        return [None] + [
+            self._move(pairs, self._bytes(step, False),
+                       self.mask.n_keys(rank, self.source(step)))
+            for step in range(1, self.group.size)]
+
+    def send_home(self, step: int, grads: torch.Tensor):
+        """Queues the move of gradients to the rank whose keys they are of. Returns what fetch()
+        takes: those of own keys arrive."""
+        return self._move(grads, self._bytes(step, True),
+                          self.mask.n_keys(self.target(step), self.group.rank))
+
+    def fetch(self, moved) -> torch.Tensor:
+        """Returns rows that have been moved; the caller's stream waits for them."""
+        rows, event = moved
+        if event is not None:
+            torch.cuda.current_stream(self.group.device).wait_event(event)
+        return rows
+
+
+# --- keys and values as rows -------------------------------------------------------------
+# length x 2 x batch x heads x width: the first keys are the first bytes, and attention reads them
+# as they lie.
+
+
+def _pack(k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return torch.stack((k.permute(2, 0, 1, 3), v.permute(2, 0, 1, 3)), 1)
+
+
+def _unpack(rows: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    k, v = rows.permute(1, 2, 3, 0, 4)
+    return k, v
+
+
+def _ring_of(group: Group, k: torch.Tensor, mask: _Mask) -> _Ring:
+    return _Ring(group, mask, 2 * k[:, :, :1].numel() * k.element_size())
+
+
+# --- ring --------------------------------------------------------------------------------
+
+
+def _attend_in_ring(ring: _Ring, q, k, v, scale: float) -> Tuple[torch.Tensor, torch.Tensor]:
+    """Returns the result and its log-sum-exp, both in fp32 or wider."""
+    rank, mask = ring.group.rank, ring.mask
+    moved = ring.send_keys(_pack(k, v))
+    out, lse = _attend.forward(q, k, v, mask.is_causal, scale)
+    out = out.to(lse.dtype)
+    for step in range(1, ring.group.size):
+        source = ring.source(step)
+        if not mask.n_keys(rank, source):
+            continue
+        queries = mask.queries(rank, source)
+        some = q if queries is None else q[:, :, queries]
+        piece = _attend.forward(some, *_unpack(ring.fetch(moved[step])), False, scale)
+        _attend.merge(out, lse, piece, queries)
+    return out, lse
+
+
+def _piece_gradients(ring: _Ring, step: int, operands, rows: torch.Tensor, grad_q: torch.Tensor,
+                     scale: float) -> torch.Tensor:
+    """Returns the gradients of the keys and values that came at this step, as rows, and adds to
+    that of the queries. operands: grad, q, out and lse."""
+    rank, source = ring.group.rank, ring.source(step)
+    queries = ring.mask.queries(rank, source)
+    if queries is not None:
+        operands = [one[:, :, queries] for one in operands]
+        grad_q = grad_q[:, :, queries]
+    grad, q, out, lse = operands
+    some, *of_keys = _attend.backward(grad, q, *_unpack(rows), out, lse, False, scale)
+    grad_q.add_(some)
+    return _pack(*of_keys)
+
+
+def _gradients_in_ring(ring: _Ring, grad, q, k, v, out, lse, scale: float):
+    """Returns the gradients of q, k and v."""
+    rank, mask, n_steps = ring.group.rank, ring.mask, ring.group.size
+    pairs = _pack(k, v)
+    moved, home = ring.send_keys(pairs), [None] * n_steps
+    grad_q, *own = _attend.backward(grad, q, k, v, out, lse, mask.is_causal, scale)
+    grad_q, grad_pairs = grad_q.to(lse.dtype), _pack(*own).to(lse.dtype)
+    for step in range(1, n_steps):
+        grads = pairs[:0]
+        if mask.n_keys(rank, ring.source(step)):
+            grads = _piece_gradients(ring, step, (grad, q, out, lse),
+                                     ring.fetch(moved[step]), grad_q, scale)
+        home[step] = ring.send_home(step, grads)
+    for step in range(1, n_steps):
+        rows = ring.fetch(home[step])
+        grad_pairs[:len(rows)] += rows
+    grad_k, grad_v = _unpack(grad_pairs.to(k.dtype))
+    return grad_q.to(q.dtype), grad_k, grad_v
+
+
+class _RingAttention(torch.autograd.Function):
+    """ring_attention() with checked arguments."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, group, mask, scale):
+        q, k, v = (one if one.stride(3) == 1 else one.contiguous() for one in (q, k, v))
+        with _ring_of(group, k, mask) as ring:
+            out, lse = _attend_in_ring(ring, q, k, v, scale)
+        out = out.to(q.dtype)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.group, ctx.mask, ctx.scale = group, mask, scale
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        q, k, v, out, lse = ctx.saved_tensors
+        with _ring_of(ctx.group, k, ctx.mask) as ring:
+            grads = _gradients_in_ring(ring, grad.contiguous(), q, k, v, out, lse, ctx.scale)
+        return *grads, None, None, None
+
+
+# --- what users call ---------------------------------------------------------------------
+
+
+def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group, what: str) -> None:
+    if any(one.dim() != 4 or not one.numel() for one in (q, k, v)):
+        raise errors.InvalidError(f"{what}: shapes {tuple(q.shape)}, {tuple(k.shape)}, "
+                                  f"{tuple(v.shape)}: must be batch x heads x length x width, and "
+                                  "nothing of it 0")
+    if (k.shape != v.shape or (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]) or
+            q.shape[1] % k.shape[1]):
+        raise errors.InvalidError(f"{what}: k {tuple(k.shape)} and v {tuple(v.shape)}: must be "
+                                  f"alike, of the batch and width of q, which is {tuple(q.shape)},"
+                                  " and with a number of heads that divides its own")
+    for one in (q, k, v):
+        if one.dtype != q.dtype or one.device != group.device or not one.is_floating_point():
+            raise errors.InvalidError(f"{what}: {one.dtype} on {one.device}: must be a type of "
+                                      f"floating-point numbers, the same of q, k and v, on "
+                                      f"{group.device}")
+
+
+@torch.compiler.disable
+def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None, *,
+                   is_causal: bool = False, is_balanced: bool = False,
+                   scale: Optional[float] = None) -> torch.Tensor:
+    """Returns attention of this rank's queries over the keys and values of all ranks, whose parts
+    are equally long. Any numbers of heads. is_causal: a query sees the keys up to its own place in
+    the sequence. is_balanced: parts are as balanced_part() returns them. scale: of scores; None:
+    1 / sqrt(width). Gradients have no gradients again."""
+    at = group_of(group)
+    _check(q, k, v, at, "ring_attention")
+    n = k.shape[2]
+    if is_causal and (q.shape[2] != n or is_balanced and n % 2):
+        raise errors.InvalidError(f"ring_attention: {q.shape[2]} queries and {n} keys: must be "
+                                  "as many where is_causal, and an even number if is_balanced")
+    mask = _Mask(at.size, n, bool(is_causal), bool(is_balanced))
+    scale = q.shape[3] ** -0.5 if scale is None else float(scale)
+    return _RingAttention.apply(q, k, v, at, mask, scale)
+
+
+def balanced_part(x: torch.Tensor, dim: int = 0, group=None) -> torch.Tensor:
+    """Returns this rank's part of a whole sequence for ring_attention() with is_balanced: of
+    2 * size equal parts along dim, the r-th and the r-th from the end. Of positions, too:
+    balanced_part(torch.arange(n))."""
+    at = group_of(group)
+    if x.shape[dim] % (2 * at.size):
+        raise errors.InvalidError(f"balanced_part: {x.shape[dim]} along dimension {dim}: must be "
+                                  f"a multiple of {2 * at.size}")
+    parts = x.chunk(2 * at.size, dim)
+    return torch.cat((parts[at.rank], parts[-1 - at.rank]), dim)
+
+
+def _by_heads(x: torch.Tensor, size: int) -> torch.Tensor:
+    """Returns x as ranks x length x heads of a rank x batch x width."""
+    return x.unflatten(1, (size, -1)).permute(1, 3, 2, 0, 4)
+
+
+def all_to_all_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None, *,
+                         is_causal: bool = False,
+                         scale: Optional[float] = None) -> torch.Tensor:
+    """Returns attention of this rank's queries over the keys and values of all ranks, whose parts
+    are equally long and in order. The numbers of heads are multiples of the number of ranks. Each
+    rank computes its heads by scaled_dot_product_attention(). is_causal, scale: as in
+    ring_attention()."""
+    at = group_of(group)
+    _check(q, k, v, at, "all_to_all_attention")
+    if k.shape[1] % at.size or q.shape[2] != k.shape[2]:
+        raise errors.InvalidError(f"all_to_all_attention: {k.shape[1]} heads of keys, "
+                                  f"{q.shape[2]} queries and {k.shape[2]} keys: heads must be a "
+                                  f"multiple of the group's {at.size} ranks, queries and keys as "
+                                  "many")
+    n_heads = [one.shape[1] // at.size for one in (q, k, v)]
+    blocks = torch.cat([_by_heads(one, at.size) for one in (q, k, v)], 2)
+    whole = all_to_all(blocks.flatten(0, 1), group).permute(2, 1, 0, 3)
+    out = F.scaled_dot_product_attention(*whole.split(n_heads, 1), is_causal=is_causal,
+                                         scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+    parts = all_to_all(out.permute(2, 1, 0, 3), group).unflatten(0, (at.size, -1))
+    return parts.permute(3, 0, 2, 1, 4).flatten(1, 2)
