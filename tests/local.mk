@@ -167,6 +167,7 @@ pure_suites = \
 	%D%/unit/test_kinds \
 	%D%/unit/test_cost_sim \
 	%D%/unit/test_gemm_ar \
+	%D%/unit/test_gemm_marks \
 	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
@@ -244,6 +245,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_tune \
 	%D%/gpu/test_gpu_routes \
 	%D%/gpu/test_gpu_op_graphs \
+	%D%/gpu/test_gpu_marks \
 	%D%/gpu/test_gpu_replays \
 	%D%/gpu/test_gpu_processes \
 	%D%/gpu/test_gpu_litmus

@@ -11,6 +11,7 @@
  *   GEMM + reduce-scatter  C = sum over ranks of A_rank B_rank^T, own rows of it
  *   GEMM + all-reduce      C = sum over ranks of A_rank B_rank^T, all of it at all ranks
  *   GEMM + all-to-all      blocks of A B^T go to their ranks
+ *   GEMM with marks        C = A B^T of one rank; groups of its rows start other work
  *   all-to-all + GEMM      C = A B^T          A: blocks that come from all ranks
  *   reduce-scatter, all-reduce                without a GEMM
  *   all-gather, all-to-all                    without a GEMM
@@ -321,6 +322,79 @@ struct ceov_gemm_ar_run {
 };
 
 int  ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *run);
+
+/* --- GEMM with marks -------------------------------------------------------- */
+
+/*
+ * One rank multiplies, C = A B^T, and tells which rows of C are stored while it computes further
+ * ones. So whatever the caller queues on another stream, NCCL's calls for example, begins with the
+ * first rows. The rows of C form groups, in order and as equal as tiles allow; each group has a
+ * mark.
+ *
+ *   ceov_gemm_marks_run(op, &run);                  on one stream
+ *   for each group:
+ *       ceov_gemm_marks_wait(op, 0, group, other);  then queue what the group's rows are for
+ *   order the first stream behind the other one     before C or the op is used again
+ *
+ * A run waits for nothing and uses no scratch: ranks need not make the same runs, and these are no
+ * part of the workspace's sequence, except that they follow its other runs on streams. While
+ * kernels beside a run hold SMs until a peer sends something, as NCCL's do, tiles need SMs all the
+ * same: set n_sms or shares_sms of the workspace (docs/operators.md, "Beside NCCL").
+ *
+ * GRAPHS     In capturable workspaces runs may be captured. Waits for the last captured run take
+ *            other streams into its graph, in which they must be joined to the first one.
+ *            Runs are not made graphs by the library.
+ */
+struct ceov_gemm_marks {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;
+	uint64_t                     m;         /* rows of A and C; ranks may differ in all sizes */
+	uint64_t                     k;
+	uint64_t                     n;
+	const struct ceov_op_tuning *tuning;    /* n_pieces is the number of groups; fewer are made
+						 * where rows do not suffice. A sequence has one */
+	int                          b_is_k_by_n;
+};
+
+/* As ceov_ag_gemm_scratch_bytes(). No scratch is needed, but a workspace has some. */
+uint64_t ceov_gemm_marks_scratch_bytes(const struct ceov_gemm_marks *shape, uint32_t n_ranks);
+
+/* ceov_op_tune() leaves the op as it is: the best number of groups depends on what follows. */
+int  ceov_gemm_marks_create(ceov_workspace *workspace, const struct ceov_gemm_marks *shape,
+			    ceov_op **ret_op);
+
+/* Returns how many groups the op has, from 1 to 32; 0: the op is NULL or no GEMM with marks. */
+uint32_t ceov_gemm_marks_groups(const ceov_op *op);
+
+/* The rows of C that a group covers, never none. The groups in order cover all rows. */
+int  ceov_gemm_marks_rows(const ceov_op *op, uint32_t group, uint64_t *ret_first,
+			  uint64_t *ret_n_rows);
+
+struct ceov_gemm_marks_run {
+	size_t      struct_bytes;
+	void       *stream;                     /* CUstream, neither NULL nor CU_STREAM_LEGACY */
+	const void *a;                          /* m x k */
+	const void *b;                          /* n x k, or k x n */
+	void       *c;                          /* m x n */
+};
+
+int  ceov_gemm_marks_run(ceov_op *op, const struct ceov_gemm_marks_run *run);
+
+/*
+ * Waits until a run of the op has stored the rows of a group. run: the op's runs are numbered from
+ * 1; 0 means the last one that was begun.
+ *
+ * On GPUs it makes the stream wait and returns at once. The run must have been queued before
+ * (CEOV_ERR_STATE). A captured run can be awaited only while it is the last one, and only by
+ * streams of its graph. A run waits for nothing, so what is queued behind such a wait has no
+ * deadline of its own; if the workspace has failed, the call returns its error. A stream must
+ * have passed its waits before the op is released.
+ *
+ * On host ranks, where stream is ignored, it blocks, also before the run is made: another thread
+ * makes it. CEOV_ERR_TIMEOUT: the workspace's deadline has passed. If the workspace fails
+ * meanwhile: its error. CEOV_ERR_STATE: run is 0, and none was begun.
+ */
+int  ceov_gemm_marks_wait(ceov_op *op, uint64_t run, uint32_t group, void *stream);
 
 /* --- GEMM + all-to-all, all-to-all + GEMM ----------------------------------- */
 

@@ -33,6 +33,7 @@ from .ops_a2a import AllToAllGemm, GemmAllToAll
 from .ops_ar import GemmAllReduce
 from .ops_embedding import EmbeddingAllToAll, EmbeddingBackward
 from .ops_experts import MoeCombine, MoeDispatch
+from .ops_marks import GemmMarks
 from .place import Place
 from .plan import Plan, Spot, Ticket, Transfer
 from .signal import Mark, MarkList, Signal
@@ -45,8 +46,9 @@ __all__ = [
     "Buffer",
     "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError",
     "EmbeddingAllToAll", "EmbeddingBackward", "Failure",
-    "ForkedError", "FullError", "GemmAllReduce", "GemmAllToAll", "GemmReduceScatter", "InvalidError",
-    "Mark", "MarkList", "Memory", "MoeCombine", "MoeDispatch", "Network",
+    "ForkedError", "FullError", "GemmAllReduce", "GemmAllToAll", "GemmMarks",
+    "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory", "MoeCombine",
+    "MoeDispatch", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",

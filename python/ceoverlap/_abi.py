@@ -261,6 +261,17 @@ class ceov_gemm_ar_run(Struct):
                 ("b", c_void_p), ("c", c_void_p)]
 
 
+class ceov_gemm_marks(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("m", c_uint64),
+                ("k", c_uint64), ("n", c_uint64), ("tuning", POINTER(ceov_op_tuning)),
+                ("b_is_k_by_n", c_int)]
+
+
+class ceov_gemm_marks_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("a", c_void_p),
+                ("b", c_void_p), ("c", c_void_p)]
+
+
 class ceov_gemm_a2a(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
                 ("rows_of", POINTER(c_uint64)), ("rows", POINTER(c_uint64)),
@@ -450,6 +461,13 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_gemm_ar_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_ar), c_uint32]),
     "ceov_gemm_ar_create": (c_int, [_handle, POINTER(ceov_gemm_ar), _ret_handle]),
     "ceov_gemm_ar_run": (c_int, [_handle, POINTER(ceov_gemm_ar_run)]),
+    "ceov_gemm_marks_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_marks), c_uint32]),
+    "ceov_gemm_marks_create": (c_int, [_handle, POINTER(ceov_gemm_marks), _ret_handle]),
+    "ceov_gemm_marks_groups": (c_uint32, [_handle]),
+    "ceov_gemm_marks_rows": (c_int, [_handle, c_uint32, POINTER(c_uint64),
+                                     POINTER(c_uint64)]),
+    "ceov_gemm_marks_run": (c_int, [_handle, POINTER(ceov_gemm_marks_run)]),
+    "ceov_gemm_marks_wait": (c_int, [_handle, c_uint64, c_uint32, c_void_p]),
     "ceov_gemm_a2a_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_a2a), c_uint32]),
     "ceov_gemm_a2a_create": (c_int, [_handle, POINTER(ceov_gemm_a2a), _ret_handle]),
     "ceov_gemm_a2a_run": (c_int, [_handle, POINTER(ceov_gemm_a2a_run)]),

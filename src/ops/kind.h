@@ -60,7 +60,10 @@ struct cei_op_kind {
 					 * share */
 	uint32_t    run_bytes;          /* size of the struct that the run call takes */
 	uint32_t    n_stages;           /* stages of a run, which makes at most one launch for
-					 * each */
+					 * each; 0 only if is_local */
+	int         is_local;           /* 1: a run needs no other rank. It uses neither scratch
+					 * nor signals of the workspace, and is no part of the
+					 * sequence that runs of all ranks form */
 
 	/* Fills the shape, whose `kind` is set already, from the caller's public struct. If that
 	 * struct is NULL or has an unknown size, sets shape->fault. Returns the tuning that the

@@ -11,6 +11,7 @@ extern const struct cei_op_kind cei_ag_gemm;
 extern const struct cei_op_kind cei_gemm_rs;
 extern const struct cei_op_kind cei_gemm_ar;
 extern const struct cei_op_kind cei_gemm_a2a;
+extern const struct cei_op_kind cei_gemm_marks;
 extern const struct cei_op_kind cei_a2a_gemm;
 extern const struct cei_op_kind cei_reduce_scatter;
 extern const struct cei_op_kind cei_all_reduce;

@@ -42,6 +42,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/execute_cuda.c %D%/exec_cuda/execute_cuda.h \
 	%D%/exec_cuda/experts_cuda.c \
 	%D%/exec_cuda/few_rows_cuda.c \
+	%D%/exec_cuda/forks_cuda.c \
 	%D%/exec_cuda/gemm_blas_cuda.c \
 	%D%/exec_cuda/gemm_cuda.c \
 	%D%/exec_cuda/measure_cuda.c \
@@ -67,6 +68,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/gemm_a2a.c \
 	%D%/gemm/gemm_ar.c \
 	%D%/gemm/gemm_ar_direct.c %D%/gemm/gemm_ar_direct.h \
+	%D%/gemm/gemm_marks.c \
 	%D%/gemm/gemm_rs.c \
 	%D%/gemm/product.c %D%/gemm/product.h \
 	%D%/gemm/product_candidates.c \

@@ -80,6 +80,14 @@ START_TEST(test_questions_that_make_no_sense_are_refused)
 	asked.args.scatters = asked.args.n_products = 1;
 	asked.args.parts = asked.columns;       /* but rows of sums stay where they are */
 	refuse(&asked);
+	asked.args.tells = asked.args.n_products = 1;   /* but there are several ranks */
+	refuse(&asked);
+	asked.args.tells = asked.args.n_ranks = 1;      /* but two products */
+	asked.args.rank = 0;
+	refuse(&asked);
+	asked.args.tells = asked.args.scatters = asked.args.n_products = asked.args.n_ranks = 1;
+	asked.args.rank = 0;
+	refuse(&asked);
 	asked.args.pair = 0;
 	refuse(&asked);
 	asked.args.pair = 3;

@@ -196,6 +196,15 @@ struct cei_executor_ops {
 	int      (*mark_stream)(struct cei_executor *executor, void *stream);
 	int      (*follow_mark)(struct cei_executor *executor, void *stream);
 
+	/* For graphs, whose branches on other streams must begin behind a point within a run.
+	 * fork() remembers the present point of the stream, which is being captured, in *fork;
+	 * NULL there at the first call makes it. join() orders what is then queued on the other
+	 * stream behind that point, as a part of the same graph. end_fork() frees it, NULL is
+	 * allowed. NULL functions on the host, which has no graphs. */
+	int      (*fork)(struct cei_executor *executor, void *stream, void **fork);
+	int      (*join)(struct cei_executor *executor, void *stream, void *fork);
+	void     (*end_fork)(struct cei_executor *executor, void *fork);
+
 	/* Returns the error with which a job ended, or 0; never blocks. */
 	int      (*status)(struct cei_executor *executor);
 

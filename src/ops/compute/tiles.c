@@ -94,6 +94,7 @@ static int check(const struct cei_tiles_args *args)
 	    (args->scatters && args->n_products != 1) ||
 	    ((args->exchanges || args->sums_leave) && !args->scatters) ||
 	    (args->exchanges && args->sums_leave) ||
+	    (args->tells && (args->scatters || args->n_ranks != 1 || args->n_products != 1)) ||
 	    (args->parts && !args->exchanges && !args->sums_leave))
 		return CEOV_ERR_INVALID;
 	if (!args->shape.rows || args->shape.rows > UINT16_MAX ||
@@ -122,25 +123,27 @@ static uint64_t before(const uint64_t *extents, uint32_t rank)
 
 /* --- one tile -------------------------------------------------------------- */
 
+static void arrive(const struct cei_tiles_args *args, const struct stretch *stretch,
+		   struct cei_gemm_tile *tile)
+{
+	tile->arrive = (uint16_t)(stretch->rank * args->n_pieces + stretch->piece);
+	tile->n_arrivals = stretch->n_arrivals;
+}
+
 static void mark_gather(const struct cei_tiles_args *args,
 			const struct stretch *stretch, struct cei_gemm_tile *tile)
 {
 	if (stretch->rank == args->rank) {
 		tile->a = CEI_GEMM_A_OWN;
 		tile->a_row -= (uint32_t)stretch->rank_row;
+		if (args->tells && args->waits && tile->n_rows)
+			arrive(args, stretch, tile);
 		return;
 	}
 	tile->a = CEI_GEMM_A_GATHERED;
 	if (args->waits)
 		tile->await = (uint16_t)(stretch->rank * args->n_pieces +
 					 stretch->piece);
-}
-
-static void arrive(const struct cei_tiles_args *args, const struct stretch *stretch,
-		   struct cei_gemm_tile *tile)
-{
-	tile->arrive = (uint16_t)(stretch->rank * args->n_pieces + stretch->piece);
-	tile->n_arrivals = stretch->n_arrivals;
 }
 
 /* Tiles of own rows add what the other ranks have computed, unless there is nothing to add. */

@@ -27,6 +27,8 @@
  *                   The last tile of a part may reach into the next part. The kernel then
  *                   stores there what the tiles of that part store, too; the host's GEMM ends
  *                   at n_columns.
+ *   marks           one rank's rows, piece by piece. Tiles await nothing and arrive at their
+ *                   piece's counter.
  */
 
 #include <stdint.h>
@@ -55,6 +57,8 @@ struct cei_tiles_args {
 	int                   scatters;         /* 0: all-gather; 1: all others */
 	int                   exchanges;        /* 1: all-to-all, with scatters 1 */
 	int                   sums_leave;       /* 1: all-reduce, with scatters 1 */
+	int                   tells;            /* 1: marks, with scatters 0, one rank and one
+						 * product */
 	const uint64_t       *parts;            /* all-to-all and all-reduce: the columns of each
 						 * rank's part, if columns are divided; NULL: rows
 						 * are divided */

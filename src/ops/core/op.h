@@ -8,6 +8,7 @@
  * Where operators differ, these files call functions of the operator's kind (kind.h).
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "ce_engine/objects/object.h"
@@ -39,6 +40,17 @@ struct cei_op_tables {
 	uint64_t                    most_vectors;       /* of a row of any of them */
 };
 
+/* The marks of a GEMM's groups of tiles (gemm_marks.c). In run e a group's counter rises to e; in
+ * captured runs, whose replays have no numbers, from 0 to 1. */
+struct cei_group_marks {
+	ceov_signal     *signal;        /* of the op, at the rank's place: [group] */
+	_Atomic uint64_t n_runs;        /* that were begun */
+	int              is_captured;   /* 1: the last run was captured. Guarded by the
+					 * workspace's lock */
+	void            *fork;          /* the executor's: where the captured run begins; NULL:
+					 * none was captured */
+};
+
 extern const struct cei_object_type cei_op_type;
 
 struct ceov_op {
@@ -58,6 +70,7 @@ struct ceov_op {
 						 * the executor's jobs reach them, and the buffer
 						 * that they are; NULL: see cei_op_make_counts() */
 	ceov_buffer              *counts_buffer;
+	struct cei_group_marks    marks;        /* GEMMs with marks only */
 	uint64_t                 *blocks;       /* the memory that shape.blocks points to, or
 						 * NULL */
 };

@@ -34,14 +34,19 @@ static int check_call(const ceov_op *op, const char *run_call, const void *opera
 			 op->kind->name, fault);
 }
 
-/* Only capturable workspaces take runs on the legacy stream. In others the stream itself
- * may have to wait for marks, which the legacy stream cannot do. */
+/* Only capturable workspaces take runs on the legacy stream, which queue them on another one. In
+ * others the stream itself may have to wait for marks or raise them, which the legacy stream cannot
+ * do. */
 int cei_op_check_stream(const ceov_op *op, const void *stream)
 {
 	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
 		return 0;
-	if (stream && op->workspace->capture)
+	if (stream && op->workspace->capture && !op->kind->is_local)
 		return 0;
+	if (stream && op->kind->is_local)
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
+				 "%s: rank %u: the legacy stream cannot raise marks; create a "
+				 "stream", op->kind->name, op->workspace->rank);
 	if (stream)
 		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 				 "%s: rank %u: the legacy stream takes runs of capturable "
@@ -239,23 +244,31 @@ static int begin(struct cei_run *run)
 				 "%s: a run of workspace '%s' of rank %u has failed (%s); "
 				 "release the workspace", run->op->kind->name,
 				 workspace->name, workspace->rank, ceov_strerror(r));
-	if (workspace->n_runs)
-		r = executor->ops->follow_mark(executor, run->stream);
+	r = executor->ops->follow_mark(executor, run->stream);
 	if (r)
 		return r;
+	if (run->op->kind->is_local) {
+		/* relaxed: only the number counts; see number_of() (gemm_marks.c) */
+		run->number = 1 + atomic_fetch_add_explicit(&run->op->marks.n_runs, 1,
+							    memory_order_relaxed);
+		return 0;
+	}
 	run->number = ++workspace->n_runs;
 	run->half = (uint32_t)(run->number % CEI_OP_HALVES);
 	return 0;
 }
 
-/* Queues the run. From here on peers rely on this rank, so an error ends their runs, too. */
+/* Queues the run. From here on peers rely on this rank, so an error ends their runs, too. That of a
+ * local run does so as well: what is behind its marks would wait for ever. */
 static int issue(const struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
 	struct cei_executor *executor = &workspace->executor;
 	int marked, r;
 
-	if (workspace->capture) {
+	if (run->op->kind->is_local) {
+		r = run->op->kind->job(run);
+	} else if (workspace->capture) {
 		r = cei_capture_run(workspace->capture, run);
 	} else {
 		r = raise_start(run);

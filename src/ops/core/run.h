@@ -15,6 +15,8 @@
  * A run that can be captured does without the engine (capture_cuda.h). In place of the third step
  * it queues the transfers of the plans stages[i].plan[half] on a stream, with the address
  * floating[i]; struct cei_run has all that is needed for that. The other steps are the same.
+ *
+ * A run of a local kind, captured or not, has only the first step, the job and the last step.
  */
 
 #include <stdint.h>
@@ -27,8 +29,11 @@ struct cei_run {
 	const void *operands;           /* the public struct of the run call */
 	uint32_t    operands_bytes;     /* the size of that struct */
 	const void *floating[CEI_OP_STAGES_MAX];        /* [stage]: address of what it sends */
-	uint64_t    number;             /* of the run, counted from 1; set by cei_run_make() */
-	uint32_t    half;               /* half of scratch that it uses; set by cei_run_make() */
+	uint64_t    number;             /* of the run, counted from 1, among all runs of the
+					 * workspace, or the op's if its kind is local; set by
+					 * cei_run_make() */
+	uint32_t    half;               /* half of scratch that it uses; set by cei_run_make().
+					 * 0 if the kind is local */
 };
 
 /* Refuses the NULL stream on GPUs, and the legacy stream unless the workspace is capturable. */

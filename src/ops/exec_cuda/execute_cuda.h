@@ -100,6 +100,11 @@ int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape 
 int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 		  const struct cei_gemm_job *job);
 
+/* forks_cuda.c: branches of graphs, as struct cei_executor_ops describes them. */
+int  cei_gpu_fork(struct cei_executor *executor, void *stream, void **fork);
+int  cei_gpu_join(struct cei_executor *executor, void *stream, void *fork);
+void cei_gpu_end_fork(struct cei_executor *executor, void *fork);
+
 /* experts_cuda.c: mixtures of experts. cei_gpu_experts_fault() returns what a value of the status
  * word says of them, in words, or NULL: it says nothing of them. */
 extern const struct cei_experts_ops cei_gpu_experts;

@@ -25,7 +25,8 @@ struct cei_product_kind {
 	 * the tiles of what stays here come last. */
 	int    scatters;
 
-	/* Simulates a run of rank 0 with play->tile and play->n_pieces (cost_sim.h). */
+	/* Simulates a run of rank 0 with play->tile and play->n_pieces (cost_sim.h). Local kinds
+	 * set no function: nothing is sent. */
 	void (*play)(struct cei_play *play);
 
 	/* Returns the job for one of the op's lists of tiles, without marks. operands: the public
