@@ -18,11 +18,12 @@ from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
                          matmul_reduce_scatter, reduce_scatter)
 from .group import Group
 from .linear import ColumnParallelLinear, RowParallelLinear
+from .marks import gemm_with_marks
 from .operators import Operators
 from .parallel import Column, Row, parallelize
 
 __all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "Row",
            "RowParallelLinear", "SwiGLUExperts", "all_gather", "all_gather_matmul",
            "all_reduce", "all_to_all", "all_to_all_attention", "async_tp", "balanced_part",
-           "matmul_reduce_scatter", "moe", "parallelize", "reduce_scatter",
-           "ring_attention"]
+           "gemm_with_marks", "matmul_reduce_scatter", "moe", "parallelize",
+           "reduce_scatter", "ring_attention"]
