@@ -135,6 +135,25 @@ holds "$out" "divided: columns" "few rows are not divided"
 expect 0 "embeddings" overlap $run -g 3 -t embedding_a2a --shape 50,24,8 --pieces 2
 holds "$out" "^embedding_a2a .* stream .* verified" "an embedding is verified"
 expect 2 "a shape that is none" overlap --shape 64,12,8
+# Of a table: only its operators run; K is shared out where the table says so.
+expect 0 "a table" overlap $run -g 3 --table tiny -J "$json"
+for name in gemm_rs gemm_ar; do
+	holds "$out" "^$name  *tiny  *50  *64  *24 .* verified" "$name has a rank's share of K"
+	holds "$out" "^$name  *tiny  *3  *24  *40 .* verified" "$name has a share in steps of 8"
+done
+holds "$out" "^gemm_a2a  *tiny  *50  *64  *72 .* verified" "gemm_a2a has all of K"
+holds "$json" '"table_shape": *"3,24,136"' "JSON names the shape as the table does"
+holds "$json" '"table": *"tiny"' "JSON names the table"
+if grep -q '^ag_gemm\|^all_reduce\|^a2a_gemm\|WRONG\|unchecked' "$out"; then
+	echo "FAIL: rows of operators that the table is not for, or that are not verified"
+	failed=1
+fi
+expect 0 "a table and a shape" overlap $run -g 2 -t gemm_rs,ag_gemm --table tiny --shape 8,16,24
+[ "$(grep -c ' verified' "$out")" = 4 ] || { echo "FAIL: not 3 + 1 rows"; failed=1; }
+expect 1 "a table for other operators" overlap $run -g 2 -t ag_gemm --table rs
+holds "$out" "nothing ran" "no row is said to be of a table that has none"
+expect 2 "an unknown table" overlap --table rs,none
+expect 2 "no table" overlap --table ""
 expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --mode sequence
 expect 0 "operators by SMs" overlap $run -g 3 -b 1K -e 64K --mode direct --explain -J "$json" \
 	-t reduce_scatter,all_reduce,all_gather,all_to_all
@@ -149,6 +168,11 @@ expect 1 "a product in a direct mode" overlap $run -g 2 -m tiny -t ag_gemm --mod
 expect 0 "help of operators" overlap --help
 expect 0 "list of operators" overlap -l
 holds "$out" "^llama70b .*8192" "the list has the models"
+holds "$out" "^mistral7b .*4096, ffn 14336" "the list has Mistral's"
+for shape in 4096,4096,12288 8192,8192,29568 32,5120,25600 28000,7168,4096 16384,8192,16384 \
+	2048,8192,2048 512,8192,4096 2560,8192,4096 8192,16384,8192 4096,8192,4096; do
+	holds "$out" "^  *$shape\$" "the list has the tables' $shape"
+done
 expect 2 "an unknown operator" overlap -t p2p
 expect 2 "an unknown model" overlap -m nothing
 expect 2 "tokens that are none" overlap --tokens 12,

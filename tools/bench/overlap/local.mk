@@ -10,4 +10,5 @@ ceoverlap_bench_SOURCES += \
 	%D%/options.c \
 	%D%/overlap.c %D%/overlap.h \
 	%D%/report.c \
-	%D%/set.c
+	%D%/set.c \
+	%D%/tables.c %D%/tables.h

@@ -10,6 +10,7 @@ const struct bench_model bench_models[] = {
 	{ "tiny", 256, 512 },
 	{ "llama7b", 4096, 11008 },
 	{ "llama8b", 4096, 14336 },
+	{ "mistral7b", 4096, 14336 },
 	{ "llama70b", 8192, 28672 },
 	{ "qwen72b", 8192, 29568 },
 	{ "gpt3", 12288, 49152 },

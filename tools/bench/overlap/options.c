@@ -9,6 +9,7 @@
 #include "tools/bench/options.h"
 #include "tools/bench/overlap/models.h"
 #include "tools/bench/overlap/overlap.h"
+#include "tools/bench/overlap/tables.h"
 
 #define TOKENS_MAX (UINT64_C(1) << 24)
 
@@ -32,20 +33,22 @@ static const struct bench_case cases[] = {
 enum key {
 	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
 	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
-	KEY_KN, KEY_BY_NODE, KEY_SHAPE,
+	KEY_KN, KEY_BY_NODE, KEY_SHAPE, KEY_TABLE,
 };
 
 static const struct argp_option options_table[] = {
 	{ "test", 't', "NAMES", 0, "Operators, a comma list of ag_gemm, gemm_rs, "
 	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar, all_gather, all_to_all, "
 	  "embedding_a2a (default: all)", 0 },
-	{ "list", 'l', NULL, 0, "List the operators and the models", 0 },
+	{ "list", 'l', NULL, 0, "List the operators, the models and the tables", 0 },
 	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny; "
 	  "host memory: tiny)", 0 },
 	{ "tokens", KEY_TOKENS, "N,...", 0, "Rows of the whole product (default 2048,8192; "
 	  "host memory: 256)", 0 },
 	{ "shape", KEY_SHAPE, "M,N,K", 0, "A shape of products instead of models' (may be "
 	  "repeated); embeddings: samples, columns of a table, tables of a rank", 0 },
+	{ "table", KEY_TABLE, "NAMES", 0, "Tables of shapes instead of models', a comma list of "
+	  "rs, ar, flashoverlap, a2a, tiny; operators that none is for are left out", 0 },
 	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank; moves: all its blocks "
 	  "(default 64M)", 0 },
 	{ "maxbytes", 'e', "SIZE", 0, "Sums and moves: largest (default 256M, or -b)", 0 },
@@ -107,6 +110,7 @@ static void list_all(void)
 		printf("%-14s hidden %llu, ffn %llu\n", bench_models[i].name,
 		       (unsigned long long)bench_models[i].hidden,
 		       (unsigned long long)bench_models[i].ffn);
+	bench_tables_list(stdout);
 }
 
 static const char *check_models(struct argp_state *state, const char *text)
@@ -120,6 +124,22 @@ static const char *check_models(struct argp_state *state, const char *text)
 		length = strcspn(at, ",");
 		if (!bench_model_find(at, length))
 			argp_error(state, "no model '%.*s'; -l lists them", (int)length, at);
+		at += length + (at[length] == ',');
+	}
+	return text;
+}
+
+static const char *check_tables(struct argp_state *state, const char *text)
+{
+	const char *at = text;
+	size_t length;
+
+	if (!*text)
+		argp_error(state, "--table wants names of tables");
+	while (*at) {
+		length = strcspn(at, ",");
+		if (!bench_table_is_known(at, length))
+			argp_error(state, "no table '%.*s'; -l lists them", (int)length, at);
 		at += length + (at[length] == ',');
 	}
 	return text;
@@ -220,6 +240,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'm': overlap->models = check_models(state, text); break;
 	case KEY_TOKENS: overlap->tokens = check_tokens(state, text); break;
 	case KEY_SHAPE: parse_shape(state, text, overlap); break;
+	case KEY_TABLE: overlap->tables = check_tables(state, text); break;
 	case KEY_GRAPH: overlap->graphs = 1; break;
 	case KEY_STREAM: overlap->streams = 1; break;
 	case KEY_CUBLAS: overlap->blas_path = text; break;

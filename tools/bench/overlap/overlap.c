@@ -21,15 +21,7 @@
 #include "ops/core/op.h"
 #include "tools/bench/group.h"
 #include "tools/bench/overlap/models.h"
-
-/* Shapes of products with an all-to-all on GPUs, unless others are asked for. */
-static const struct bench_overlap_mnk a2a_shapes[] = {
-	{ 512, 8192, 4096 }, { 1024, 8192, 4096 }, { 1536, 8192, 4096 }, { 2048, 8192, 4096 },
-	{ 2560, 8192, 4096 }, { 4096, 8192, 4096 }, { 4096, 8192, 8192 }, { 8192, 8192, 4096 },
-	{ 8192, 8192, 8192 }, { 8192, 16384, 4096 }, { 8192, 16384, 8192 },
-};
-
-#define A2A_SHAPES ((uint32_t)(sizeof(a2a_shapes) / sizeof(a2a_shapes[0])))
+#include "tools/bench/overlap/tables.h"
 
 #define SHAPES_MAX 64u
 
@@ -277,6 +269,8 @@ static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 	row.bytes = shape->bytes;
 	if (shape->model)
 		snprintf(row.model, sizeof(row.model), "%s", shape->model);
+	if (shape->named)
+		row.named = *shape->named;
 	for (method = 0; method < OVERLAP_METHODS; method++)
 		if (o->runs[is_graph][method])
 			add_times(o, (enum bench_overlap_method)method, is_graph,
@@ -360,15 +354,20 @@ static uint32_t add_model(const struct bench_overlap *o, const struct bench_mode
 	return n;
 }
 
-static uint32_t add_given(const struct bench_overlap_mnk *given, uint32_t n_given,
-			  struct bench_overlap_shape *shapes)
+/* Lists the shapes that the caller gave, and those of the tables that were named. */
+static uint32_t list_given(const struct bench_overlap *o, struct bench_overlap_shape *shapes)
 {
+	const struct bench_overlap_options *options = o->options;
+	const struct bench_overlap_mnk *given = options->shapes;
 	uint32_t i;
 
-	for (i = 0; i < n_given; i++)
+	for (i = 0; i < options->n_shapes; i++)
 		shapes[i] = (struct bench_overlap_shape){ .model = "shape", .m = given[i].m,
 							  .n = given[i].n, .k = given[i].k };
-	return n_given;
+	if (options->tables)
+		i += bench_tables_shapes(options->tables, o->test, o->rank->n_ranks, shapes + i,
+					 SHAPES_MAX - i);
+	return i;
 }
 
 /* Tables and columns of the DLRM that MLPerf trains, whose tables are shared out evenly, rounded
@@ -398,6 +397,8 @@ static uint32_t list_shapes(const struct bench_overlap *o,
 	uint64_t bytes = options->begin_bytes;
 	size_t length;
 
+	if (bench_overlap_is_plain(o) && o->options->tables)
+		return 0;               /* tables are of products */
 	if (bench_overlap_is_plain(o)) {
 		/* on host memory the default sizes would take seconds */
 		if (!options->has_sizes && !o->rank->is_gpu)
@@ -410,12 +411,12 @@ static uint32_t list_shapes(const struct bench_overlap *o,
 		}
 		return n;
 	}
-	if (o->options->n_shapes)
-		return add_given(o->options->shapes, o->options->n_shapes, shapes);
+	if (o->options->n_shapes || o->options->tables)
+		return list_given(o, shapes);
 	if (o->test == OVERLAP_EMBEDDING)
 		return add_embeddings(o, shapes);
 	if (!models && o->rank->is_gpu && bench_overlap_is_a2a(o))
-		return add_given(a2a_shapes, A2A_SHAPES, shapes);
+		return bench_tables_shapes("a2a", o->test, o->rank->n_ranks, shapes, SHAPES_MAX);
 	if (!models)
 		models = o->rank->is_gpu
 			? "llama7b,llama8b,llama70b,qwen72b,gpt3,llama405b" : "tiny";
@@ -441,6 +442,8 @@ static int run(struct bench_rank *rank, enum bench_overlap_test test)
 	o.test = test;
 	o.seed = rank->options->seed + test;
 	n = list_shapes(&o, shapes);
+	if (!n)                         /* no table is for this operator */
+		return 0;
 	r = bench_overlap_open(&o, shapes, n);
 	for (i = 0; !r && i < n; i++) {
 		r = bench_overlap_open_row(&o, &shapes[i]);

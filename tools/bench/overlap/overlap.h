@@ -14,6 +14,8 @@
  *   check.c     whether results are right
  *   options.c   the command line
  *   report.c    rows as text and as JSON
+ *   models.c    sizes of models' layers
+ *   tables.c    lists of shapes
  */
 
 #include <ceoverlap/ops.h>
@@ -38,6 +40,7 @@ struct bench_overlap_mnk {
 struct bench_overlap_options {
 	const char            *models;  /* comma-separated names; NULL: the default set */
 	const char            *tokens;
+	const char            *tables;  /* comma-separated names; NULL: none */
 	struct bench_overlap_mnk shapes[OVERLAP_SHAPES_MAX];    /* instead of models */
 	uint32_t               n_shapes;
 	int                    streams; /* measure calls on a stream */
@@ -100,6 +103,8 @@ struct bench_overlap_times {            /* times of one method; us_median 0: not
 struct bench_overlap_row {
 	enum bench_overlap_test    test;
 	char                       model[16];   /* "": a sum or a move, which has no model */
+	struct bench_overlap_mnk   named;       /* as a table has the shape; m 0: it is of no
+						 * table */
 	int                        is_graph;
 	int                        by_node;     /* a sum over nodes in two levels */
 	int                        by_sms;      /* ours had a direct mode: SMs moved the bytes */
@@ -194,7 +199,8 @@ struct bench_overlap_memory {
 };
 
 struct bench_overlap_shape {
-	const char *model;              /* NULL: a sum or a move; or "shape" */
+	const char *model;              /* NULL: a sum or a move; or "shape", or a table's name */
+	const struct bench_overlap_mnk *named;  /* as a table has it; NULL: of no table */
 	uint64_t    m;
 	uint64_t    n;
 	uint64_t    k;

@@ -80,7 +80,7 @@ void bench_overlap_report_head(FILE *out)
 		"look-ups alone; comm: our all-to-all; seq: ours, not overlapped\n"
 		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
 		"of the calling thread a call; thr%%: CPU of other threads\n");
-	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
+	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
 		"%6s %8s %6s %6s %6s %5s %8s  %s\n", "operator", "model", "M", "N", "K",
 		"launch", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
 		"vsCE", "ideal", "frac", "exposed", "g/our", "/ideal", "cpu", "thr%", "error",
@@ -141,7 +141,7 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 	bench_overlap_derive(row, &d);
 	if (row->error >= 0)
 		snprintf(error.text, sizeof(error.text), "%.1e", row->error);
-	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s", bench_overlap_name(row->test),
+	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s", bench_overlap_name(row->test),
 		size_name(row),
 		size_cell(is_plain(row) ? row->bytes : row->m).text, size_cell(row->n).text,
 		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
@@ -225,6 +225,20 @@ static void add_derived(struct json_object *object, const struct bench_overlap_r
 			bench_report_number(object, all[i].key, all[i].value);
 }
 
+/* Adds the table that the row is of, and the shape by which it names the row: a rank may have a
+ * share of its K. */
+static void add_table(struct json_object *object, const struct bench_overlap_row *row)
+{
+	char text[64];
+
+	if (!row->named.m)
+		return;
+	snprintf(text, sizeof(text), "%llu,%llu,%llu", (unsigned long long)row->named.m,
+		 (unsigned long long)row->named.n, (unsigned long long)row->named.k);
+	add_string(object, "table", row->model);
+	add_string(object, "table_shape", text);
+}
+
 static struct json_object *row_to_json(const struct bench_overlap_row *row)
 {
 	struct json_object *object = json_object_new_object();
@@ -240,6 +254,7 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 		add_string(object, "moved_by", row->by_sms ? "SM" : "engine");
 	} else {
 		add_string(object, "model", row->model);
+		add_table(object, row);
 		add_integer(object, "m", row->m);
 		add_integer(object, "n", row->n);
 		add_integer(object, "k", row->k);
