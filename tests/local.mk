@@ -81,6 +81,7 @@ threaded_suites = \
 	%D%/unit/test_experts \
 	%D%/unit/test_embedding \
 	%D%/unit/test_embedding_backward \
+	%D%/unit/test_experts_fails \
 	%D%/unit/test_execute_fails \
 	%D%/unit/test_execute_sums \
 	%D%/unit/test_workspace \

@@ -220,7 +220,9 @@ int  ceov_op_explain(const ceov_op *op, int fd);
  * CEOV_MODE_DIRECT may be faster: on one node, with at most 4 MiB from rank to rank. */
 int  ceov_op_tune(ceov_op *op, void *stream);
 
-/* Waits for the op's runs in flight, and releases it. NULL is allowed. */
+/* Waits for the op's runs in flight, within their deadline, and releases it. If they have not ended
+ * by then, memory that their kernels may still write stays until ceov_close(), with a warning in
+ * the log. NULL is allowed. */
 void ceov_op_release(ceov_op *op);
 
 /* --- all-gather + GEMM ---------------------------------------------------- */

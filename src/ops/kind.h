@@ -114,7 +114,7 @@ struct cei_op_kind {
 	int  (*job)(const struct cei_run *run);
 
 	/* Frees what the kind allocated in the op, also if build() failed. The op's runs have
-	 * ended. A kind that has nothing to free sets no function. */
+	 * ended, unless op->may_run. A kind that has nothing to free sets no function. */
 	void (*fini)(ceov_op *op);
 
 	/* NULL: ceov_op_tune() does not measure this kind, and the model's choice stays. */

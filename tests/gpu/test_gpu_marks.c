@@ -22,7 +22,7 @@
 #define HELD_RESULT  4u                 /* result slot of the kernel that holds SMs */
 #define HELD_THREADS 1024u              /* no block of a product fits beside one of these */
 #define HELD_NS      (60 * TESTING_SECOND)
-#define HELD_SMS     96u
+#define HELD_SMS     48u
 #define BESIDE_SMS   16u                /* as many blocks as NCCL may use */
 #define MANY_GROUPS  32u
 

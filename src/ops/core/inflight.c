@@ -46,6 +46,24 @@ static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t tim
 	return result;
 }
 
+/* Returns the error with which a job ended, or 0. If what it waited for was aborted, the signals
+ * may know the cause, such as a lost peer. */
+static int job_error(ceov_workspace *workspace)
+{
+	int r = workspace->executor.ops->status(&workspace->executor);
+
+	return r == CEOV_ERR_ABORTED && aborted(workspace) ? aborted(workspace) : r;
+}
+
+/* Returns what ended a run, one of whose launches failed. The engine refuses numbers of rows that
+ * kernels leave behind a failure; they have told of it before they left them. */
+static int cause_of(ceov_workspace *workspace, int launch_error)
+{
+	int r = launch_error == CEOV_ERR_INVALID ? job_error(workspace) : 0;
+
+	return r < 0 ? r : launch_error;
+}
+
 /* Awaits the launches of one run, and removes those that have ended from `inflight`. CEOV_PENDING:
  * not all ended within timeout_ns; else 0, or the first error. */
 static int end_inflight(ceov_workspace *workspace, struct cei_inflight *inflight,
@@ -61,7 +79,7 @@ static int end_inflight(ceov_workspace *workspace, struct cei_inflight *inflight
 			r = result;
 	}
 	if (r < 0)
-		(void)cei_workspace_fail(workspace, r);
+		(void)cei_workspace_fail(workspace, cause_of(workspace, r));
 	return r;
 }
 
@@ -97,9 +115,7 @@ int cei_workspace_look(ceov_workspace *workspace)
 
 	while (workspace->n_flights && end_oldest(workspace, 0) != CEOV_PENDING)
 		;
-	r = workspace->executor.ops->status(&workspace->executor);
-	if (r == CEOV_ERR_ABORTED && aborted(workspace))
-		r = aborted(workspace); /* the signals may know the cause, such as a lost peer */
+	r = job_error(workspace);
 	if (r < 0)
 		(void)cei_workspace_fail(workspace, r);
 	/* acquire: pairs with cei_workspace_fail() */

@@ -26,8 +26,9 @@ static void quarantine_op(struct cei_object *object)
 	cei_object_end(object);
 	if (op->kind->fini)
 		op->kind->fini(op);
-	/* What a plan still uses, the context releases when it closes. */
-	(void)ceov_buffer_release(op->counts_buffer);
+	/* What a plan or a kernel still uses, the context releases when it closes. */
+	if (!op->may_run)
+		(void)ceov_buffer_release(op->counts_buffer);
 	free(op->blocks);
 	cei_object_unuse(&op->workspace->object);
 	cei_object_quarantine(&op->object);
@@ -435,17 +436,24 @@ int ceov_op_explain(const ceov_op *op, int fd)
 /* Waits for the runs of the workspace. Those on the host have ended when they return, so there is
  * nothing to wait for, and the lock is not taken: it is held during a run of another op, which may
  * wait for the very thread that releases this one. */
-static void await_runs(const ceov_op *op)
+static void await_runs(ceov_op *op)
 {
 	ceov_workspace *workspace = op->workspace;
+	int r;
 
 	if (workspace->is_host)
 		return;
 	pthread_mutex_lock(&workspace->lock);
 	(void)cei_workspace_land(workspace);    /* the workspace keeps errors in its status */
-	(void)workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
+	r = workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
 	cei_capture_forget(workspace->capture, op);
 	pthread_mutex_unlock(&workspace->lock);
+	op->may_run = r == CEOV_PENDING;
+	if (op->may_run)
+		cei_log(cei_object_report(&op->object), CEI_LOG_WARN,
+			"ceov_op_release: rank %u: runs of workspace '%s' have not ended within "
+			"their deadline; memory that kernels of a %s may still write stays until "
+			"ceov_close()", workspace->rank, workspace->name, op->kind->name);
 }
 
 void ceov_op_release(ceov_op *op)

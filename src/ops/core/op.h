@@ -71,6 +71,9 @@ struct ceov_op {
 						 * that they are; NULL: see cei_op_make_counts() */
 	ceov_buffer              *counts_buffer;
 	struct cei_group_marks    marks;        /* GEMMs with marks only */
+	int                       may_run;      /* 1: it is released, and its kernels have not
+						 * ended by the deadline: what they may write
+						 * stays until the context is closed */
 	uint64_t                 *blocks;       /* the memory that shape.blocks points to, or
 						 * NULL */
 };

@@ -93,7 +93,8 @@ static void fini(ceov_op *op)
 
 	if (op->marks.fork)
 		executor->ops->end_fork(executor, op->marks.fork);
-	(void)ceov_signal_release(op->marks.signal);    /* nobody else knows it */
+	if (!op->may_run)               /* else the context releases it when it closes */
+		(void)ceov_signal_release(op->marks.signal);
 	cei_product_fini(op);
 }
 
