@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Products whose groups of rows start calls of torch.distributed."""
+"""Products whose groups of rows start calls of torch.distributed, and NCCL beside operators."""
 
 import unittest
 
@@ -17,6 +17,7 @@ K, N = 64, 72
 ROUNDS = 4
 SHAPES = ((1, 0), (40, 3), (300, 4), (777, 32))         # rows, groups that are asked for
 DELAY_CYCLES = 2_000_000                # of a producer: about a millisecond
+NCCL_CTAS = 16                          # blocks of NCCL's kernels at a time
 
 
 def inputs(tag, rank, m, k=K, n=N, dtype=torch.bfloat16):
@@ -163,6 +164,42 @@ def replays():
     del graph
 
 
+def runs_beside_nccl():
+    """An operator whose kernels wait for peers, and NCCL's all-reduce on another stream, begun in
+    another order at every other rank: a budget of SMs leaves NCCL as many as it may take."""
+    options = dist.ProcessGroupNCCL.Options()
+    options.config.max_ctas = NCCL_CTAS
+    beside = dist.new_group(pg_options=options)         # with a communicator of its own
+    n_sms = torch.cuda.get_device_properties(rig.device()).multi_processor_count
+    group = Group(dist.new_group(), n_sms=n_sms - 2 * NCCL_CTAS)
+    other = torch.cuda.Stream()
+    weight = integers(90, 0, (512, 256), torch.bfloat16)
+    xs = [integers(91, rank, (2048 * group.size, 256), torch.bfloat16)
+          for rank in range(group.size)]
+    for x in xs:
+        x[:, 16:] = 0
+    expected = sum(x.chunk(group.size)[group.rank] @ weight.t() for x in xs)
+    ct.matmul_reduce_scatter(xs[group.rank], weight, group)             # is made
+    dist.all_reduce(torch.zeros(8, device=group.device), group=beside)  # likewise
+    for i in range(5 * ROUNDS):
+        ones = torch.ones(1 << 22, device=group.device)
+        torch.cuda.synchronize()
+
+        def reduce(ones=ones):
+            with torch.cuda.stream(other):
+                dist.all_reduce(ones, group=beside)
+
+        if (group.rank + i) % 2:
+            reduce()
+        y = ct.matmul_reduce_scatter(xs[group.rank], weight, group)
+        if (group.rank + i) % 2 == 0:
+            reduce()
+        torch.cuda.synchronize()
+        equal(y, expected, i)
+        assert (ones == group.size).all(), i
+    group.close()
+
+
 class Marks(unittest.TestCase):
     def test_sums(self):
         rig.run(sums_groups)
@@ -179,6 +216,11 @@ class Marks(unittest.TestCase):
     @rig.needs_gpus
     def test_streams(self):
         rig.run(crosses_streams)
+
+    @rig.needs_gpus
+    @unittest.skipIf(rig.SHARES_GPUS, "NCCL takes no two ranks of one GPU")
+    def test_beside_nccl(self):
+        rig.run(runs_beside_nccl)
 
     @rig.needs_gpus
     @rig.needs_one_node
