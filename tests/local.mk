@@ -87,6 +87,7 @@ threaded_suites = \
 	%D%/unit/test_workspace \
 	%D%/unit/test_ops \
 	%D%/unit/test_op_runs \
+	%D%/unit/test_gemm_marks \
 	%D%/unit/test_door \
 	%D%/unit/test_operands \
 	%D%/unit/test_kept \
@@ -168,7 +169,6 @@ pure_suites = \
 	%D%/unit/test_kinds \
 	%D%/unit/test_cost_sim \
 	%D%/unit/test_gemm_ar \
-	%D%/unit/test_gemm_marks \
 	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
