@@ -23,7 +23,8 @@
  *              operators, one after another.
  *   op         one operator of fixed shape on a workspace. Any number of them.
  *   run        one execution of an op. The runs of a workspace form one sequence:
- *              every rank makes the same runs (same kind and shape) in the same order.
+ *              every rank makes the same runs (same kind and shape) in the same order,
+ *              except those of a GEMM with marks, which are no part of it.
  *              Ops of one shape choose the same at all ranks; where k or n differ from
  *              rank to rank, set n_pieces and mode in their tuning.
  *

@@ -7,7 +7,8 @@
  *
  * WHY NO RUN WAITS UNTIL A TARGET IS FREE
  * A sender writes into a peer's scratch without asking whether the peer still reads there. This is
- * safe because each run of a rank depends on all ranks:
+ * safe because each run of a rank depends on all ranks (runs of local kinds, which use no scratch,
+ * are not counted here: kind.h):
  *
  *   1. A rank finishes run e only after every peer has begun run e: it has waited for something
  *      that each peer sent in run e, or that could only be sent after each peer had sent. Where
