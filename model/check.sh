@@ -10,6 +10,7 @@
 #   halves.pml          halves of scratch used in turn, without "target free"
 #   sent.pml            the counters by which a job knows that its operands have left
 #   captured_runs.pml   runs that a CUDA graph can hold, failures among them
+#   direct_runs.pml     captured runs in direct modes, between others, failures among them
 #   far_marks.pml       pieces and marks to another node, and connections that begin anew
 #   far_notes.pml       notes to another node over two rails, of which one is lost
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
@@ -139,6 +140,16 @@ for broken in 3 5; do                   # also while nobody fails
 	is_missed captured_runs -DFAILS=0 -DBROKEN=$broken
 done
 is_missed captured_runs -DFAILS=1 -DSTRICT=1
+
+holds direct_runs
+holds direct_runs -DRANKS=3 -DRUNS=3
+holds direct_runs -DFAILS=1
+holds direct_runs -DFAILS=2 -DRUNS=4
+holds direct_runs -DFAILS=1 -DRANKS=3 -DRUNS=2
+for broken in 1 2 4; do
+	is_missed direct_runs -DBROKEN=$broken
+done
+is_missed direct_runs -DFAILS=1 -DBROKEN=3
 
 holds far_marks
 for broken in 1 2 3 4 5; do

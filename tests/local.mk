@@ -426,7 +426,8 @@ AM_TESTS_ENVIRONMENT = \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
 EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	%D%/system/check_sweep.py model/flag_protocol.pml \
-	model/halves.pml model/sent.pml model/captured_runs.pml model/far_marks.pml \
+	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
+	model/far_marks.pml \
 	model/far_notes.pml \
 	model/order.pml model/weak_memory.pml model/service_ring.pml \
 	%D%/run_test.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \

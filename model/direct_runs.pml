@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Captured runs in direct modes (src/kernels/direct_kernels.cu) between others of the same
+ * workspace, for spin: RANKS ranks make RUNS runs, of kinds and, where that is free, halves
+ * that are the same at all ranks; all sequences are tried.
+ *
+ *   DIRECT    takes the half that was used longest ago; awaits peers' done >= last_use of
+ *             that half; stores to each peer's half and raises its counter behind that;
+ *             tells peers how many runs are finished here; awaits their counters; reads
+ *   COPIED    tells peers first, awaits done, then copies arrive, on either half
+ *             (src/kernels/begin_kernels.cu; captured_runs.pml has it in full)
+ *   SILENT    likewise, but nobody has bytes for anybody: who makes it hears of nobody
+ *
+ * FAILS awaits may fail at any time: time is up. Who fails poisons its epoch, stores poison
+ * in place of the run's number, at both halves and from then on in all runs, and stores no
+ * bytes any more. Failures are looked for where all runs are direct.
+ *
+ * Checked:
+ *   - who writes into a half finds that its owner has finished the run that used it last
+ *   - who has found no poison reads the bytes of its run, whole, and nobody writes over
+ *     them meanwhile
+ *   - nobody is stuck, with one failure by time for all
+ *
+ * -DBROKEN=n leaves out one rule; each of them must be found by check.sh:
+ *   1  a direct run does not wait for done
+ *   2  it does not tell how many runs are finished
+ *   3  who fails stores no poison
+ *   4  a direct run takes the half of the run before
+ */
+
+#ifndef RANKS
+#define RANKS 2
+#endif
+#ifndef RUNS
+#define RUNS 5
+#endif
+#ifndef FAILS
+#define FAILS 0
+#endif
+#ifndef BROKEN
+#define BROKEN 0
+#endif
+
+#define DIRECT 0
+#define COPIED 1
+#define SILENT 2
+
+#define POISON 100
+#define MAY_FAIL (n_fails < FAILS)
+
+/* Of a half of rank r, what rank s writes. */
+#define AT(h, r, s) (((h) * RANKS + (r)) * RANKS + (s))
+#define TOLD(r, s)  done[(r) * RANKS + (s)]
+#define FROM        ((rank + i) % RANKS)
+
+/* Of each run, chosen by the first who begins it. */
+byte n_chosen;
+byte kind[RUNS + 1];
+bit  half[RUNS + 1];
+byte use_before[RUNS + 1];              /* the last run that used the half; 0: none */
+byte last_use[2];
+
+byte epoch[RANKS];                      /* runs that were begun and have not failed, or poison */
+byte finished[RANKS];
+byte done[RANKS * RANKS];
+byte arrived[2 * RANKS * RANKS];
+byte bytes[2 * RANKS * RANKS];          /* whose run's bytes are there; 0: not all */
+byte n_fails;
+
+inline choose()
+{
+	atomic {
+		if
+		:: n_chosen >= e -> skip
+		:: else ->
+			if
+			:: kind[e] = DIRECT
+			:: FAILS == 0 -> kind[e] = COPIED
+			:: FAILS == 0 -> kind[e] = SILENT
+			fi;
+			if
+			:: kind[e] != DIRECT -> half[e] = 0
+			:: kind[e] != DIRECT -> half[e] = 1
+			:: kind[e] == DIRECT && BROKEN != 4 -> half[e] = last_use[0] > last_use[1]
+			:: kind[e] == DIRECT && BROKEN == 4 -> half[e] = last_use[0] < last_use[1]
+			fi;
+			use_before[e] = last_use[half[e]];
+			last_use[half[e]] = e;
+			n_chosen = e
+		fi
+	}
+}
+
+inline tell()
+{
+	atomic {
+		i = 1;
+		do
+		:: i == RANKS -> break
+		:: else -> TOLD(FROM, rank) = (epoch[rank] == POISON -> POISON : e - 1); i++
+		od
+	}
+}
+
+/* Poisons the own epoch, once this or an earlier await has failed. */
+inline fail()
+{
+	epoch[rank] = POISON
+}
+
+/* Awaits done of all peers. */
+inline await_done()
+{
+	i = 1;
+	do
+	:: atomic { i == RANKS -> break }
+	:: atomic { i < RANKS && epoch[rank] == POISON -> i = RANKS }
+	:: atomic { i < RANKS && TOLD(rank, FROM) == POISON -> fail() }
+	:: atomic {
+		i < RANKS && TOLD(rank, FROM) >= use_before[e] && TOLD(rank, FROM) < POISON -> i++
+	   }
+	:: atomic { i < RANKS && MAY_FAIL && epoch[rank] != POISON -> n_fails++; fail() }
+	od
+}
+
+/* Stores the bytes to all peers and raises their counters, or poison alone. */
+inline send()
+{
+	i = 1;
+	do
+	:: atomic { i == RANKS -> break }
+	:: atomic {
+		i < RANKS && epoch[rank] != POISON ->
+		assert(finished[FROM] >= use_before[e]);
+		bytes[AT(half[e], FROM, rank)] = 0
+	   };
+	   atomic {
+		bytes[AT(half[e], FROM, rank)] = e;
+		arrived[AT(half[e], FROM, rank)] = e;
+		i++
+	   }
+	:: atomic {
+		i < RANKS && epoch[rank] == POISON ->
+		if
+		:: BROKEN == 3 -> skip
+		:: else ->
+			arrived[AT(0, FROM, rank)] = POISON;
+			arrived[AT(1, FROM, rank)] = POISON
+		fi;
+		i++
+	   }
+	od
+}
+
+/* Awaits the counters of all peers, and reads their bytes. */
+inline receive()
+{
+	i = 1;
+	do
+	:: atomic { i == RANKS -> break }
+	:: atomic { i < RANKS && epoch[rank] == POISON -> i = RANKS }
+	:: atomic { i < RANKS && arrived[AT(half[e], rank, FROM)] == POISON -> fail() }
+	:: atomic {
+		i < RANKS && arrived[AT(half[e], rank, FROM)] >= e &&
+		arrived[AT(half[e], rank, FROM)] < POISON -> i++
+	   }
+	:: atomic { i < RANKS && MAY_FAIL && epoch[rank] != POISON -> n_fails++; fail() }
+	od;
+	i = 1;
+	do                              /* one read of each begins here, another ends later */
+	:: atomic { i == RANKS -> break }
+	:: atomic {
+		i < RANKS ->
+		assert(epoch[rank] == POISON || bytes[AT(half[e], rank, FROM)] == e);
+		i++
+	   }
+	od
+}
+
+active [RANKS] proctype stream()
+{
+	byte rank = _pid, e = 1, i;
+
+	do
+	:: e > RUNS -> break
+	:: else ->
+		choose();
+		if
+		:: kind[e] == DIRECT ->
+			if
+			:: BROKEN == 1 -> skip
+			:: else -> await_done()
+			fi;
+			send();
+			if
+			:: BROKEN == 2 -> skip
+			:: else -> tell()
+			fi;
+			receive()
+		:: kind[e] == COPIED -> tell(); await_done(); send(); receive()
+		:: kind[e] == SILENT -> tell(); await_done()
+		fi;
+		atomic {
+			if
+			:: epoch[rank] != POISON -> epoch[rank] = e
+			:: else -> skip
+			fi;
+			finished[rank] = e;
+			e++
+		}
+	od
+}
