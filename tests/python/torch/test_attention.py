@@ -233,7 +233,7 @@ class Pieces(unittest.TestCase):
 
 class Attention(unittest.TestCase):
     def each(self, function):
-        for dtype in TOLERANCES:
+        for dtype in (torch.float64, torch.float16, torch.bfloat16):
             with self.subTest(dtype=dtype):
                 rig.run(function, dtype)
 
