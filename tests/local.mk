@@ -318,6 +318,8 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 	%D%/system/meeting_fixture.c %D%/system/meeting_fixture.h
 if HAVE_PMIX
 %C%_system_test_meeting_pmix_CPPFLAGS = $(AM_CPPFLAGS) -DCEI_TEST_PMIX
+else
+%C%_system_test_meeting_pmix_CPPFLAGS = $(AM_CPPFLAGS)
 endif
 
 # UCX has to find this program's send() and sendmsg() before the C library's.

@@ -75,7 +75,7 @@ void bench_overlap_report_head(FILE *out)
 		"seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
 		"# speedup: seq / ours (sums and moves: comm / ours); vsCE: seqCE / ours; ideal: "
 		"max(gemm, faster comm); frac: of the ideal's speed-up\n"
-		"# SM bytes: SMs moved these (a direct mode), not copy engines\n"
+		"# SM, SM bytes: SMs moved these (a direct mode), not copy engines\n"
 		"# embedding_a2a: M samples, N columns of a table, K tables of a rank; gemm: "
 		"look-ups alone; comm: our all-to-all; seq: ours, not overlapped\n"
 		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
@@ -126,7 +126,7 @@ static const char *verdict(const struct bench_overlap_row *row)
 static const char *size_name(const struct bench_overlap_row *row)
 {
 	if (!is_plain(row))
-		return row->model;
+		return row->by_sms ? "SM" : row->model;
 	if (row->by_sms)
 		return "SM bytes:";
 	return row->by_node ? "by node:" : "bytes:";
@@ -248,10 +248,10 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 	add_string(object, "operator", bench_overlap_name(row->test));
 	add_string(object, "launch", row->is_graph ? "graph" : "stream");
 	add_integer(object, "ranks", row->ranks);
+	add_string(object, "moved_by", row->by_sms ? "SM" : "engine");
 	if (is_plain(row)) {
 		add_integer(object, "bytes_per_rank", row->bytes);
 		add_flag(object, "by_node", row->by_node);
-		add_string(object, "moved_by", row->by_sms ? "SM" : "engine");
 	} else {
 		add_string(object, "model", row->model);
 		add_table(object, row);
