@@ -109,7 +109,7 @@ START_TEST(test_random_sums)
 	uint32_t i;
 
 	op_rig_open(&rig, (uint32_t)_i, SCRATCH, NULL);
-	for (i = 0; i < CASES; i++) {
+	for (i = 0; i < testing_share(CASES); i++) {
 		one = random_sum(&random, rig.n_ranks);
 		ck_assert_uint_le(op_case_scratch(&one), SCRATCH);
 		op_rig_each(&rig, repeat, &one);
@@ -182,7 +182,7 @@ static void alternate(const struct op_part *part)
 			: op_case_random(&random, n_ranks);
 		ops[i] = op_case_made(&cases[i], part->rig->workspaces[part->rank]);
 	}
-	for (i = 0; i < LONG_RUNS; i++) {
+	for (i = 0; i < testing_share(LONG_RUNS); i++) {
 		which = (uint32_t)testing_below(&random, OPS);
 		be_late(&late, 8);
 		run_and_check(&cases[which], part->rank, i, ops[which]);
@@ -206,6 +206,7 @@ END_TEST
 
 struct failing {
 	struct op_case one;
+	int            aborts;          /* 1: rank 1 aborts in place of its second run */
 	int            results[OP_RANKS_MAX];
 	uint64_t       took_ns[OP_RANKS_MAX];
 };
@@ -223,6 +224,10 @@ static void run_without(const struct op_part *part)
 	begin_ns = cei_now_ns();
 	if (part->rank != 1)
 		failing->results[part->rank] = op_data_run(&failing->one, op, &data);
+	else if (failing->aborts) {
+		usleep(LATE_US);
+		ck_assert_int_eq(ceov_workspace_abort(op->workspace), 0);
+	}
 	failing->took_ns[part->rank] = cei_now_ns() - begin_ns;
 	op_data_free(&data);
 	ceov_op_release(op);
@@ -234,6 +239,26 @@ static struct op_case case_of(int i)
 		return plain(OP_REDUCE_SCATTER, 4, CEOV_MODE_DIRECT);
 	return plain(OP_ALL_REDUCE, 4, i ? CEOV_MODE_TWO_SHOT : CEOV_MODE_DIRECT);
 }
+
+/* Where nobody aborted, the ranks would wait for much longer than the test allows. */
+START_TEST(test_an_abort_ends_runs)
+{
+	struct failing failing = { .one = case_of(_i), .aborts = 1 };
+	struct op_rig rig;
+	uint32_t i;
+
+	op_rig_open(&rig, 4, SCRATCH, &log_);
+	op_rig_each(&rig, run_without, &failing);
+	for (i = 0; i < 4; i++) {
+		if (i == 1)
+			continue;
+		ck_assert_int_eq(failing.results[i], CEOV_ERR_ABORTED);
+		ck_assert_uint_le(failing.took_ns[i], END_NS);
+	}
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
 
 START_TEST(test_a_rank_that_does_not_come)
 {
@@ -424,6 +449,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(all, test_all_modes_and_ranks_have_the_same_bits, 0, 3);
 	tcase_add_loop_test(all, test_between_other_operators, 0, 3);
 	tcase_add_loop_test(all, test_a_rank_that_does_not_come, 0, 3);
+	tcase_add_loop_test(all, test_an_abort_ends_runs, 0, 3);
 	tcase_add_test(all, test_what_is_refused);
 	tcase_add_test(all, test_more_ranks_than_kernels_know);
 	tcase_add_loop_test(all, test_explained, 0, 3);

@@ -119,7 +119,7 @@ START_TEST(test_random_blocks)
 		one = move_case_random(&random, rig.n_ranks, LIMIT);
 		try_case(&rig, &one, RUNS);
 	}
-	for (i = 0; i < CASES; i++) {
+	for (i = 0; i < testing_share(CASES); i++) {
 		one = directly(move_case_random(&random, rig.n_ranks, LIMIT));
 		one.n_sms = (uint32_t)testing_below(&random, 40);
 		try_case(&rig, &one, RUNS);
