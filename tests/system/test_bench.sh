@@ -127,7 +127,7 @@ expect 0 "shapes that are given" overlap $run -g 3 -t gemm_a2a,a2a_gemm,gemm_rs 
 holds "$out" "^a2a_gemm .* stream .* verified" "a given shape is verified"
 holds "$out" "divided: rows" "how blocks are divided"
 expect 0 "a product of one row" overlap $run -g 3 -t gemm_ar --shape 1,264,72 --explain
-holds "$out" "^gemm_ar .* stream .* verified" "one row is verified"
+holds "$out" "^gemm_ar SM .* stream .* verified" "one row is verified"
 holds "$out" "moved by: SMs" "few rows are summed by SMs"
 expect 0 "few rows by copy engines" overlap $run -g 3 -t gemm_ar --shape 1,264,72 --explain \
 	--mode overlap
@@ -138,8 +138,8 @@ expect 2 "a shape that is none" overlap --shape 64,12,8
 # Of a table: only its operators run; K is shared out where the table says so.
 expect 0 "a table" overlap $run -g 3 --table tiny -J "$json"
 for name in gemm_rs gemm_ar; do
-	holds "$out" "^$name  *tiny  *50  *64  *24 .* verified" "$name has a rank's share of K"
-	holds "$out" "^$name  *tiny  *3  *24  *40 .* verified" "$name has a share in steps of 8"
+	holds "$out" "^$name\( SM\)\?  *tiny  *50  *64  *24 .* verified" "$name has a rank's share of K"
+	holds "$out" "^$name\( SM\)\?  *tiny  *3  *24  *40 .* verified" "$name has a share in steps of 8"
 done
 holds "$out" "^gemm_a2a  *tiny  *50  *64  *72 .* verified" "gemm_a2a has all of K"
 holds "$json" '"table_shape": *"3,24,136"' "JSON names the shape as the table does"

@@ -75,7 +75,7 @@ void bench_overlap_report_head(FILE *out)
 		"seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
 		"# speedup: seq / ours (sums and moves: comm / ours); vsCE: seqCE / ours; ideal: "
 		"max(gemm, faster comm); frac: of the ideal's speed-up\n"
-		"# SM, SM bytes: SMs moved these (a direct mode), not copy engines\n"
+		"# SM: SMs moved these (a direct mode), not copy engines\n"
 		"# embedding_a2a: M samples, N columns of a table, K tables of a rank; gemm: "
 		"look-ups alone; comm: our all-to-all; seq: ours, not overlapped\n"
 		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
@@ -123,10 +123,24 @@ static const char *verdict(const struct bench_overlap_row *row)
 }
 
 /* Says of sums and moves what the size in the next column is; of products their model. */
+struct test_name {
+	char text[24];
+};
+
+/* An operator with a product whose sums SMs made says so behind its name. */
+static struct test_name test_name(const struct bench_overlap_row *row)
+{
+	struct test_name name;
+
+	snprintf(name.text, sizeof(name.text), "%s%s", bench_overlap_name(row->test),
+		 row->by_sms && !is_plain(row) ? " SM" : "");
+	return name;
+}
+
 static const char *size_name(const struct bench_overlap_row *row)
 {
 	if (!is_plain(row))
-		return row->by_sms ? "SM" : row->model;
+		return row->model;
 	if (row->by_sms)
 		return "SM bytes:";
 	return row->by_node ? "by node:" : "bytes:";
@@ -141,8 +155,7 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 	bench_overlap_derive(row, &d);
 	if (row->error >= 0)
 		snprintf(error.text, sizeof(error.text), "%.1e", row->error);
-	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s", bench_overlap_name(row->test),
-		size_name(row),
+	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s", test_name(row).text, size_name(row),
 		size_cell(is_plain(row) ? row->bytes : row->m).text, size_cell(row->n).text,
 		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
 	for (method = 0; method < OVERLAP_METHODS; method++)
