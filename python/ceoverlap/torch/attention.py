@@ -83,7 +83,8 @@ class _Side:
 class _Ring:
     """The moves of one call, as a ``with`` block. At step i a rank has to do with the ranks that
     lie i behind and before it. All ranks make the same moves in the same order. Memory that is
-    moved is allocated by the caller's stream, which at the block's end comes after all moves.
+    moved is allocated by the caller's stream, which at the block's end comes after all moves; until
+    then it is kept, since the allocator would give it to kernels of that stream.
 
     row   bytes of a key and its value
     """
@@ -91,6 +92,7 @@ class _Ring:
     def __init__(self, group: Group, mask: _Mask, row: int):
         self.group, self.mask, self._row = group, mask, row
         self._side = group.part(_Side).stream if group.is_gpu else None
+        self._kept: List[torch.Tensor] = []
         if any(self.mask.n_keys(rank, source) * row % ALIGN_BYTES
                for rank in range(group.size) for source in range(group.size)):
             raise errors.InvalidError(f"ring_attention: keys of {row // 2} bytes: a rank's "
@@ -102,6 +104,7 @@ class _Ring:
     def __exit__(self, *_exception) -> None:
         if self._side is not None:
             torch.cuda.current_stream(self.group.device).wait_stream(self._side)
+        self._kept.clear()
 
     def source(self, step: int) -> int:
         return (self.group.rank - step) % self.group.size
@@ -127,6 +130,7 @@ class _Ring:
         if self._side is None:
             run_move(self.group, ops.AllToAll, x, n_bytes, result)
             return result, None
+        self._kept += [x, result]
         self._side.wait_stream(torch.cuda.current_stream(self.group.device))
         with torch.cuda.stream(self._side):
             run_move(self.group, ops.AllToAll, x, n_bytes, result)
