@@ -9,5 +9,4 @@
 #include "kernels/direct_kernels.cu"
 #include "kernels/gemm_kernels.cu"
 #include "kernels/experts_kernels.cu"
-#include "kernels/few_rows_kernels.cu"
 #include "kernels/embedding_kernels.cu"

@@ -10,7 +10,6 @@ kernel_sources = \
 	%D%/direct_kernels.cu \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
-	%D%/few_rows_kernels.cu \
 	%D%/embedding_kernels.cu \
 	%D%/gemm_layout.cuh \
 	%D%/gemm_pairs.cuh \
@@ -26,7 +25,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/direct.h \
 	%D%/embedding.h \
 	%D%/experts.h \
-	%D%/few_rows.h \
 	%D%/fill.h \
 	%D%/reduce.h \
 	%D%/gemm.h \
@@ -45,7 +43,6 @@ kernels.fatbin: $(kernel_sources) \
 		%D%/direct.h \
 		%D%/embedding.h \
 		%D%/experts.h \
-		%D%/few_rows.h \
 		%D%/fill.h \
 		%D%/gemm.h \
 		%D%/reduce.h \

@@ -41,7 +41,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/direct_cuda.c \
 	%D%/exec_cuda/execute_cuda.c %D%/exec_cuda/execute_cuda.h \
 	%D%/exec_cuda/experts_cuda.c \
-	%D%/exec_cuda/few_rows_cuda.c \
 	%D%/exec_cuda/forks_cuda.c \
 	%D%/exec_cuda/gemm_blas_cuda.c \
 	%D%/exec_cuda/gemm_cuda.c \

@@ -299,8 +299,11 @@ START_TEST(test_few_rows_are_summed_by_sms)
 	choice = choice_of(1, &rates);
 	ck_assert_int_eq(choice.mode, CEOV_MODE_DIRECT);
 	ck_assert_ptr_nonnull(strstr(choice.text, "moved by: SMs"));
-	ck_assert_int_eq(choice_of(64, &rates).mode, CEOV_MODE_DIRECT);
-	ck_assert_int_ne(choice_of(65, &rates).mode, CEOV_MODE_DIRECT);
+	ck_assert_int_eq(choice_of(21, &rates).mode, CEOV_MODE_DIRECT);
+	ck_assert_int_eq(choice_of(64, &rates).mode, CEOV_MODE_TWO_SHOT);
+	rates.has_library = 1;
+	ck_assert_uint_eq(choice_of(64, &rates).shape.columns, 8192);
+	ck_assert(!cei_selector_is_direct(choice_of(65, &rates).mode));
 	rates.has_direct = 0;
 	ck_assert_int_ne(choice_of(1, &rates).mode, CEOV_MODE_DIRECT);
 }

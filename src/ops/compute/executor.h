@@ -84,10 +84,6 @@ struct cei_gemm_job {
 	uint32_t              n_sources;
 	uint32_t              own;
 	uint32_t              n_pieces;
-	/* 1: the tiles are those of all of C number 0 = A number 0 times B number 0, and neither
-	 * marks nor partial sums nor `kept` are used. So the product may be computed by other tiles
-	 * than the list's. */
-	int                   is_whole;
 	int                   is_claimed;       /* 1: whichever cluster is free takes the next
 						 * tiles; 0: they are assigned in advance */
 	struct cei_job_marks  marks;
@@ -155,8 +151,8 @@ struct cei_executor_ops {
 
 	/* Loads the kernels that a job will need, and computes nothing. If gemm() loaded them
 	 * instead, it might wait for running kernels, and these may be waiting for this rank.
-	 * Reads the job's dtype, shape, k, b_is_k_by_n, tiles, is_whole and the sizes of c. May
-	 * allocate and wait for the GPU. Must not be called at the same time as gemm(). */
+	 * Reads the job's dtype, shape, k, b_is_k_by_n, tiles and the columns of c. May allocate
+	 * and wait for the GPU. Must not be called at the same time as gemm(). */
 	int      (*load)(struct cei_executor *executor, const struct cei_gemm_job *job);
 
 	/* Returns whether job->kept may be set, so that gemm() also stores A there. The answer

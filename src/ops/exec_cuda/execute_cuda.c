@@ -255,8 +255,6 @@ static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *jo
 {
 	struct cei_gpu_executor *own = own_of(executor);
 
-	if (cei_gpu_can_whole(own, job))
-		return cei_gpu_load_whole(own, job);
 	if (cei_gpu_gemm_has(own, job->shape) || !own->blas)
 		return 0;
 	return cei_gpu_load_blas(own, job);
@@ -274,8 +272,6 @@ static int gpu_gemm(struct cei_executor *executor, void *stream,
 {
 	struct cei_gpu_executor *own = own_of(executor);
 
-	if (cei_gpu_can_whole(own, job))
-		return cei_gpu_multiply_whole(own, stream, job);
 	if (cei_gpu_gemm_has(own, job->shape))
 		return cei_gpu_gemm(own, stream, job);
 	return cei_gpu_gemm_by_blas(own, stream, job);

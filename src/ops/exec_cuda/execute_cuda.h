@@ -110,13 +110,6 @@ void cei_gpu_end_fork(struct cei_executor *executor, void *fork);
 extern const struct cei_experts_ops cei_gpu_experts;
 const char *cei_gpu_experts_fault(uint32_t status);
 
-/* few_rows_cuda.c: whole products, for jobs that say is_whole. cei_gpu_can_whole() returns whether
- * the others may be called; they load what the job needs, and queue it. */
-int  cei_gpu_can_whole(const struct cei_gpu_executor *own, const struct cei_gemm_job *job);
-int  cei_gpu_load_whole(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
-int  cei_gpu_multiply_whole(struct cei_gpu_executor *own, void *stream,
-			    const struct cei_gemm_job *job);
-
 /* embedding_cuda.c: embedding bags, likewise. */
 extern const struct cei_embedding_ops cei_gpu_embedding;
 const char *cei_gpu_embedding_fault(uint32_t status);

@@ -508,6 +508,8 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 	}
 	choice->mode = CEOV_MODE_SEQUENCE;      /* for the shape of tiles */
 	cei_columns_choose(args, choice);
+	if (args->rates->has_library && !args->given->tile_rows)
+		choice->shape = cei_gemm_ar_direct_tile(size);
 	choice->mode = mode;
 	cei_direct_choose(args, cei_gemm_ar_direct_span(size, n_ranks, mode), choice);
 }

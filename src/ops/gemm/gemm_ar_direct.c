@@ -18,9 +18,15 @@
 /* In two steps. Larger products take long enough to hide copies behind them. */
 #define TWO_SHOT_BYTES_MAX (UINT64_C(4) << 20)
 
-/* Up to so many rows the product is done as soon as B is read, which leaves nothing to overlap:
- * the most rows of its own kernel. */
+/* One step is chosen if a rank sends at most so much to all others together. Between 4 GPUs one
+ * step of 256 KiB took 10.9 us and two 12.0, of 1 MiB 25.9 and 16.9
+ * (docs/results/2026-11-26-4xh200.md). */
+#define ONE_SHOT_SENT_MAX (UINT64_C(1) << 20)
+
+/* Up to so many rows the product is done as soon as B is read, which leaves little to overlap. */
 #define ROWS_MAX 64u
+
+#define TILE_ROWS_MAX 32768u            /* gemm.h counts a tile's rows in 16 bits */
 
 #define VECTOR_BYTES 16u                /* parts begin at multiples of it, as direct.h asks */
 
@@ -62,7 +68,8 @@ enum ceov_op_mode cei_gemm_ar_direct_mode(struct cei_gemm_ar_size size, uint32_t
 {
 	if (n_ranks == 1 || size.m > ROWS_MAX || bytes_of(size) > TWO_SHOT_BYTES_MAX)
 		return CEOV_MODE_CHOOSE;
-	return bytes_of(size) <= ONE_SHOT_BYTES_MAX ? CEOV_MODE_DIRECT : CEOV_MODE_TWO_SHOT;
+	return bytes_of(size) * (n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT
+		: CEOV_MODE_TWO_SHOT;
 }
 
 uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,
@@ -72,6 +79,16 @@ uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,
 }
 
 /* --- the product ------------------------------------------------------------ */
+
+struct cei_tile_shape cei_gemm_ar_direct_tile(struct cei_gemm_ar_size size)
+{
+	uint64_t rows = cei_ceiling(size.m, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
+	struct cei_tile_shape tile;
+
+	tile.rows = (uint32_t)(rows < TILE_ROWS_MAX ? rows : TILE_ROWS_MAX);
+	tile.columns = (uint32_t)size.n;
+	return tile;
+}
 
 void cei_gemm_ar_direct_ask(struct cei_gemm_ar_size size, struct cei_tiles_args *args,
 			    uint64_t *memory)
@@ -98,7 +115,6 @@ struct cei_gemm_job cei_gemm_ar_direct_product(const ceov_op *op, struct cei_gem
 	job.c[0] = cei_product_matrix(operands->c, size.m, size.n);
 	job.n_sources = 1;
 	job.own = 0;
-	job.is_whole = 1;
 	return job;
 }
 

@@ -6,8 +6,8 @@
 /*
  * GEMM + all-reduce of few bytes, without copy engines: the product of all rows and columns goes
  * to the caller's C, and a small all-reduce by SMs adds up the Cs of all ranks in place
- * (kernels/direct.h). With few rows the product takes as long as reading B does, and a copy engine
- * would take longer to begin than the sums take.
+ * (kernels/direct.h). With few rows a copy engine would take longer to begin than the sums take,
+ * and the product takes as long as reading B does, which cuBLAS spreads over all SMs.
  */
 
 #include "ops/core/op.h"
@@ -35,6 +35,9 @@ enum ceov_op_mode cei_gemm_ar_direct_mode(struct cei_gemm_ar_size size, uint32_t
 /* Returns the most bytes that a rank sends to another one in a step. */
 uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,
 				 enum ceov_op_mode mode);
+
+/* Returns the tile shape for cuBLAS: whole rows of C. */
+struct cei_tile_shape cei_gemm_ar_direct_tile(struct cei_gemm_ar_size size);
 
 /* Sets the fields in which the list of tiles of the whole product is different from one of the
  * shape's rows; memory: for two numbers. */
