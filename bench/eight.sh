@@ -124,6 +124,9 @@ first_half() {
 
 second_half() {
 	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
+	bench small 30 overlap -t all_reduce,reduce_scatter,all_gather,all_to_all -b 1K -e 1M -f 4 \
+		--graph --mode direct -n 10
+	bench embedding 30 overlap -t embedding_a2a -n 10
 	bench products-a2a 30 overlap -t gemm_a2a,a2a_gemm --shape 4096,8192,8192 \
 		--shape 8192,8192,8192 -n 10
 	bench products-ar 30 overlap -t gemm_ar --shape 32,5120,25600 --shape 4096,7168,4096 \

@@ -176,8 +176,9 @@ enum ceov_op_mode {
 	/* For few bytes, for which a copy engine takes longer to begin than they take to
 	 * arrive: SMs store to the memory of peers, all of one node, in one kernel. Only
 	 * reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it, and
-	 * GEMM + all-reduce, behind its product. The model chooses it for a GEMM + all-reduce of
-	 * at most 64 rows alone; ceov_op_tune() does where it measured that it is faster.
+	 * GEMM + all-reduce, behind its product. The model chooses it only for a GEMM +
+	 * all-reduce of at most 256 rows and 4 MiB; ceov_op_tune() does where it measured that
+	 * it is faster.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
 	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
 	 * all-reduce is made in one step, in which each rank gets the operands of all: for
@@ -293,8 +294,8 @@ int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
 /* Each rank multiplies, C = A B^T, and all ranks get the sum of these products. The library divides
  * the sum among the ranks, each of which adds up its part and sends it to all others: rows, or, if
- * there are fewer than 128 for each rank, columns. Of at most 64 rows on one node SMs make the sums
- * (CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT), unless the tuning says otherwise. */
+ * there are fewer than 128 for each rank, columns. Of at most 256 rows and 4 MiB on one node SMs
+ * make the sums (CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT), unless the tuning says otherwise. */
 struct ceov_gemm_ar {
 	size_t                       struct_bytes;
 	enum ceov_dtype              dtype;

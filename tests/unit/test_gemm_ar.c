@@ -303,7 +303,8 @@ START_TEST(test_few_rows_are_summed_by_sms)
 	ck_assert_int_eq(choice_of(64, &rates).mode, CEOV_MODE_TWO_SHOT);
 	rates.has_library = 1;
 	ck_assert_uint_eq(choice_of(64, &rates).shape.columns, 8192);
-	ck_assert(!cei_selector_is_direct(choice_of(65, &rates).mode));
+	ck_assert_int_eq(choice_of(256, &rates).mode, CEOV_MODE_TWO_SHOT);      /* of 4 MiB */
+	ck_assert(!cei_selector_is_direct(choice_of(257, &rates).mode));
 	rates.has_direct = 0;
 	ck_assert_int_ne(choice_of(1, &rates).mode, CEOV_MODE_DIRECT);
 }
