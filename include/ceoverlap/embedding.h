@@ -116,7 +116,9 @@ struct ceov_embedding_backward_run {
 	void                      *row_grads;   /* [n_indices][largest own dim]: a row has as many
 						 * columns as its table, the rest and rows of
 						 * indices in no bag are not written; NULL: not
-						 * wanted. Ranks without tables give neither */
+						 * wanted. Ranks without tables give neither, and
+						 * those whose bags have offsets and no index
+						 * may do so */
 };
 
 int  ceov_embedding_backward_run(ceov_op *op, const struct ceov_embedding_backward_run *run);

@@ -174,8 +174,8 @@ enum ceov_op_mode {
 	CEOV_MODE_SEQUENCE = 2,         /* communication and GEMM one after another,
 					 * each at its own best */
 	/* For few bytes, for which a copy engine takes longer to begin than they take to
-	 * arrive: SMs store to the memory of peers, all of one node, in one kernel. Only
-	 * reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it, and
+	 * arrive: SMs store to the memory of peers, at most 32 ranks of one node, in one kernel.
+	 * Only reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it, and
 	 * GEMM + all-reduce, behind its product. The model chooses it only for a GEMM +
 	 * all-reduce of at most 256 rows and 4 MiB; ceov_op_tune() does where it measured that
 	 * it is faster.

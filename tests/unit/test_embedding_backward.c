@@ -259,6 +259,33 @@ START_TEST(test_wrong_bags_end_the_run)
 }
 END_TEST
 
+static void run_without_rows(const struct op_part *part)
+{
+	struct ceov_embedding_backward_run run = operands(part->rank);
+
+	if (!part->rank)
+		run.row_grads = NULL;
+	ranks[part->rank].result = ceov_embedding_backward_run(ranks[part->rank].op, &run);
+}
+
+/* Memory for the rows of no index is NULL in some languages; the run is made all the same. */
+START_TEST(test_a_rank_without_indices_gives_no_rows)
+{
+	uint64_t random = testing_seed();
+
+	embedding_set_shape(&data, 3);
+	open_case(NULL);
+	wanted = WANTED_ROWS;
+	draw_batch(&random);
+	memset(data.ranks[0].offsets, 0, (2 * embedding_all_samples(&data) + 1) * sizeof(int64_t));
+	data.ranks[0].n_indices = 0;
+	free(ranks[0].row_grads);
+	ranks[0].row_grads = embedding_guarded(0);
+	backward(run_without_rows);
+	close_case();
+}
+END_TEST
+
 /* Operands that are refused before a run begins: the next run is as good as ever. */
 START_TEST(test_wrong_operands_are_refused)
 {
@@ -281,7 +308,7 @@ START_TEST(test_wrong_operands_are_refused)
 	case 1: run.bags.offsets = NULL; break;
 	case 2: run.bags.weights = data.ranks[0].weights; break;
 	case 3: run.bags.n_indices = UINT64_MAX / 8; break;
-	case 4: run.bag_grads = run.row_grads = NULL; break;
+	case 4: run.bag_grads = run.row_grads = NULL; run.bags.offsets = NULL; break;
 	case 5: run.bag_grads = data.ranks[0].grads; break;
 	case 6: run.row_grads = (char *)run.row_grads + 8; break;
 	case 7: run.row_grads = run.bag_grads; break;
@@ -329,6 +356,7 @@ int main(void)
 	tcase_add_test(tcase, test_nobody_runs_ahead);
 	tcase_add_loop_test(tcase, test_wrong_bags_end_the_run, 0, 3);
 	tcase_add_loop_test(tcase, test_wrong_operands_are_refused, 0, 8);
+	tcase_add_test(tcase, test_a_rank_without_indices_gives_no_rows);
 	tcase_add_test(tcase, test_an_abort_ends_all_runs);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

@@ -292,7 +292,11 @@ END_TEST
 /* On one node SMs sum what few rows give, without being asked to, and it is said. */
 START_TEST(test_few_rows_are_summed_by_sms)
 {
+	const struct ceov_op_tuning tiles = { .struct_bytes = sizeof(tiles), .tile_rows = 128,
+					      .tile_columns = 128 };
+	struct ceov_gemm_ar from = from_of(8, 1024);
 	struct cei_rates rates = cei_rates_gpu();
+	struct cei_op_shape shape;
 	struct cei_choice choice;
 
 	rates.has_direct = 1;
@@ -307,6 +311,17 @@ START_TEST(test_few_rows_are_summed_by_sms)
 	ck_assert(!cei_selector_is_direct(choice_of(257, &rates).mode));
 	rates.has_direct = 0;
 	ck_assert_int_ne(choice_of(1, &rates).mode, CEOV_MODE_DIRECT);
+	rates.has_direct = 1;
+	shape = shape_of(&from, 32);
+	cei_selector_choose(&shape, &rates, NULL, &choice);
+	ck_assert(cei_selector_is_direct(choice.mode));
+	shape = shape_of(&from, 33);    /* more than direct modes take */
+	cei_selector_choose(&shape, &rates, NULL, &choice);
+	ck_assert(!cei_selector_is_direct(choice.mode));
+	shape = shape_of(&from, RANKS); /* ranks may differ in tiles */
+	cei_selector_choose(&shape, &rates, &tiles, &choice);
+	ck_assert_int_eq(choice.mode, CEOV_MODE_DIRECT);
+	ck_assert_uint_eq(choice.shape.columns, 128);
 }
 END_TEST
 

@@ -22,6 +22,18 @@ static enum ceov_place_kind place_of(const ceov_workspace *workspace, uint32_t r
 	return workspace->scratch[rank]->region->kind;
 }
 
+int cei_direct_may_be(const ceov_workspace *workspace)
+{
+	uint32_t rank;
+
+	if (workspace->levels.n_nodes > 1)
+		return 0;
+	for (rank = 0; rank < workspace->n_ranks; rank++)
+		if (place_of(workspace, rank) != place_of(workspace, workspace->rank))
+			return 0;
+	return 1;
+}
+
 static const char *fault_with(const ceov_workspace *workspace, uint32_t peer)
 {
 	if (!cei_site_is_local(&workspace->object.context->site, peer))
@@ -39,6 +51,11 @@ int cei_direct_build(ceov_op *op)
 	const char *fault;
 	uint32_t peer;
 
+	if (workspace->n_ranks > CEI_DIRECT_RANKS_MAX)
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
+				 "%s_create: rank %u: %u ranks, and direct modes are for at most "
+				 "%u", op->kind->name, workspace->rank, workspace->n_ranks,
+				 CEI_DIRECT_RANKS_MAX);
 	for (peer = 0; peer < workspace->n_ranks; peer++) {
 		fault = fault_with(workspace, peer);
 		if (fault)

@@ -14,6 +14,7 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
+#include "ops/core/direct.h"
 
 #define CALL_BYTES 64u                  /* the longest name of a public call */
 
@@ -225,7 +226,7 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	struct cei_rates rates = workspace->is_host ? cei_rates_host() : cei_rates_gpu();
 	struct cei_tile_shape small = cei_selector_shape(&rates, 0), whole = { 1, 8 };
 
-	rates.has_direct = workspace->levels.n_nodes == 1;
+	rates.has_direct = cei_direct_may_be(workspace);
 	if (workspace->is_host)
 		return rates;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
@@ -283,12 +284,12 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 /* Applies those parts of a stored tuning that may differ between ranks: tile shape and blocks. It
  * does so only if the model chose the number of pieces with which they were measured. Pieces and
  * mode must be equal at all ranks, but ranks may read different files; ceov_op_tune() sees to
- * that. */
+ * that. In direct modes blocks must be equal, too. */
 static void refine(ceov_op *op, const struct cei_rates *rates)
 {
 	struct ceov_op_tuning tuning;
 
-	if (!cei_op_says_nothing(&op->given) ||
+	if (!cei_op_says_nothing(&op->given) || cei_selector_is_direct(op->choice.mode) ||
 	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
 	    tuning.mode != op->choice.mode || tuning.n_pieces != op->choice.n_pieces)
 		return;

@@ -370,6 +370,7 @@ int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidat
 
 int ceov_op_tune(ceov_op *op, void *stream)
 {
+	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
 	struct cei_candidates candidates;
 	struct cei_rates rates;
 	int r = cei_object_check(op, &cei_op_type, "ceov_op_tune");
@@ -386,8 +387,9 @@ int ceov_op_tune(ceov_op *op, void *stream)
 	if (!op->kind->trial)
 		return 0;               /* as ops.h promises: nothing is measured */
 	rates = cei_op_rates(op->workspace);
-	cei_candidates_list(&op->shape, &rates, &op->given, &candidates);
+	cei_candidates_list(&op->shape, &rates, &open, &candidates);
 	if (candidates.n == 1)
 		return 0;               /* the same at all ranks; it is what the op has */
+	cei_candidates_list(&op->shape, &rates, &op->given, &candidates);
 	return cei_op_tune(op, stream, &candidates);
 }

@@ -54,12 +54,12 @@ static const char *add_tables(struct cei_embedding_shape *shape,
 					"most 2^48 elements";
 			shape->columns[rank] += from->dims[table];
 			shape->elements[rank] += from->rows[table] * from->dims[table];
+			if (shape->elements[rank] > CEI_ELEMENTS_MAX)
+				return "the tables of a rank have more than 2^48 elements";
 			columns += from->dims[table];
 			if (columns > COLUMNS_MAX)
 				return "the sum of dims is above 2^28";
 		}
-		if (shape->elements[rank] > CEI_ELEMENTS_MAX)
-			return "the tables of a rank have more than 2^48 elements";
 	}
 	return end ? NULL : "there are no tables";
 }

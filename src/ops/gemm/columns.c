@@ -23,7 +23,7 @@ const char *cei_columns_lacks(const ceov_workspace *workspace, const struct cei_
 		return fault;
 	if (!rates->has_tiles)
 		return "columns are divided, and there is no kernel for this GPU; divide rows";
-	if (!tuning || !tuning->tile_rows)
+	if (!tuning || !tuning->tile_rows || cei_selector_is_direct(tuning->mode))
 		return NULL;
 	given.rows = tuning->tile_rows;
 	given.columns = tuning->tile_columns;

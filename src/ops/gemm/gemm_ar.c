@@ -492,13 +492,13 @@ static void play(struct cei_play *play)
 	cei_play_until(play, lane_ns);
 }
 
-/* On one node few rows are multiplied and summed directly, unless the caller sets anything else. */
+/* On one node few rows are multiplied and summed directly, unless the caller sets a mode or pieces,
+ * which are the same at all ranks; shapes of tiles need not be. */
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	struct cei_gemm_ar_size size = size_of(args->shape);
 	uint32_t n_ranks = args->shape->n_ranks;
-	int is_open = choice->mode == CEOV_MODE_CHOOSE && args->given->n_pieces < 2 &&
-		!args->given->tile_rows;
+	int is_open = choice->mode == CEOV_MODE_CHOOSE && args->given->n_pieces < 2;
 	enum ceov_op_mode mode = is_open && args->rates->has_direct
 		? cei_gemm_ar_direct_mode(size, n_ranks) : choice->mode;
 

@@ -67,7 +67,8 @@ uint64_t cei_gemm_ar_direct_scratch(struct cei_gemm_ar_size size, uint32_t n_ran
 
 enum ceov_op_mode cei_gemm_ar_direct_mode(struct cei_gemm_ar_size size, uint32_t n_ranks)
 {
-	if (n_ranks == 1 || size.m > ROWS_MAX || bytes_of(size) > TWO_SHOT_BYTES_MAX)
+	if (n_ranks == 1 || n_ranks > CEI_DIRECT_RANKS_MAX || size.m > ROWS_MAX ||
+	    bytes_of(size) > TWO_SHOT_BYTES_MAX)
 		return CEOV_MODE_CHOOSE;
 	return bytes_of(size) * (n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT
 		: CEOV_MODE_TWO_SHOT;
