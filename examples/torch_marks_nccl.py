@@ -73,7 +73,7 @@ def main():
     dist.init_process_group("nccl" if is_gpu else "gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
     device = torch.device("cuda", torch.cuda.current_device()) if is_gpu else torch.device("cpu")
-    arguments.group = ct.Group(n_sms=arguments.n_sms)
+    arguments.group = ct.Group(device=device, n_sms=arguments.n_sms)
     generator = torch.Generator(device).manual_seed(rank)
     shape = {"generator": generator, "device": device}
     x = torch.randn(arguments.tokens, arguments.inner // size, **shape).bfloat16()

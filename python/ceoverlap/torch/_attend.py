@@ -23,13 +23,20 @@ FLASH_WIDTH_MAX = 256
 FLASH_WIDTH_STEP = 8
 FLASH_CAPABILITY = (8, 0)
 
+# GPUs with less shared memory, for which there is no backward pass of some widths.
+FLASH_SMALLER = ((8, 6), (8, 9), (12, 0), (12, 1))
+FLASH_SMALLER_WIDTHS = (192, 224)
+
 
 def has_flash(q: torch.Tensor) -> bool:
-    """Returns whether flash kernels take such queries."""
+    """Returns whether flash kernels take such queries, with gradients."""
     width = q.shape[3]
-    return (q.is_cuda and q.dtype in FLASH_DTYPES and width <= FLASH_WIDTH_MAX and
-            width % FLASH_WIDTH_STEP == 0 and
-            torch.cuda.get_device_capability(q.device) >= FLASH_CAPABILITY)
+    if not (q.is_cuda and q.dtype in FLASH_DTYPES and width <= FLASH_WIDTH_MAX and
+            width % FLASH_WIDTH_STEP == 0):
+        return False
+    capability = torch.cuda.get_device_capability(q.device)
+    return capability >= FLASH_CAPABILITY and not (
+        capability in FLASH_SMALLER and FLASH_SMALLER_WIDTHS[0] < width <= FLASH_SMALLER_WIDTHS[1])
 
 
 def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool,

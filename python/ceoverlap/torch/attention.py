@@ -7,7 +7,8 @@
 
 Tensors are batch x heads x length x width, as scaled_dot_product_attention() takes them; length
 is this rank's equal part of the sequence. Keys and values may have fewer heads than queries, each
-for several heads of queries in order. No mask but the causal one, and no dropout.
+for several heads of queries in order. No mask but the causal one, and no dropout. Autocast is
+followed, as by scaled_dot_product_attention().
 
 Ring        Each rank sends its keys and values to all others that need them, one after another,
             on a stream beside the caller's, while it attends to those that it has. Results over
@@ -33,6 +34,7 @@ from .. import errors, ops
 from . import _attend
 from .functional import all_to_all, group_of
 from .group import Group
+from .linear import cast
 from .operators import ALIGN_BYTES, run_move
 
 # --- which keys which queries need -------------------------------------------------------
@@ -282,6 +284,7 @@ def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None
     the sequence. is_balanced: parts are as balanced_part() returns them. scale: of scores; None:
     1 / sqrt(width). Gradients have no gradients again."""
     at = group_of(group)
+    q, k, v = cast(q, k, v)
     _check(q, k, v, at, "ring_attention")
     n = k.shape[2]
     if is_causal and (q.shape[2] != n or is_balanced and n % 2):
@@ -289,7 +292,8 @@ def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None
                                   "as many where is_causal, and an even number if is_balanced")
     mask = _Mask(at.size, n, bool(is_causal), bool(is_balanced))
     scale = q.shape[3] ** -0.5 if scale is None else float(scale)
-    return _RingAttention.apply(q, k, v, at, mask, scale)
+    with torch.autocast(at.device.type, enabled=False):         # pieces are put together in fp32
+        return _RingAttention.apply(q, k, v, at, mask, scale)
 
 
 def balanced_part(x: torch.Tensor, dim: int = 0, group=None) -> torch.Tensor:
@@ -317,6 +321,7 @@ def all_to_all_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grou
     rank computes its heads by scaled_dot_product_attention(). is_causal, scale: as in
     ring_attention()."""
     at = group_of(group)
+    q, k, v = cast(q, k, v)
     _check(q, k, v, at, "all_to_all_attention")
     if k.shape[1] % at.size or q.shape[2] != k.shape[2]:
         raise errors.InvalidError(f"all_to_all_attention: {k.shape[1]} heads of keys, "

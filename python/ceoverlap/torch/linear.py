@@ -60,7 +60,7 @@ class _Summed(torch.autograd.Function):
         return grad, None
 
 
-def _cast(*tensors: Optional[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+def cast(*tensors: Optional[torch.Tensor]) -> List[Optional[torch.Tensor]]:
     """Returns the tensors in the dtype that autocast would give the operands of nn.Linear."""
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind):
@@ -192,7 +192,7 @@ class ColumnParallelLinear(_ParallelLinear):
                 raise errors.InvalidError(
                     f"together: {layer} beside {first}: group, sequence_parallel and "
                     "sequence_dim must be the same")
-        x, *weights = _cast(x, *(layer.weight for layer in layers))
+        x, *weights = cast(x, *(layer.weight for layer in layers))
         if first.sequence_parallel:
             results = _gathered_products(first, x, weights, rows)
         else:
@@ -251,7 +251,7 @@ class RowParallelLinear(_ParallelLinear):
     def forward(self, x: torch.Tensor, rows: Optional[Sequence[int]] = None) -> torch.Tensor:
         """Returns the layer's result for x. rows: each rank's part of the sequence; None: equal
         parts."""
-        x, weight = _cast(x, self.weight)
+        x, weight = cast(x, self.weight)
         if not self.sequence_parallel:
             y = _Summed.apply(F.linear(x, weight), self.group)
             return y if self.bias is None else y + self.bias.to(y.dtype)

@@ -191,7 +191,8 @@ int ceov_embedding_backward_create(ceov_workspace *workspace, const struct ceov_
 	return cei_op_create_from(workspace, &cei_embedding_backward, from, ret_op);
 }
 
-/* Memory for no rows may be NULL: then the bags, of which all are empty, say that they are wanted. */
+/* Memory for no rows may be NULL: then the bags, of which all are empty, say that they are
+ * wanted. */
 static int check_results(const ceov_op *op, const struct ceov_embedding_backward_run *from)
 {
 	if (from->bag_grads || from->row_grads || !op->tables.list ||

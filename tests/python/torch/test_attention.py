@@ -130,6 +130,25 @@ def attends_by_heads(dtype):
     Case(dtype, 4, (size, size)).check(ct.all_to_all_attention, True, 0.3)
 
 
+def attends_under_autocast():
+    """Operands are cast before, so that the backward pass sees what the forward pass saw."""
+    size = Group.of().size
+    for call in (ct.ring_attention, ct.all_to_all_attention):
+        case = Case(torch.float32, 6, (size, size))
+        *whole, whole_grad = case.whole
+        *parts, grad = case.parts
+        with torch.autocast(case.group.device.type, dtype=torch.bfloat16):
+            y = call(*parts, is_causal=True)
+        if y.dtype != torch.bfloat16:
+            raise AssertionError(f"the result is of {y.dtype}")
+        y.backward(grad.bfloat16())
+        expected = plain(*whole, True)
+        expected.backward(whole_grad)
+        close(y.detach(), case.part(expected.detach()), "result")
+        for name, one, of in zip("qkv", parts, whole):
+            close(one.grad.bfloat16(), case.part(of.grad), name)
+
+
 def parts_are_balanced():
     group = Group.of()
     positions = torch.arange(6 * group.size, device=group.device)
@@ -253,6 +272,9 @@ class Attention(unittest.TestCase):
 
     def test_all_to_all(self):
         self.each(attends_by_heads)
+
+    def test_autocast(self):
+        rig.run(attends_under_autocast)
 
     def test_balanced_parts(self):
         rig.run(parts_are_balanced)
