@@ -90,7 +90,8 @@ def operators(folder):
                       if name != "ours" and way.get("us_median")]
             shape = (f"{row['m']} x {row['n']} x {row['k']}" if "m" in row
                      else f"{row['bytes_per_rank'] / 2**20:g} MiB")
-            rows.append([row["operator"], row.get("model", ""), shape, row["launch"],
+            by_sms = " SM" if row.get("moved_by") == "SM" else ""
+            rows.append([row["operator"] + by_sms, row.get("model", ""), shape, row["launch"],
                          str(row["ranks"]), number(ours),
                          number(ours / best if best else None, 2), ", ".join(beside) or "-",
                          {True: "yes", False: "NO"}.get(row.get("verified"), "-")])

@@ -41,8 +41,8 @@ static const struct argp_option options_table[] = {
 	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar, all_gather, all_to_all, "
 	  "embedding_a2a (default: all)", 0 },
 	{ "list", 'l', NULL, 0, "List the operators, the models and the tables", 0 },
-	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny; "
-	  "host memory: tiny)", 0 },
+	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny "
+	  "and mistral7b; host memory: tiny)", 0 },
 	{ "tokens", KEY_TOKENS, "N,...", 0, "Rows of the whole product (default 2048,8192; "
 	  "host memory: 256)", 0 },
 	{ "shape", KEY_SHAPE, "M,N,K", 0, "A shape of products instead of models' (may be "
@@ -71,7 +71,7 @@ static const struct argp_option options_table[] = {
 	{ "nodes", BENCH_KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
 	  "nodes: what goes between these goes over the network (UCX)", 1 },
 	{ "mode", KEY_MODE, "overlap|sequence|direct|two-shot", 0, "How ours goes (default: "
-	  "chosen). direct, two-shot: sums and moves by SMs, without copy engines", 2 },
+	  "chosen). direct, two-shot: sums, moves and gemm_ar by SMs, not copy engines", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
 	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum, or of a direct mode "
