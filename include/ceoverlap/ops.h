@@ -224,7 +224,7 @@ int  ceov_op_tune(ceov_op *op, void *stream);
 
 /* Waits for the op's runs in flight, within their deadline, and releases it. If they have not ended
  * by then, memory that their kernels may still write stays until ceov_close(), with a warning in
- * the log. NULL is allowed. */
+ * the log; freeing the op's other memory of a GPU may take until they have. NULL is allowed. */
 void ceov_op_release(ceov_op *op);
 
 /* --- all-gather + GEMM ---------------------------------------------------- */
@@ -392,7 +392,8 @@ int  ceov_gemm_marks_run(ceov_op *op, const struct ceov_gemm_marks_run *run);
  * (CEOV_ERR_STATE). A captured run can be awaited only while it is the last one, and only by
  * streams of its graph. A run waits for nothing, so what is queued behind such a wait has no
  * deadline of its own; if the workspace has failed, the call returns its error. A stream must
- * have passed its waits before the op is released.
+ * have passed its waits before the op is released, and before a graph with a run of this op is
+ * replayed: a replay counts from 0 again, so a wait for a run that was not captured would not end.
  *
  * On host ranks, where stream is ignored, it blocks, also before the run is made: another thread
  * makes it. CEOV_ERR_TIMEOUT: the workspace's deadline has passed. If the workspace fails
