@@ -18,7 +18,7 @@
 #define RUNS      6u
 #define RANKS     4u
 
-#define DIRECT_SHAPES 10u
+#define DIRECT_SHAPES 6u
 
 static struct testing_log log_;
 
