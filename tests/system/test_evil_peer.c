@@ -274,6 +274,16 @@ static void give_answer(int fd, struct cei_message *message, enum answer answer)
 		close(fds[i]);
 }
 
+/* Sends an answer. Rank 0 may have closed the connection meanwhile, because of an answer before. */
+static void answer_honestly(int fd, const struct cei_message *message)
+{
+	int r = cei_socket_send(fd, message, NULL, 0);
+
+	if (r == CEOV_ERR_PEER_LOST)
+		_exit(0);
+	must(!r);
+}
+
 /* Answers "lie N" and "answer N" with the N-th lie or answer. For other names it answers that
  * nothing is exported. */
 static void answer_find(int fd, const struct cei_wire_find *find)
@@ -291,7 +301,7 @@ static void answer_find(int fd, const struct cei_wire_find *find)
 		give_answer(fd, &message, (enum answer)number);
 	} else {
 		message.reply.result = CEOV_NONE;
-		must(!cei_socket_send(fd, &message, NULL, 0));
+		answer_honestly(fd, &message);
 	}
 }
 
@@ -333,7 +343,7 @@ static void be_evil(void)
 		if (received.message.type == CEI_MESSAGE_FIND)
 			answer_find(fd, &received.message.find);
 		else if (received.message.type == CEI_MESSAGE_BARRIER)
-			must(!cei_socket_send(fd, &received.message, NULL, 0));
+			answer_honestly(fd, &received.message);
 		else if (received.message.type == CEI_MESSAGE_BYE)
 			_exit(0);
 	}

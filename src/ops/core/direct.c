@@ -22,18 +22,6 @@ static enum ceov_place_kind place_of(const ceov_workspace *workspace, uint32_t r
 	return workspace->scratch[rank]->region->kind;
 }
 
-int cei_direct_may_be(const ceov_workspace *workspace)
-{
-	uint32_t rank;
-
-	if (workspace->levels.n_nodes > 1)
-		return 0;
-	for (rank = 0; rank < workspace->n_ranks; rank++)
-		if (place_of(workspace, rank) != place_of(workspace, workspace->rank))
-			return 0;
-	return 1;
-}
-
 static const char *fault_with(const ceov_workspace *workspace, uint32_t peer)
 {
 	if (!cei_site_is_local(&workspace->object.context->site, peer))

@@ -12,10 +12,6 @@
 #include "ops/compute/direct.h"
 #include "ops/core/run.h"
 
-/* Returns whether a direct mode may be chosen without being asked for: all ranks are on one node,
- * and either all on GPUs or none. The same at all ranks. The workspace is connected. */
-int  cei_direct_may_be(const ceov_workspace *workspace);
-
 /* For the build() of an op whose mode is direct. Raises CEOV_ERR_INVALID if this rank cannot store
  * to the scratch of all others. */
 int  cei_direct_build(ceov_op *op);

@@ -14,7 +14,6 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
-#include "ops/core/direct.h"
 
 #define CALL_BYTES 64u                  /* the longest name of a public call */
 
@@ -226,7 +225,7 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	struct cei_rates rates = workspace->is_host ? cei_rates_host() : cei_rates_gpu();
 	struct cei_tile_shape small = cei_selector_shape(&rates, 0), whole = { 1, 8 };
 
-	rates.has_direct = cei_direct_may_be(workspace);
+	rates.has_direct = cei_workspace_is_alike(workspace);
 	if (workspace->is_host)
 		return rates;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],

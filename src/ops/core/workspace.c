@@ -45,6 +45,7 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
+#include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
 
@@ -404,6 +405,19 @@ int cei_workspace_check_connected(const ceov_workspace *workspace, const char *c
 uint32_t cei_workspace_start(const ceov_workspace *workspace)
 {
 	return workspace->n_ranks * CEI_OP_PIECES_MAX;
+}
+
+int cei_workspace_is_alike(const ceov_workspace *workspace)
+{
+	const ceov_buffer *own = workspace->scratch[workspace->rank];
+	uint32_t rank;
+
+	if (workspace->levels.n_nodes > 1)
+		return 0;
+	for (rank = 0; rank < workspace->n_ranks; rank++)
+		if (workspace->scratch[rank]->region->kind != own->region->kind)
+			return 0;
+	return 1;
 }
 
 int cei_workspace_has_nodes(const ceov_workspace *workspace)

@@ -162,6 +162,10 @@ void cei_workspace_fail_if_aborted(ceov_workspace *workspace);
 /* Returns the counter of `ready` that is raised when the stream reaches a run: the start mark. */
 uint32_t cei_workspace_start(const ceov_workspace *workspace);
 
+/* Returns whether all ranks are on one node, and either all on GPUs or none, so that they may store
+ * to each other's scratch. The same at all ranks. The workspace is connected. */
+int cei_workspace_is_alike(const ceov_workspace *workspace);
+
 /* Returns whether the group has ranks on other nodes. */
 int cei_workspace_has_nodes(const ceov_workspace *workspace);
 
