@@ -50,7 +50,7 @@ static void repeat(const struct op_part *part)
 	struct op_data data;
 	uint32_t i;
 
-	for (i = 0; i < RUNS; i++) {
+	for (i = 0; i < testing_share(RUNS); i++) {
 		op_data_make(one, part->rank, i, &data);
 		if (testing_below(&random, 6) == 0)
 			usleep((useconds_t)testing_below(&random, 5000));
@@ -121,9 +121,9 @@ START_TEST(test_sums_without_copy_engines)
 	struct op_case one;
 	uint32_t i;
 
-	for (i = 0; i < DIRECT_SHAPES; i++) {
+	for (i = 0; i < testing_share(DIRECT_SHAPES); i++) {
 		one = case_of(2 + (uint32_t)testing_below(&random, 4),
-			      1 + testing_below(&random, 130), 8 + 8 * testing_below(&random, 60));
+			      1 + testing_below(&random, 70), 8 + 8 * testing_below(&random, 30));
 		one.dtype = testing_below(&random, 2) ? CEOV_BF16 : CEOV_FP16;
 		one.b_is_k_by_n = (int)testing_below(&random, 2);
 		one.by_columns = (int)testing_below(&random, 2);

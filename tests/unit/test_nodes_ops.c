@@ -89,7 +89,7 @@ static void repeat(const struct op_part *part)
 	ceov_op *op = op_case_made(part->arg, part->rig->workspaces[part->rank]);
 	uint64_t i;
 
-	for (i = 0; i < RUNS; i++)
+	for (i = 0; i < testing_share(RUNS); i++)
 		run_once(part, op, testing_seed() + i);
 	ceov_op_release(op);
 }
@@ -133,7 +133,7 @@ START_TEST(test_random_sums_by_node)
 	uint32_t i;
 
 	open_mixed(&rig, n_nodes[_i], n_ranks[_i], node_of[_i]);
-	for (i = 0; i < CASES; ) {
+	for (i = 0; i < testing_share(CASES); ) {
 		one = op_case_random(&random, rig.n_ranks);
 		if (!op_is_sum(one.sort))
 			continue;
@@ -246,7 +246,7 @@ START_TEST(test_random_moves)
 	uint32_t i;
 
 	open_mixed(&rig, 2, 4, node_of);
-	for (i = 0; i < CASES; i++) {
+	for (i = 0; i < testing_share(CASES); i++) {
 		one = move_case_random(&random, 4, LIMIT);
 		op_rig_each(&rig, move, &one);
 	}
