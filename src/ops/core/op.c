@@ -63,6 +63,28 @@ int cei_op_make_counts(ceov_op *op)
 					  "numbers of rows are", workspace->rank);
 }
 
+int cei_op_say_present(ceov_op *op, struct cei_send_stage *stage, cei_op_sends *sends)
+{
+	uint32_t rank = op->workspace->rank, peer;
+	int r = 0;
+
+	for (peer = 0; !r && peer < op->shape.n_ranks; peer++)
+		if (peer != rank && !sends(&op->shape, rank, peer))
+			r = cei_send_stage_say_present(stage, peer);
+	return r;
+}
+
+int cei_op_await_here(ceov_op *op, struct cei_send_stage *stage, cei_op_sends *sends)
+{
+	uint32_t rank = op->workspace->rank, peer;
+	int r = 0;
+
+	for (peer = 0; !r && peer < op->shape.n_ranks; peer++)
+		if (peer != rank && !sends(&op->shape, peer, rank))
+			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
+	return r;
+}
+
 static int say_sent(ceov_op *op, struct cei_send_stage *stage)
 {
 	return stage->says_sent ? cei_send_stage_say_sent(stage, op->n_sent++) : 0;

@@ -85,6 +85,16 @@ uint64_t cei_op_scratch_bytes(const struct cei_op_kind *kind, const void *from,
 int  cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind,
 			const void *from, ceov_op **ret_op);
 
+/* Returns how much, in rows or bytes, source sends to target; 0: nothing. The same at all ranks. */
+typedef uint64_t cei_op_sends(const struct cei_op_shape *shape, uint32_t source, uint32_t target);
+
+/* For the ranks that a run exchanges no bytes with, since all have to know that the others have
+ * begun it. The first, before anything is sent, adds to a stage marks that tell it to those whom
+ * this rank sends nothing; the second, behind what is sent, awaits those of the ranks that send
+ * nothing here, each with a counter of `sent`, which is counted in op->n_sent. */
+int  cei_op_say_present(ceov_op *op, struct cei_send_stage *stage, cei_op_sends *sends);
+int  cei_op_await_here(ceov_op *op, struct cei_send_stage *stage, cei_op_sends *sends);
+
 /* Adds to a stage what the op sends to each other rank, by calls of send(). Ranks of other nodes
  * come first, because their bytes take longest. If the stage says that bytes were sent, it does so
  * for each rank of another node and for the ranks of this node together, each with a counter of

@@ -65,26 +65,21 @@ static int send_block(ceov_op *op, uint32_t target)
 static int build(ceov_op *op)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, peer;
+	uint32_t rank = op->workspace->rank;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_embedding_make_tables(op);
 
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace,
 					shape->rows[rank] * gradient_pitch(shape));
-	if (r || n_ranks == 1)
+	if (r || shape->n_ranks == 1)
 		return r;
 	cei_send_stage_follow(stage);
 	stage->says_sent = 1;
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_rows(shape, rank, peer))
-			r = cei_send_stage_say_present(stage, peer);
+	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
 		r = cei_op_send_all(op, stage, send_block);
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_rows(shape, peer, rank))
-			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
-	return r;
+	return r ? r : cei_op_await_here(op, stage, block_rows);
 }
 
 /* --- the job --------------------------------------------------------------- */

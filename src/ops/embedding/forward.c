@@ -105,8 +105,6 @@ static int make_verdicts(ceov_op *op)
 
 static int build(ceov_op *op)
 {
-	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, peer;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_embedding_make_tables(op);
 
@@ -114,17 +112,12 @@ static int build(ceov_op *op)
 		r = make_verdicts(op);
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace, 0);
-	if (r || n_ranks == 1)
+	if (r || op->shape.n_ranks == 1)
 		return r;
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_rows(shape, rank, peer))
-			r = cei_send_stage_say_present(stage, peer);
+	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
 		r = cei_op_send_all(op, stage, send_block);
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_rows(shape, peer, rank))
-			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
-	return r;
+	return r ? r : cei_op_await_here(op, stage, block_rows);
 }
 
 /* --- the job --------------------------------------------------------------- */

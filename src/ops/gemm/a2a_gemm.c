@@ -209,7 +209,7 @@ static int send_all(ceov_op *op, struct cei_send_stage *stage)
 static int add_transfers(ceov_op *op)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, peer;
+	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_send_stage_open(stage, op->workspace, leaves_at(shape, rank, n_ranks, 0));
 
@@ -217,15 +217,10 @@ static int add_transfers(ceov_op *op)
 		return r;
 	cei_send_stage_follow(stage);
 	stage->says_sent = 1;
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_rows(shape, rank, peer))
-			r = cei_send_stage_say_present(stage, peer);
+	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
 		r = send_all(op, stage);
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_rows(shape, peer, rank))
-			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
-	return r;
+	return r ? r : cei_op_await_here(op, stage, block_rows);
 }
 
 static int build(ceov_op *op)

@@ -94,33 +94,33 @@ static int pass_rows(ceov_op *op, uint32_t source, uint32_t target, uint32_t pie
 	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
+static uint64_t block_rows(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
+{
+	(void)target;
+	return shape->rows[source];
+}
+
 /* Adds the transfers. The first counters of `sent` say that this rank's rows were sent; each
  * further one says that one peer, which has no rows to send, has begun the run. */
 static int build(ceov_op *op)
 {
-	const ceov_workspace *workspace = op->workspace;
-	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, peer;
+	const struct cei_op_shape *shape = &op->shape;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_product_prepare(op);
 
 	if (!r)
-		r = cei_send_stage_open(stage, op->workspace,
-					op->shape.rows[rank] * row_bytes(&op->shape));
-	if (r || n_ranks == 1)
+		r = cei_send_stage_open(stage, op->workspace, shape->rows[op->workspace->rank] *
+					row_bytes(shape));
+	if (r || shape->n_ranks == 1)
 		return r;
 	cei_send_stage_follow(stage);
 	stage->says_sent = 1;
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !op->shape.rows[rank])
-			r = cei_send_stage_say_present(stage, peer);
+	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
 		r = cei_op_send_all(op, stage, send_rows);
 	if (!r)
 		r = cei_op_pass_all(op, pass_rows);
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !op->shape.rows[peer])
-			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
-	return r;
+	return r ? r : cei_op_await_here(op, stage, block_rows);
 }
 
 /* --- the job --------------------------------------------------------------- */

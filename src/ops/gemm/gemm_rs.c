@@ -109,28 +109,27 @@ static int send_partials(ceov_op *op, uint32_t target)
 	return r;
 }
 
+static uint64_t block_rows(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
+{
+	(void)source;
+	return shape->rows[target];
+}
+
 /* Adds the transfers. A rank without rows receives no partial sums; instead its job awaits marks
  * that say that all peers have begun the run. */
 static int build(ceov_op *op)
 {
-	const ceov_workspace *workspace = op->workspace;
-	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, peer;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_product_prepare(op);
 
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace, 0);
-	if (r || n_ranks == 1)
+	if (r || op->shape.n_ranks == 1)
 		return r;
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !op->shape.rows[peer])
-			r = cei_send_stage_say_present(stage, peer);
+	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
 		r = cei_op_send_all(op, stage, send_partials);
-	for (peer = 0; !r && !op->shape.rows[rank] && peer < n_ranks; peer++)
-		if (peer != rank)
-			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
-	return r;
+	return r ? r : cei_op_await_here(op, stage, block_rows);
 }
 
 /* --- the job --------------------------------------------------------------- */

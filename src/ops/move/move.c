@@ -238,28 +238,23 @@ static int pass_piece(ceov_op *op, uint32_t source, uint32_t target, uint32_t pi
 static int build(ceov_op *op)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, peer;
+	uint32_t rank = op->workspace->rank;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r;
 
 	if (cei_selector_is_direct(op->choice.mode))
 		return cei_direct_build(op);
 	r = cei_send_stage_open(stage, op->workspace, leaving_bytes(shape, rank));
-	if (r || n_ranks == 1)
+	if (r || shape->n_ranks == 1)
 		return r;
 	cei_send_stage_follow(stage);
 	stage->says_sent = 1;
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_bytes(shape, rank, peer))
-			r = cei_send_stage_say_present(stage, peer);
+	r = cei_op_say_present(op, stage, block_bytes);
 	if (!r)
 		r = cei_op_send_all(op, stage, send_block);
 	if (!r && op->kind == &cei_all_gather)
 		r = cei_op_pass_all(op, pass_piece);
-	for (peer = 0; !r && peer < n_ranks; peer++)
-		if (peer != rank && !block_bytes(shape, peer, rank))
-			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
-	return r;
+	return r ? r : cei_op_await_here(op, stage, block_bytes);
 }
 
 /* --- the job --------------------------------------------------------------- */
