@@ -5,6 +5,17 @@
 
 #include "ops/core/arrivals.h"
 
+uint64_t cei_arrivals_rows(const struct cei_run *run, uint64_t rows, uint32_t first, uint32_t n,
+			   uint64_t *ret_n_rows)
+{
+	uint32_t n_pieces = run->op->choice.n_pieces;
+	uint64_t n_last, row = cei_piece_rows(rows, n_pieces, first, &n_last);
+	uint64_t last = cei_piece_rows(rows, n_pieces, first + n - 1, &n_last);
+
+	*ret_n_rows = last + n_last - row;
+	return row;
+}
+
 /* Returns how many pieces of a block have rows; those without rows come last. */
 static uint32_t count_pieces(uint64_t rows, uint32_t n_pieces)
 {

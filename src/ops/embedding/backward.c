@@ -15,12 +15,6 @@
 
 /* --- where things lie ------------------------------------------------------ */
 
-/* Returns the bytes of one row of the caller's gradients: a sample's, of all tables. */
-static uint64_t gradient_pitch(const struct cei_op_shape *shape)
-{
-	return cei_embedding_widths_before(shape, shape->n_ranks);
-}
-
 /* Returns how many samples the block from source to target has; 0: nothing is sent. */
 static uint64_t block_rows(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
 {
@@ -47,7 +41,7 @@ static int send_block(ceov_op *op, uint32_t target)
 	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
 	int r = 0;
 
-	leg.source_pitch_bytes = gradient_pitch(shape);
+	leg.source_pitch_bytes = cei_embedding_pitch(shape);
 	leg.target_pitch_bytes = width;
 	for (piece = 0; !r && piece < n_pieces; piece++) {
 		row = cei_piece_rows(block_rows(shape, rank, target), n_pieces, piece, &n_rows);
@@ -71,7 +65,7 @@ static int build(ceov_op *op)
 
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace,
-					shape->rows[rank] * gradient_pitch(shape));
+					shape->rows[rank] * cei_embedding_pitch(shape));
 	if (r || shape->n_ranks == 1)
 		return r;
 	cei_send_stage_follow(stage);
@@ -118,7 +112,7 @@ static int use_own(const struct cei_run *run)
 	struct cei_embedding_part part = {
 		.first = cei_op_rows_before(shape, rank),
 		.n = block_rows(shape, rank, rank),
-		.pitch_bytes = gradient_pitch(shape),
+		.pitch_bytes = cei_embedding_pitch(shape),
 	};
 
 	if (!part.n)
@@ -138,16 +132,13 @@ static int take_pieces(const struct cei_run *run, uint32_t source, uint32_t firs
 {
 	const ceov_op *op = run->op;
 	uint32_t n_pieces = op->choice.n_pieces;
-	uint64_t all = rows_from(op, source), row, last, n_rows;
 	struct cei_embedding_part part = { 0 };
 	int r = cei_run_await(run, cei_run_arrived(run), source * n_pieces + first, n);
 
 	if (r)
 		return r;
-	row = cei_piece_rows(all, n_pieces, first, &n_rows);
-	last = cei_piece_rows(all, n_pieces, first + n - 1, &n_rows);
-	part.first = cei_op_rows_before(&op->shape, source) + row;
-	part.n = last + n_rows - row;
+	part.first = cei_op_rows_before(&op->shape, source) +
+		cei_arrivals_rows(run, rows_from(op, source), first, n, &part.n);
 	part.pitch_bytes = cei_embedding_width(&op->shape, op->workspace->rank);
 	part.vectors = cei_run_scratch(run) + part.first * part.pitch_bytes;
 	return use_part(run, &part);
@@ -207,7 +198,7 @@ static int take_operands(struct cei_run *run)
 	uint64_t n_indices = from->row_grads && op->tables.list ? from->bags.n_indices : 0;
 	uint64_t row_bytes = op->tables.most_vectors * CEI_EMBEDDING_VECTOR_BYTES;
 	const struct cei_operand operands[] = {
-		{ "grads", from->grads, shape->rows[rank] * gradient_pitch(shape), 0 },
+		{ "grads", from->grads, shape->rows[rank] * cei_embedding_pitch(shape), 0 },
 		{ "bags.offsets", from->bags.offsets,
 		  from->row_grads ? cei_embedding_offsets_bytes(op) : 0, 0 },
 		{ "bags.weights", from->bags.weights,

@@ -22,12 +22,6 @@
 
 /* --- where things lie ------------------------------------------------------ */
 
-/* Returns the bytes of one row of the result: a sample's vectors of all tables. */
-static uint64_t result_pitch(const struct cei_op_shape *shape)
-{
-	return cei_embedding_widths_before(shape, shape->n_ranks);
-}
-
 /* Returns how many samples the block from source to target has; 0: nothing is sent. */
 static uint64_t block_rows(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
 {
@@ -53,7 +47,7 @@ static uint64_t arrives_at(const struct cei_op_shape *shape, uint32_t source, ui
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
-	return received_at(shape) + cei_op_most_rows(shape) * result_pitch(shape);
+	return received_at(shape) + cei_op_most_rows(shape) * cei_embedding_pitch(shape);
 }
 
 uint64_t ceov_embedding_a2a_scratch_bytes(const struct ceov_embedding *from, uint32_t n_ranks)
@@ -138,7 +132,7 @@ static int look_up_own(const struct cei_run *run, const struct cei_embedding_job
 	struct cei_embedding_part part = {
 		.first = cei_op_rows_before(shape, rank),
 		.n = block_rows(shape, rank, rank),
-		.pitch_bytes = result_pitch(shape),
+		.pitch_bytes = cei_embedding_pitch(shape),
 	};
 
 	if (!part.n)
@@ -208,20 +202,18 @@ static int take_pieces(const struct cei_run *run, uint32_t source, uint32_t firs
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_executor *executor = &op->workspace->executor;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
-	uint64_t all = rows_from(op, source), row, last, n_rows;
+	uint64_t row;
 	struct cei_rows rows = { .row_bytes = cei_embedding_width(shape, source) };
 	int r = cei_run_await(run, cei_run_arrived(run), source * n_pieces + first, n);
 
 	if (r)
 		return r;
-	row = cei_piece_rows(all, n_pieces, first, &n_rows);
-	last = cei_piece_rows(all, n_pieces, first + n - 1, &n_rows);
-	rows.n_rows = last + n_rows - row;
+	row = cei_arrivals_rows(run, rows_from(op, source), first, n, &rows.n_rows);
 	rows.source = cei_run_scratch(run) + arrives_at(shape, source, rank, row);
 	rows.source_pitch_bytes = rows.row_bytes;
-	rows.target = (char *)from->pooled + row * result_pitch(shape) +
+	rows.target = (char *)from->pooled + row * cei_embedding_pitch(shape) +
 		cei_embedding_widths_before(shape, source);
-	rows.target_pitch_bytes = result_pitch(shape);
+	rows.target_pitch_bytes = cei_embedding_pitch(shape);
 	return executor->ops->copy_rows(executor, run->stream, &rows);
 }
 
@@ -279,7 +271,7 @@ static int take_operands(struct cei_run *run)
 		{ "bags.offsets", from->bags.offsets, cei_embedding_offsets_bytes(op), 0 },
 		{ "bags.weights", from->bags.weights,
 		  from->bags.weights ? n_indices * sizeof(float) : 0, 0 },
-		{ "pooled", from->pooled, shape->rows[rank] * result_pitch(shape), 1 },
+		{ "pooled", from->pooled, shape->rows[rank] * cei_embedding_pitch(shape), 1 },
 	};
 	int r = cei_embedding_check_bags(op, &from->bags);
 

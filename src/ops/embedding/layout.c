@@ -122,6 +122,11 @@ uint64_t cei_embedding_widths_before(const struct cei_op_shape *shape, uint32_t 
 	return columns_before(shape, rank) * cei_dtype_bytes(shape->dtype);
 }
 
+uint64_t cei_embedding_pitch(const struct cei_op_shape *shape)
+{
+	return cei_embedding_widths_before(shape, shape->n_ranks);
+}
+
 uint64_t cei_embedding_table_bytes(const struct cei_op_shape *shape, uint32_t rank)
 {
 	return shape->embedding.elements[rank] * cei_dtype_bytes(shape->dtype);

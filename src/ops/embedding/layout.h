@@ -23,10 +23,11 @@ void     cei_embedding_choose(const struct cei_choose_args *args, struct cei_cho
 void     cei_embedding_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 void     cei_embedding_fini(ceov_op *op);
 
-/* Return the bytes of a sample's vectors of the tables of a rank; of all ranks before it (n_ranks:
- * of all tables); and of all tables of a rank. */
+/* Return the bytes of a sample's vectors of the tables of a rank; of all ranks before it; of all
+ * tables, which is a row of the caller's result or gradients; and of all tables of a rank. */
 uint64_t cei_embedding_width(const struct cei_op_shape *shape, uint32_t rank);
 uint64_t cei_embedding_widths_before(const struct cei_op_shape *shape, uint32_t rank);
+uint64_t cei_embedding_pitch(const struct cei_op_shape *shape);
 uint64_t cei_embedding_table_bytes(const struct cei_op_shape *shape, uint32_t rank);
 
 /* Lists the rank's own tables in the op. The caller's arrays, to which the shape points, must still

@@ -283,15 +283,14 @@ static int copy_pieces(const struct cei_run *run, uint32_t source, uint32_t firs
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_executor *executor = &op->workspace->executor;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
-	uint64_t rows = block_rows(shape, source, rank), row, last, n_rows, at, n_bytes;
+	uint64_t rows = block_rows(shape, source, rank), row, n_rows, at, n_bytes;
 	int r = cei_run_await(run, cei_run_arrived(run), source * n_pieces + first, n);
 
 	if (r)
 		return r;
-	row = cei_piece_rows(rows, n_pieces, first, &n_rows);
-	last = cei_piece_rows(rows, n_pieces, first + n - 1, &n_rows);
+	row = cei_arrivals_rows(run, rows, first, n, &n_rows);
 	at = arrives_at(shape, source, rank, row);
-	n_bytes = (last + n_rows - row) * part_of(shape, rank) * CEI_DTYPE16_BYTES;
+	n_bytes = n_rows * part_of(shape, rank) * CEI_DTYPE16_BYTES;
 	return executor->ops->copy(executor, run->stream, (char *)operands->c + at,
 				   cei_run_scratch(run) + received_at(shape) + at, n_bytes);
 }

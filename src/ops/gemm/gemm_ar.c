@@ -415,12 +415,11 @@ static uint64_t rows_from(const ceov_op *op, uint32_t source)
 static int take_sums(const struct cei_run *run, uint32_t source, uint32_t first, uint32_t n)
 {
 	const ceov_op *op = run->op;
-	uint64_t rows = part_rows(&op->shape, source), row, last, n_rows;
+	uint64_t row, n_rows;
 	int r = cei_run_await(run, cei_run_arrived(run), sums_counter(op, source, first), n);
 
-	row = cei_piece_rows(rows, op->choice.n_pieces, first, &n_rows);
-	last = cei_piece_rows(rows, op->choice.n_pieces, first + n - 1, &n_rows);
-	return r ? r : copy_sums(run, source, row, last + n_rows - row);
+	row = cei_arrivals_rows(run, part_rows(&op->shape, source), first, n, &n_rows);
+	return r ? r : copy_sums(run, source, row, n_rows);
 }
 
 static int queue_job(const struct cei_run *run)
@@ -509,7 +508,7 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 	choice->mode = CEOV_MODE_SEQUENCE;      /* for the shape of tiles */
 	cei_columns_choose(args, choice);
 	if (args->rates->has_library && !args->given->tile_rows)
-		choice->shape = cei_gemm_ar_direct_tile(size);
+		choice->shape = cei_product_whole_rows(size.m, size.n);
 	choice->mode = mode;
 	cei_direct_choose(args, cei_gemm_ar_direct_span(size, n_ranks, mode), choice);
 }

@@ -27,8 +27,6 @@
  * 128 and 256 rows copy engines took twice to three times as long (same results). */
 #define ROWS_MAX 256u
 
-#define TILE_ROWS_MAX 32768u            /* gemm.h counts a tile's rows in 16 bits */
-
 #define VECTOR_BYTES 16u                /* parts begin at multiples of it, as direct.h asks */
 
 static uint64_t bytes_of(struct cei_gemm_ar_size size)
@@ -82,16 +80,6 @@ uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,
 
 /* --- the product ------------------------------------------------------------ */
 
-struct cei_tile_shape cei_gemm_ar_direct_tile(struct cei_gemm_ar_size size)
-{
-	uint64_t rows = cei_ceiling(size.m, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
-	struct cei_tile_shape tile;
-
-	tile.rows = (uint32_t)(rows < TILE_ROWS_MAX ? rows : TILE_ROWS_MAX);
-	tile.columns = (uint32_t)size.n;
-	return tile;
-}
-
 void cei_gemm_ar_direct_ask(struct cei_gemm_ar_size size, struct cei_tiles_args *args,
 			    uint64_t *memory)
 {
@@ -123,20 +111,15 @@ struct cei_gemm_job cei_gemm_ar_direct_product(const ceov_op *op, struct cei_gem
 int cei_gemm_ar_direct_build(ceov_op *op, struct cei_gemm_ar_size size)
 {
 	static const struct ceov_gemm_ar_run none;
-	struct cei_executor *executor = &op->workspace->executor;
 	struct cei_gemm_job job;
 	int r = cei_direct_build(op);
 
 	if (!r)
-		r = cei_product_prepare(op);
+		r = cei_product_list(op);
 	if (r)
 		return r;
 	job = cei_gemm_ar_direct_product(op, size, &none, &op->product.all);
-	job.c[0].rows = size.m;
-	pthread_mutex_lock(&op->workspace->lock);
-	r = executor->ops->load(executor, &job);
-	pthread_mutex_unlock(&op->workspace->lock);
-	return r;
+	return cei_product_load(op, &job);
 }
 
 /* --- runs ------------------------------------------------------------------- */

@@ -36,9 +36,6 @@ enum ceov_op_mode cei_gemm_ar_direct_mode(struct cei_gemm_ar_size size, uint32_t
 uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,
 				 enum ceov_op_mode mode);
 
-/* Returns the tile shape for cuBLAS: whole rows of C. */
-struct cei_tile_shape cei_gemm_ar_direct_tile(struct cei_gemm_ar_size size);
-
 /* Sets the fields in which the list of tiles of the whole product is different from one of the
  * shape's rows; memory: for two numbers. */
 void cei_gemm_ar_direct_ask(struct cei_gemm_ar_size size, struct cei_tiles_args *args,

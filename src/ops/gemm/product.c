@@ -150,7 +150,7 @@ static void split_list(ceov_op *op)
 	op->product.own.tiles.n_tiles = all->n_tiles - n;
 }
 
-static int list_tiles(ceov_op *op)
+int cei_product_list(ceov_op *op)
 {
 	int r = make_tiles(op, 1, &op->product.all.tiles);
 
@@ -206,26 +206,29 @@ struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_lis
 	return job;
 }
 
-static int load(ceov_op *op)
+int cei_product_load(ceov_op *op, const struct cei_gemm_job *job)
 {
 	struct cei_executor *executor = &op->workspace->executor;
-	struct cei_gemm_job job = cei_product_job(op, &op->product.all);
-	uint32_t i;
 	int r;
 
-	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* as partial sums, unless columns are divided */
-		job.c[i].columns = op->shape.product.n[i < op->shape.product.n_products ? i : 0];
 	pthread_mutex_lock(&op->workspace->lock);
-	r = executor->ops->load(executor, &job);
+	r = executor->ops->load(executor, job);
 	pthread_mutex_unlock(&op->workspace->lock);
 	return r;
 }
 
 int cei_product_prepare(ceov_op *op)
 {
-	int r = list_tiles(op);
+	struct cei_gemm_job job;
+	int r = cei_product_list(op);
+	uint32_t i;
 
-	return r ? r : load(op);
+	if (r)
+		return r;
+	job = cei_product_job(op, &op->product.all);
+	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* as partial sums, unless columns are divided */
+		job.c[i].columns = op->shape.product.n[i < op->shape.product.n_products ? i : 0];
+	return cei_product_load(op, &job);
 }
 
 /* Makes the list of tiles for measuring the product alone, unless it was made before. The caller

@@ -50,10 +50,18 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_product_candidates(const struct cei_listing *listing);
 
+/* Returns the tile shape for cuBLAS: so many rows, and all columns. */
+struct cei_tile_shape cei_product_whole_rows(uint64_t rows, uint64_t columns);
+
 /* Lists the op's tiles, and loads the kernels that execute them. If the first run loaded them
  * instead, it could block, because its kernels wait for peers. cei_product_fini() frees the lists,
  * also after a failure. */
 int  cei_product_prepare(ceov_op *op);
+
+/* The two halves of it, for an op whose products are of other sizes than its shape says. The list
+ * alone is product.all, or product.others and product.own. */
+int  cei_product_list(ceov_op *op);
+int  cei_product_load(ceov_op *op, const struct cei_gemm_job *job);
 void cei_product_fini(ceov_op *op);
 
 /* Divides the list of all tiles into product.pieces: for ops whose tiles all are of n_rows own

@@ -69,21 +69,27 @@ static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *
 		tile_ns(shape, rates, tile);
 }
 
+struct cei_tile_shape cei_product_whole_rows(uint64_t rows, uint64_t columns)
+{
+	struct cei_tile_shape tile;
+
+	rows = cei_ceiling(rows, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
+	tile.rows = (uint32_t)(rows < TILE_ROWS_MAX ? rows : TILE_ROWS_MAX);
+	tile.columns = (uint32_t)columns;
+	return tile;
+}
+
 /* Returns the tile shape for cuBLAS: all rows of a piece of the rank that has most rows, and all
  * columns. */
 static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
 {
 	uint64_t rows = cei_ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
-	struct cei_tile_shape tile;
 	uint32_t i;
 
-	rows = cei_ceiling(rows, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
 	for (i = 0; i < shape->product.n_products; i++)
 		if (shape->product.n[i] > columns)
 			columns = shape->product.n[i];
-	tile.rows = (uint32_t)(rows < TILE_ROWS_MAX ? rows : TILE_ROWS_MAX);
-	tile.columns = (uint32_t)columns;
-	return tile;
+	return cei_product_whole_rows(rows, columns);
 }
 
 static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
