@@ -55,6 +55,14 @@ int cei_direct_build(ceov_op *op)
 	return 0;
 }
 
+void cei_direct_span_whole(uint64_t n_bytes, uint32_t own, uint32_t rank,
+			   struct cei_direct_span *span)
+{
+	span->n_leaves = span->n_here = n_bytes;
+	span->there = own * n_bytes;
+	span->here = rank * n_bytes;
+}
+
 void cei_direct_job(const struct cei_run *run, struct cei_direct_job *ret_job)
 {
 	const ceov_op *op = run->op;

@@ -12,9 +12,6 @@
 #include "ops/gemm/product.h"
 #include "ops/tuning/direct_choice.h"
 
-/* In one step each rank gets the products of all, and needs scratch for them. */
-#define ONE_SHOT_BYTES_MAX (UINT64_C(1) << 20)
-
 /* In two steps. Larger products take long enough to hide copies behind them. */
 #define TWO_SHOT_BYTES_MAX (UINT64_C(4) << 20)
 
@@ -44,7 +41,7 @@ static uint64_t part_bytes(struct cei_gemm_ar_size size, uint32_t n_ranks)
 const char *cei_gemm_ar_direct_fault(struct cei_gemm_ar_size size,
 				     const struct cei_op_shape *shape, enum ceov_op_mode mode)
 {
-	if (mode == CEOV_MODE_DIRECT && bytes_of(size) > ONE_SHOT_BYTES_MAX)
+	if (mode == CEOV_MODE_DIRECT && bytes_of(size) > CEI_DIRECT_ONE_SHOT_MAX)
 		return "tuning->mode: a result of more than 1 MiB is not summed in one step; take "
 			"CEOV_MODE_TWO_SHOT";
 	if (mode == CEOV_MODE_TWO_SHOT && bytes_of(size) > TWO_SHOT_BYTES_MAX)
@@ -58,7 +55,7 @@ uint64_t cei_gemm_ar_direct_scratch(struct cei_gemm_ar_size size, uint32_t n_ran
 
 	if (n_ranks == 1 || n_bytes > TWO_SHOT_BYTES_MAX)
 		return 0;
-	whole = n_bytes <= ONE_SHOT_BYTES_MAX ? n_ranks * n_bytes : 0;
+	whole = n_bytes <= CEI_DIRECT_ONE_SHOT_MAX ? n_ranks * n_bytes : 0;
 	parts = 2 * n_ranks * part_bytes(size, n_ranks);
 	return whole > parts ? whole : parts;
 }
@@ -124,15 +121,6 @@ int cei_gemm_ar_direct_build(ceov_op *op, struct cei_gemm_ar_size size)
 
 /* --- runs ------------------------------------------------------------------- */
 
-/* Fills what this rank and another one exchange if each sends its whole product. */
-static void fill_whole(struct cei_gemm_ar_size size, uint32_t own, uint32_t rank,
-		       struct cei_direct_span *span)
-{
-	span->n_leaves = span->n_here = bytes_of(size);
-	span->there = own * bytes_of(size);
-	span->here = rank * bytes_of(size);
-}
-
 /* Returns the bytes of a rank's part, and sets where it begins in C. */
 static uint64_t part_of(struct cei_gemm_ar_size size, uint32_t n_ranks, uint32_t rank,
 			uint64_t *ret_at)
@@ -144,7 +132,8 @@ static uint64_t part_of(struct cei_gemm_ar_size size, uint32_t n_ranks, uint32_t
 	return all - at < part ? all - at : part;
 }
 
-/* The same if each sends to another one that one's part of C. */
+/* Fills what this rank and another one exchange if each sends to another one that one's part of
+ * C. */
 static void fill_part(const struct cei_direct_job *job, struct cei_gemm_ar_size size,
 		      uint32_t rank, struct cei_direct_span *span)
 {
@@ -177,7 +166,7 @@ static int sum_up(const struct cei_run *run, struct cei_gemm_ar_size size)
 		if (job.gathers)
 			fill_part(&job, size, rank, &job.spans[rank]);
 		else
-			fill_whole(size, job.own, rank, &job.spans[rank]);
+			cei_direct_span_whole(bytes_of(size), job.own, rank, &job.spans[rank]);
 	return executor->ops->direct(executor, run->stream, &job);
 }
 

@@ -12,10 +12,6 @@
 #include "ops/reduce/parts.h"
 #include "ops/tuning/direct_choice.h"
 
-/* A one-shot all-reduce sends all to all, and needs as much scratch. Beyond this it would take more
- * scratch than all other modes, for every all-reduce of that size. */
-#define ONE_SHOT_BYTES_MAX (UINT64_C(1) << 20)
-
 static uint64_t all_bytes(const struct cei_op_shape *shape)
 {
 	return cei_sum_bytes(shape, cei_op_all_rows(shape));
@@ -26,7 +22,7 @@ const char *cei_direct_sum_fault(const struct cei_op_shape *shape, enum ceov_op_
 	if (mode == CEOV_MODE_TWO_SHOT && shape->kind != &cei_all_reduce)
 		return "tuning->mode: only an all-reduce has two steps";
 	if (mode == CEOV_MODE_DIRECT && shape->kind == &cei_all_reduce &&
-	    all_bytes(shape) > ONE_SHOT_BYTES_MAX)
+	    all_bytes(shape) > CEI_DIRECT_ONE_SHOT_MAX)
 		return "tuning->mode: an all-reduce of more than 1 MiB is not made in one step; "
 			"take CEOV_MODE_TWO_SHOT";
 	return cei_direct_ranks_fault(shape);
@@ -36,7 +32,7 @@ uint64_t cei_direct_sum_scratch(const struct cei_op_shape *shape)
 {
 	uint64_t n_bytes = all_bytes(shape);
 
-	return n_bytes <= ONE_SHOT_BYTES_MAX ? shape->n_ranks * n_bytes : 0;
+	return n_bytes <= CEI_DIRECT_ONE_SHOT_MAX ? shape->n_ranks * n_bytes : 0;
 }
 
 /* Returns whether every rank sends its whole operand to all. */
@@ -50,20 +46,8 @@ uint64_t cei_direct_sum_span(const struct cei_op_shape *shape, enum ceov_op_mode
 	return is_one_shot(shape, mode) ? all_bytes(shape) : cei_sum_slot_bytes(shape);
 }
 
-/* Fills what this rank and another one exchange if each rank sends its whole operand. */
-static void fill_whole(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,
-		       struct cei_direct_span *span)
-{
-	uint64_t n_bytes = all_bytes(shape);
-
-	span->n_leaves = n_bytes;
-	span->there = own * n_bytes;
-	span->here = rank * n_bytes;
-	span->n_here = n_bytes;
-}
-
-/* The same if each rank sends to another one that one's part. In an all-reduce all parts are in
- * target; in a reduce-scatter the own part begins there. */
+/* Fills what this rank and another one exchange if each rank sends to another one that one's part.
+ * In an all-reduce all parts are in target; in a reduce-scatter the own part begins there. */
 static void fill_part(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,
 		      struct cei_direct_span *span)
 {
@@ -96,7 +80,10 @@ int cei_direct_sum_job(const struct cei_run *run)
 	job.source = operands->source;
 	job.target = operands->target;
 	for (rank = 0; rank < shape->n_ranks; rank++)
-		(is_whole ? fill_whole : fill_part)(shape, own, rank, &job.spans[rank]);
+		if (is_whole)
+			cei_direct_span_whole(all_bytes(shape), own, rank, &job.spans[rank]);
+		else
+			fill_part(shape, own, rank, &job.spans[rank]);
 	job.gathers = op->choice.mode == CEOV_MODE_TWO_SHOT;
 	job.gather_at = cei_sum_gather_at(shape);
 	return executor->ops->direct(executor, run->stream, &job);
