@@ -105,7 +105,7 @@ count 1 "^# alone: within the node [0-9.]+ us, between nodes [0-9.]+ us; both" "
 count 1 "engine: left out, ranks that a launcher started" "what cannot run is left out"
 report 2
 for key in us_within_node us_between_nodes ratio_longer_level; do
-	[ "$(grep -c "\"$key\": *[0-9]*[1-9]" "$json")" = 1 ] || fail "JSON has no $key"
+	[ "$(grep -c "\"$key\": *[0-9.]*[1-9]" "$json")" = 1 ] || fail "JSON has no $key"
 done
 
 # Nodes of different size, and pieces.
