@@ -17,7 +17,8 @@
 #
 # Says how long the test took and how much processor time it used: one with little of that
 # waits. A failing test's seed ("CEOVERLAP_TEST_SEED=...") is repeated at
-# the end, also that of a suite, which prints "seed ...".
+# the end, also that of a suite, which prints "seed ...", and the last lines of the logs that it
+# left in its folder.
 set -u
 
 limit=${CEOVERLAP_TEST_TIMEOUT:-120}
@@ -120,5 +121,7 @@ done
 if [ "$status" != 0 ] && [ "$status" != 77 ]; then
 	sed -En 's/^(CEOVERLAP_TEST_SEED=|seed )([0-9]+).*/CEOVERLAP_TEST_SEED=\2/p' "$output" |
 		tail -n 1
+	# What a daemon said before it was lost, for one: the folder goes with the test.
+	find "$folder" -maxdepth 1 -type f -name '*.log' -size +0 -exec tail -v -n 100 {} \;
 fi
 exit "$status"

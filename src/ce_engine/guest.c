@@ -89,30 +89,18 @@ void cei_guest_close(ceov_context *context)
 	cei_context_end(context);
 }
 
-static uint32_t n_in_flight(ceov_context *context)
-{
-	struct cei_list *node;
-	uint32_t n = 0;
-
-	pthread_mutex_lock(&context->lock);
-	for (node = context->plans.next; node != &context->plans; node = node->next)
-		n += cei_plan_is_busy(CEI_OWNER(node, struct ceov_plan, object.link)) != 0;
-	pthread_mutex_unlock(&context->lock);
-	return n;
-}
-
 int cei_guest_is_busy(ceov_context *context)
 {
 	struct cei_list *node;
-	uint32_t n = n_in_flight(context);
+	int is;
 
 	(void)cei_plans_settle(context);
 	pthread_mutex_lock(&context->lock);
-	n += !cei_list_is_empty(&context->stuck);
-	for (node = context->plans.next; node != &context->plans; node = node->next)
-		n += cei_plan_is_stuck(CEI_OWNER(node, struct ceov_plan, object.link)) != 0;
+	is = !cei_list_is_empty(&context->stuck);
+	for (node = context->plans.next; !is && node != &context->plans; node = node->next)
+		is = cei_plan_is_moving(CEI_OWNER(node, struct ceov_plan, object.link));
 	pthread_mutex_unlock(&context->lock);
-	return n != 0;
+	return is;
 }
 
 void cei_guest_abort(ceov_context *context, int error, uint32_t rank)

@@ -48,6 +48,9 @@ holds "CEOVERLAP_TEST_SEED=5" "a failed test's seed"
 holds "took [0-9.]* s, computed [0-9.]* s and was in the kernel [0-9.]* s$" "a test's time"
 expect 3 "a suite that fails" "echo 'seed 6 (CEOVERLAP_TEST_SEED repeats it)'; exit 3"
 holds "^CEOVERLAP_TEST_SEED=6$" "a failed suite's seed"
+# shellcheck disable=SC2016 # the test expands it
+expect 3 "a test that fails with a log" 'echo "it died of this" > "$TMPDIR/d.log"; exit 3'
+holds "^it died of this$" "the log of a failed test"
 expect 77 "a test that is skipped" "exit 77"
 
 # As Check does where it is told to end: its whole group hears of it.

@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -308,6 +309,43 @@ START_TEST(test_a_guest_moves_what_it_imports)
 }
 END_TEST
 
+static void *ask_on(void *arg)
+{
+	ceov_context *guest = arg;
+
+	while (atomic_load(&host.n_ended) < LAUNCHES)
+		(void)cei_guest_is_busy(guest);
+	return NULL;
+}
+
+/* As the threads of a daemon ask while the engine moves a client's bytes: TSan looks on. */
+START_TEST(test_a_guest_is_asked_while_it_moves)
+{
+	uint64_t seed = testing_seed(), i;
+	ceov_context *guest;
+	struct owner owner;
+	pthread_t thread;
+	ceov_plan *plan;
+
+	open_works(0);
+	open_owner(&owner);
+	guest = open_guest();
+	plan = lend_plan(guest, &owner);
+	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on, guest), 0);
+	for (i = 0; i < LAUNCHES; i++) {
+		launch(plan, i, 1 + i);
+		fill(&owner, i, &seed);
+		arrived_whole(&owner, i);
+	}
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_uint_eq(atomic_load(&host.n_failed), 0);
+	await_idle(guest);
+	cei_guest_close(guest);
+	ceov_close(owner.context);
+	close_works();
+}
+END_TEST
+
 START_TEST(test_guests_of_one_engine_keep_apart)
 {
 	uint64_t seed = testing_seed();
@@ -452,6 +490,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, test_a_guest_moves_what_it_imports);
+	tcase_add_test(cases, test_a_guest_is_asked_while_it_moves);
 	tcase_add_test(cases, test_guests_of_one_engine_keep_apart);
 	tcase_add_test(cases, test_a_failure_names_the_rank_of_the_guest);
 	tcase_add_test(cases, test_a_base_too_large_is_refused);

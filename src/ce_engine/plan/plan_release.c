@@ -14,15 +14,19 @@
 #include "ce_engine/plan/plan_commit.h"
 #include "ce_engine/sched/launch.h"
 
+/* The lock may change in a const plan. */
+static pthread_mutex_t *lock_of(const struct ceov_plan *plan)
+{
+	return (pthread_mutex_t *)(uintptr_t)&plan->lock;
+}
+
 int cei_plan_is_busy(const struct ceov_plan *plan)
 {
-	/* the lock may change in a const plan */
-	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
 	uint32_t n;
 
-	pthread_mutex_lock(lock);
+	pthread_mutex_lock(lock_of(plan));
 	n = plan->run.n_in_flight;
-	pthread_mutex_unlock(lock);
+	pthread_mutex_unlock(lock_of(plan));
 	return n != 0;
 }
 
@@ -59,6 +63,18 @@ int cei_plan_is_stuck(const struct ceov_plan *plan)
 {
 	return !cei_lanes_are_idle(&plan->object.context->engines[plan->member]->lanes,
 				   &plan->run.stuck_lanes);
+}
+
+/* The engine writes which lanes are stuck only while a launch is in flight, and none becomes so
+ * without the lock. */
+int cei_plan_is_moving(const struct ceov_plan *plan)
+{
+	int is;
+
+	pthread_mutex_lock(lock_of(plan));
+	is = plan->run.n_in_flight || cei_plan_is_stuck(plan);
+	pthread_mutex_unlock(lock_of(plan));
+	return is;
 }
 
 void cei_plan_destroy(struct ceov_plan *plan)

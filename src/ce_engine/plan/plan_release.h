@@ -16,6 +16,9 @@ void cei_plan_release(struct ceov_plan *plan);
  * none of its launches is in flight. */
 int  cei_plan_is_stuck(const struct ceov_plan *plan);
 
+/* Whether a launch is in flight, or the plan is stuck. Any thread. */
+int  cei_plan_is_moving(const struct ceov_plan *plan);
+
 /* Ends the plans that were released while stuck and whose lanes have become idle. Returns how many.
  * Until then they keep their buffers and signals in use. Any thread. */
 uint32_t cei_plans_settle(ceov_context *context);
