@@ -124,6 +124,10 @@ first_half() {
 
 second_half() {
 	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
+	bench sums-by-sms 20 overlap -t all_reduce -b 4M -e 256M --mode two-shot \
+		--reduce-blocks 16 -n 10
+	bench scatter-by-sms 20 overlap -t reduce_scatter -b 4M -e 256M --mode direct \
+		--reduce-blocks 16 -n 10
 	bench small 30 overlap -t all_reduce,reduce_scatter,all_gather,all_to_all -b 1K -e 1M -f 4 \
 		--graph --mode direct -n 10
 	bench embedding 30 overlap -t embedding_a2a -n 10
@@ -134,8 +138,8 @@ second_half() {
 		step "suite-$suite" 30 env srcdir="$top" \
 			bash "$top/tests/run_test.sh" "tests/gpu/test_gpu_$suite"
 	done
-	with_torch fsdp 35 "$top/examples/torch_fsdp.py"
-	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py"
+	with_torch fsdp 50 "$top/examples/torch_fsdp.py" --parts --json "$out/fsdp.json"
+	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py" --json "$out/tp-mlp.json"
 	step measure 40 ./ceoverlap-bench measure --quick --no-store -T 35 -J "$out/measure.json"
 	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T 45 -J "$out/sweep.json" \
 		--html="$out/sweep.html"

@@ -9,6 +9,7 @@ faster. What was left out, and what has failed, is listed at the end."""
 
 import json
 import pathlib
+import statistics
 import sys
 
 KNOWN_FAILURES = {"124": "it ran out of its time", "137": "it ran out of its time",
@@ -103,6 +104,63 @@ def operators(folder):
          "right"], rows) + [""]
 
 
+def median(values):
+    return statistics.median(values) if values else None
+
+
+def random_plans(folder):
+    """Of the sweep: how long random plans take, as a multiple of what the links allow."""
+    rows = [[row["method"], str(row["samples"]), number(row["bound_median"], 2),
+             number(row["bound_max"], 2)]
+            for _, file in load(folder, "sweep.json") for row in file["rows"]
+            if row["test"] == "random"]
+    if not rows:
+        return []
+    return ["## Random plans", "", "Times divided by the least that the links allow.", ""] + table(
+        ["order of chunks", "plans", "median", "most"], rows) + [""]
+
+
+def relays(folder):
+    """Of the sweep: between host memory and one GPU, directly and over all paths."""
+    rows = []
+    for _, file in load(folder, "sweep.json"):
+        found = {}
+        for row in file["rows"]:
+            if row["test"] == "host" and row["in_flight"] == 1 and row.get("us_median"):
+                key = (row["bytes"], row["source"], row["target"])
+                found.setdefault(key, {}).setdefault(row["method"], row["us_median"])
+        largest = max((key[0] for key in found), default=0)
+        for (n_bytes, source, target), ways in sorted(found.items()):
+            if n_bytes == largest and {"direct", "all"} <= set(ways):
+                rows.append([f"{source} to {target}", f"{n_bytes / 2**20:g}",
+                             number(ways["direct"]), number(ways["all"]),
+                             number(ways["direct"] / ways["all"], 2)])
+    if not rows:
+        return []
+    return ["## Relays", "", "Host memory and one GPU: over the direct path, and over all paths.",
+            ""] + table(["from, to", "MiB", "direct, us", "all, us", "ratio"], rows) + [""]
+
+
+def examples(folder):
+    """The training examples in PyTorch."""
+    rows = []
+    for _, file in load(folder, "fsdp.json"):
+        times = {name: median(way["step_ms"]) for name, way in file["ways"].items()}
+        rows += example_rows("FSDP2 step", file["ranks"], times, "ms")
+    for _, file in load(folder, "tp-mlp.json"):
+        rows += example_rows("MLP block", file["ranks"], file["step_us"], "us")
+    if not rows:
+        return []
+    return ["## Examples in PyTorch", ""] + table(
+        ["example", "ranks", "way", "median", "divided by ours"], rows) + [""]
+
+
+def example_rows(name, ranks, times, unit):
+    ours = times.get("ceoverlap")
+    return [[name, str(ranks), way, "-" if time is None else f"{time:.1f} {unit}",
+             number(time / ours, 2) if time and ours else "-"] for way, time in times.items()]
+
+
 def steps(folder):
     path = folder / "steps.tsv"
     if not path.exists():
@@ -125,7 +183,8 @@ def main():
     print(f"# A run on {len(names)} GPUs\n")
     for name in sorted(set(names)):
         print(f"{names.count(name)} x {name}\n")
-    print("\n".join(moves(folder) + operators(folder) + steps(folder)))
+    print("\n".join(moves(folder) + operators(folder) + relays(folder) + random_plans(folder) +
+                    examples(folder) + steps(folder)))
     return 0
 
 

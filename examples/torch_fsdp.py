@@ -7,7 +7,8 @@ each step by all of them, in random order.
     torchrun --nproc-per-node 4 torch_fsdp.py --layers 8 --hidden 4096
 
 prints each step's losses, and at the end how long steps took and how much memory they held
-at most. --profile also lists what all-gathers had the GPU do. Without GPUs it runs on the
+at most. --profile also lists what all-gathers had the GPU do. --parts trains with ceoverlap's
+all-gathers alone and with its reduce-scatters alone, too, which tells which of both costs time. Without GPUs it runs on the
 CPU over gloo, if the model is small: --layers 2 --hidden 64 --vocab 256 --seq 32. Where there
 are fewer GPUs than ranks, these share them, over gloo and with a small model: that compares
 losses, and says nothing of speed."""
@@ -148,8 +149,18 @@ def nccl_way(options, device):
     return way
 
 
+def our_ways(options, device, mesh):
+    """([Way, ...], their handles); the last one has all communication of ceoverlap."""
+    asked = {"ceoverlap": {}}
+    if options.parts:
+        asked = {"our all-gathers": {"scatter": False}, "our sums": {"gather": False}, **asked}
+    ways = [Way(name, sharded_model(options, device, mesh), options) for name in asked]
+    handles = [fsdp.enable(way.model, **parts) for way, parts in zip(ways, asked.values())]
+    return ways, handles
+
+
 def all_ways(options, device, mesh):
-    """([Way, ...], handle of the last one, {way: why it was skipped})."""
+    """([Way, ...], handles of the last ones, {way: why it was skipped})."""
     ways = [Way("FSDP2", sharded_model(options, device, mesh), options)]
     skipped = {}
     try:
@@ -162,9 +173,8 @@ def all_ways(options, device, mesh):
     except torch_fsdp_nccl.Unavailable as reason:
         skipped["NCCL copy engines"] = str(reason)
         say(f"NCCL copy engines: skipped: {reason}")
-    ours = Way("ceoverlap", sharded_model(options, device, mesh), options)
-    handle = fsdp.enable(ours.model)
-    return ways + [ours], handle, skipped
+    ours, handles = our_ways(options, device, mesh)
+    return ways + ours, handles, skipped
 
 
 # --- measuring ----------------------------------------------------------------------------
@@ -309,6 +319,8 @@ def parse():
                         help="no NCCL copy engines beside")
     parser.add_argument("--profile", action="store_true",
                         help="list the GPU's work for one step's all-gathers")
+    parser.add_argument("--parts", action="store_true",
+                        help="also our all-gathers alone, and our reduce-scatters alone")
     parser.add_argument("--json", help="file for all figures")
     if shares_gpus():
         parser.set_defaults(**SHARED)
@@ -339,15 +351,16 @@ def main():
     options = parse()
     device = begin()
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    ways, handle, skipped = all_ways(options, device, mesh)
+    ways, handles, skipped = all_ways(options, device, mesh)
     train(ways, options, device)
-    report(ways, handle)
+    report(ways, handles[-1])
     if options.profile:
         profile_all(ways, options, device)
     if options.json and dist.get_rank() == 0:
-        write_json(options.json, options, (ways, skipped), handle)
-    handle.check()
-    handle.disable()
+        write_json(options.json, options, (ways, skipped), handles[-1])
+    for handle in handles:
+        handle.check()
+        handle.disable()
     for way in ways:
         way.close()
     Group.of(mesh.get_group()).close()
