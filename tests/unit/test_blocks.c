@@ -30,6 +30,17 @@ static struct {
 	ceov_ticket       ticket[RANKS];
 } group;
 
+/* From one rank to another; one block is empty, and one has a single byte. */
+static uint64_t draw_size(uint32_t from, uint32_t to, uint64_t *random)
+{
+	if (from == 1 && to == 2)
+		return 0;
+	if (from == 3 && !to)
+		return 1;
+	return testing_below(random, 3) ? testing_below(random, BLOCK_MAX)
+		: testing_below(random, 3) * 10;
+}
+
 /* Sizes at random; blocks lie in an order that is not that of ranks, with gaps. */
 static void draw_blocks(uint64_t *random)
 {
@@ -41,16 +52,13 @@ static void draw_blocks(uint64_t *random)
 		at_source = 0;
 		for (k = RANKS; k-- > 0; ) {
 			block = &group.blocks[i][k];
-			block->bytes = testing_below(random, 3) ? testing_below(random, BLOCK_MAX)
-				: testing_below(random, 3) * 10;
+			block->bytes = draw_size(i, k, random);
 			block->source_offset_bytes = at_source;
 			block->target_offset_bytes = at_target[k];
 			at_source += block->bytes + testing_below(random, 64);
 			at_target[k] += block->bytes + testing_below(random, 64);
 		}
 	}
-	group.blocks[1][2].bytes = 0;
-	group.blocks[3][0].bytes = 1;
 }
 
 static void make_memory(uint32_t rank)

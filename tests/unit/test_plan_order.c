@@ -7,8 +7,8 @@
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-#include "base/clock.h"
 #include "testing.h"
 
 #define BYTES      256u                 /* size of the buffer that all transfers share */
@@ -385,14 +385,23 @@ END_TEST
 
 #define MANY UINT32_C(30000)
 
+/* What this thread has used, whatever else the machine does. */
+static uint64_t processor_ns(void)
+{
+	struct timespec used;
+
+	ck_assert_int_eq(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used), 0);
+	return (uint64_t)used.tv_sec * TESTING_SECOND + (uint64_t)used.tv_nsec;
+}
+
 /* Asserts that commit is fast. Checking all pairs would take minutes, commit takes a tenth of a
  * second; the limit allows for slow machines and sanitizers. */
 static void commits_quickly(ceov_plan *plan)
 {
-	uint64_t begin = cei_now_ns();
+	uint64_t begin = processor_ns();
 
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
-	ck_assert_uint_lt(cei_now_ns() - begin, 5 * TESTING_SECOND);
+	ck_assert_uint_lt(processor_ns() - begin, 5 * TESTING_SECOND);
 	ceov_plan_release(plan);
 }
 
