@@ -24,18 +24,18 @@ Causal      A rank gets no keys behind its last query. With parts in order the l
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .. import errors, ops
+from .. import errors
 from . import _attend
+from ._ring import Ring
 from .functional import all_to_all, group_of
 from .group import Group
 from .linear import cast
-from .operators import ALIGN_BYTES, run_move
 
 # --- which keys which queries need -------------------------------------------------------
 
@@ -68,96 +68,18 @@ class _Mask(NamedTuple):
         return None
 
 
-# --- moves beside the caller's stream ----------------------------------------------------
+# --- moves of keys and their gradients ----------------------------------------------------
 
 
-class _Side:
-    """A group's stream for moves, above others in priority: the few blocks that a move has come
-    before those of attention, which fill the GPU."""
+class _Ring(Ring):
+    """The moves of one call: rows are a key and its value.
 
-    def __init__(self, group: Group):
-        self.stream = torch.cuda.Stream(group.device, priority=-1)
-
-    def close(self) -> None:
-        """Nothing: PyTorch keeps its streams."""
-
-
-class _Ring:
-    """The moves of one call, as a ``with`` block. At step i a rank has to do with the ranks that
-    lie i behind and before it. All ranks make the same moves in the same order. Memory that is
-    moved is allocated by the caller's stream, which at the block's end comes after all moves; until
-    then it is kept, since the allocator would give it to kernels of that stream.
-
-    row   bytes of a key and its value
+    row   bytes of a row
     """
 
     def __init__(self, group: Group, mask: _Mask, row: int):
-        self.group, self.mask, self._row = group, mask, row
-        self._side = group.part(_Side).stream if group.is_gpu else None
-        self._kept: List[torch.Tensor] = []
-        if any(self.mask.n_keys(rank, source) * row % ALIGN_BYTES
-               for rank in range(group.size) for source in range(group.size)):
-            raise errors.InvalidError(f"ring_attention: keys of {row // 2} bytes: a rank's "
-                                      f"keys have to be a multiple of {ALIGN_BYTES} bytes")
-
-    def __enter__(self) -> _Ring:
-        return self
-
-    def __exit__(self, *_exception) -> None:
-        if self._side is not None:
-            torch.cuda.current_stream(self.group.device).wait_stream(self._side)
-        self._kept.clear()
-
-    def source(self, step: int) -> int:
-        return (self.group.rank - step) % self.group.size
-
-    def target(self, step: int) -> int:
-        return (self.group.rank + step) % self.group.size
-
-    def _bytes(self, step: int, is_home: bool) -> List[int]:
-        """Returns the bytes from rank r to rank t at [r * size + t]. is_home: gradients of keys go
-        where the keys have come from."""
-        size = self.group.size
-        n_bytes = [0] * (size * size)
-        for source in range(size):
-            rank = (source + step) % size
-            at = rank * size + source if is_home else source * size + rank
-            n_bytes[at] = self.mask.n_keys(rank, source) * self._row
-        return n_bytes
-
-    def _move(self, x: torch.Tensor, n_bytes: List[int], n: int):
-        """Moves x, which is ordered as rows of keys. Returns the n rows that arrive, and the event
-        behind which they are there; None on the host, where they are."""
-        result = x.new_empty((n, *x.shape[1:]))
-        if self._side is None:
-            run_move(self.group, ops.AllToAll, x, n_bytes, result)
-            return result, None
-        self._kept += [x, result]
-        self._side.wait_stream(torch.cuda.current_stream(self.group.device))
-        with torch.cuda.stream(self._side):
-            run_move(self.group, ops.AllToAll, x, n_bytes, result)
-        return result, self._side.record_event()
-
-    def send_keys(self, pairs: torch.Tensor) -> list:
-        """Queues the moves of all keys and values. Returns what fetch() takes, by step."""
-        rank = self.group.rank
-        return [None] + [
-            self._move(pairs, self._bytes(step, False),
-                       self.mask.n_keys(rank, self.source(step)))
-            for step in range(1, self.group.size)]
-
-    def send_home(self, step: int, grads: torch.Tensor):
-        """Queues the move of gradients to the rank whose keys they are of. Returns what fetch()
-        takes: those of own keys arrive."""
-        return self._move(grads, self._bytes(step, True),
-                          self.mask.n_keys(self.target(step), self.group.rank))
-
-    def fetch(self, moved) -> torch.Tensor:
-        """Returns rows that have been moved; the caller's stream waits for them."""
-        rows, event = moved
-        if event is not None:
-            torch.cuda.current_stream(self.group.device).wait_event(event)
-        return rows
+        super().__init__(group, mask.n_keys, row, "ring_attention: keys and values")
+        self.mask = mask
 
 
 # --- keys and values as rows -------------------------------------------------------------
@@ -184,7 +106,7 @@ def _ring_of(group: Group, k: torch.Tensor, mask: _Mask) -> _Ring:
 def _attend_in_ring(ring: _Ring, q, k, v, scale: float) -> Tuple[torch.Tensor, torch.Tensor]:
     """Returns the result and its log-sum-exp, both in fp32 or wider."""
     rank, mask = ring.group.rank, ring.mask
-    moved = ring.send_keys(_pack(k, v))
+    moved = ring.send(_pack(k, v))
     out, lse = _attend.forward(q, k, v, mask.is_causal, scale)
     out = out.to(lse.dtype)
     for step in range(1, ring.group.size):
@@ -217,7 +139,7 @@ def _gradients_in_ring(ring: _Ring, grad, q, k, v, out, lse, scale: float):
     """Returns the gradients of q, k and v."""
     rank, mask, n_steps = ring.group.rank, ring.mask, ring.group.size
     pairs = _pack(k, v)
-    moved, home = ring.send_keys(pairs), [None] * n_steps
+    moved, home = ring.send(pairs), [None] * n_steps
     grad_q, *own = _attend.backward(grad, q, k, v, out, lse, mask.is_causal, scale)
     grad_q, grad_pairs = grad_q.to(lse.dtype), _pack(*own).to(lse.dtype)
     for step in range(1, n_steps):

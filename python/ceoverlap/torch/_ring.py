@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Rows of ranks that go around in steps, on a stream beside the caller's: at step i every rank
+sends its rows to the rank that lies i behind it, so that a rank works on what has come while the
+rest is still on its way."""
+
+from __future__ import annotations
+
+from typing import Callable, List, Optional, Tuple
+
+import torch
+
+from .. import errors, ops
+from .group import Group
+from .operators import ALIGN_BYTES, run_move
+
+Moved = Tuple[torch.Tensor, Optional["torch.cuda.Event"]]
+
+
+class Side:
+    """A group's stream for moves, above others in priority: the few blocks that a move has come
+    before those of products and attention, which fill the GPU."""
+
+    def __init__(self, group: Group):
+        self.stream = torch.cuda.Stream(group.device, priority=-1)
+
+    def close(self) -> None:
+        """Nothing: PyTorch keeps its streams."""
+
+
+class Ring:
+    """The moves of one call, as a ``with`` block. All ranks make the same moves in the same order.
+    Memory that is moved is allocated by the caller's stream, which at the block's end comes after
+    all moves; until then it is kept, since the allocator would give it to kernels of that stream.
+
+    n_rows  n_rows(rank, source) is how many of the source's rows the rank gets: its first ones
+    row     bytes of a row
+    what    names the call and the rows in errors
+    """
+
+    def __init__(self, group: Group, n_rows: Callable[[int, int], int], row: int, what: str):
+        self.group, self._n_rows, self._row = group, n_rows, row
+        self._side = group.part(Side).stream if group.is_gpu else None
+        self._kept: List[torch.Tensor] = []
+        if any(n_rows(rank, source) * row % ALIGN_BYTES
+               for rank in range(group.size) for source in range(group.size)):
+            raise errors.InvalidError(f"{what} of {row} bytes: a rank's rows have to be a "
+                                      f"multiple of {ALIGN_BYTES} bytes")
+
+    def __enter__(self) -> Ring:
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        if self._side is not None:
+            torch.cuda.current_stream(self.group.device).wait_stream(self._side)
+        self._kept.clear()
+
+    def source(self, step: int) -> int:
+        return (self.group.rank - step) % self.group.size
+
+    def target(self, step: int) -> int:
+        return (self.group.rank + step) % self.group.size
+
+    def _bytes(self, step: int, is_home: bool) -> List[int]:
+        """Returns the bytes from rank r to rank t at [r * size + t]. is_home: what was made of
+        rows goes where the rows have come from."""
+        size = self.group.size
+        n_bytes = [0] * (size * size)
+        for source in range(size):
+            rank = (source + step) % size
+            at = rank * size + source if is_home else source * size + rank
+            n_bytes[at] = self._n_rows(rank, source) * self._row
+        return n_bytes
+
+    def _move(self, x: torch.Tensor, n_bytes: List[int], n: int) -> Moved:
+        """Moves rows. Returns the n rows that arrive, and the event behind which they are there;
+        None on the host, where they are."""
+        result = x.new_empty((n, *x.shape[1:]))
+        if self._side is None:
+            run_move(self.group, ops.AllToAll, x, n_bytes, result)
+            return result, None
+        self._kept += [x, result]
+        self._side.wait_stream(torch.cuda.current_stream(self.group.device))
+        with torch.cuda.stream(self._side):
+            run_move(self.group, ops.AllToAll, x, n_bytes, result)
+        return result, self._side.record_event()
+
+    def send(self, rows: torch.Tensor) -> List[Optional[Moved]]:
+        """Queues the moves of all steps, where `rows` are this rank's. Returns what fetch() takes,
+        by step; None for step 0, whose rows are the rank's own."""
+        rank = self.group.rank
+        return [None] + [
+            self._move(rows, self._bytes(step, False), self._n_rows(rank, self.source(step)))
+            for step in range(1, self.group.size)]
+
+    def send_home(self, step: int, made: torch.Tensor) -> Moved:
+        """Queues the move of what was made of this step's rows to the rank whose rows they are.
+        Returns what fetch() takes: what that rank's peer made of this rank's own rows."""
+        return self._move(made, self._bytes(step, True),
+                          self._n_rows(self.target(step), self.group.rank))
+
+    def fetch(self, moved: Moved) -> torch.Tensor:
+        """Returns rows that have been moved; the caller's stream waits for them."""
+        rows, event = moved
+        if event is not None:
+            torch.cuda.current_stream(self.group.device).wait_event(event)
+        return rows
