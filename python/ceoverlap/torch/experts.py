@@ -13,6 +13,12 @@ Sizes   how many rows go where is known on the GPU alone: only they travel, and 
         for none of it. Memory is set aside for the most that may come. Without capacity or
         n_received that is n_ranks * n_tokens * min(top_k, own experts) rows.
 Order   the same routing yields the same bits. Sums are in fp32.
+Groups  experts may be a list of callables. Then each has an equal part of this rank's experts, in
+        order, and tokens travel to one group after another: the products of a group run on the
+        caller's stream while, on a stream beside it, tokens come to the next group and results
+        of the last one go back. Each group makes runs and kernels of its own, whose time does
+        not shrink with its rows: use few groups, and one where products are short. A token's
+        sum is made of the groups' sums, each of which was rounded to x's dtype.
 
 Nothing of this is in CUDA graphs, and torch.compile breaks the graph around it. On GPUs a run's
 call returns when the run has ended, unless CUDA_MODULE_LOADING=EAGER is set or
@@ -21,7 +27,9 @@ group.operators.waits is False; see operators.Operators.
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Tuple
+import functools
+import operator
+from typing import Callable, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -30,7 +38,9 @@ from torch.nn import functional as F
 from .. import errors
 from . import _experts
 from ._experts import Routing
+from ._ring import Side
 from .functional import group_of, name_of
+from .group import Group
 from .operators import ELEMENT_STEP
 
 Experts = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -142,18 +152,134 @@ def combine(rows: torch.Tensor, routing: Routing,
 
 
 def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tensor],
-        experts: Experts, n_experts: int, group=None, **sizes) -> torch.Tensor:
+        experts: Union[Experts, Sequence[Experts]], n_experts: int, group=None,
+        **sizes) -> torch.Tensor:
     """Returns for each token of x (... x hidden) the sum over its experts (expert_ids,
     ... x top_k, -1 for none) of what they make of it, times weights (... x top_k; None: all
     are 1). experts: see the module; sizes: n_tokens, capacity and n_received, see dispatch().
+    With several groups of experts, each has room for an equal part of n_received.
     x, weights and the parameters of experts have gradients. At all ranks the same ones, and
     those of experts are of this rank's experts, complete."""
     shape = x.shape
-    expert_ids = expert_ids.reshape(-1, expert_ids.shape[-1])
+    x, expert_ids = x.reshape(-1, shape[-1]), expert_ids.reshape(-1, expert_ids.shape[-1])
     if weights is not None:
         weights = weights.reshape(expert_ids.shape)
-    rows, routing = dispatch(x.reshape(-1, shape[-1]), expert_ids, n_experts, group, **sizes)
-    return combine(experts(rows, routing.ends), routing, weights).view(shape)
+    parts = [experts] if callable(experts) else list(experts)
+    if len(parts) != 1:
+        return _in_groups(x, expert_ids, weights, parts, n_experts, group_of(group),
+                          **sizes).view(shape)
+    rows, routing = dispatch(x, expert_ids, n_experts, group, **sizes)
+    return combine(parts[0](rows, routing.ends), routing, weights).view(shape)
+
+
+# --- groups of experts ---------------------------------------------------------------------
+# A group is a batch of its own, in which tokens have no other experts. Autograd runs the backward
+# pass of a step on the step's stream, so it overlaps in the same way.
+
+
+class _Lane:
+    """The steps of one call that run beside the caller's stream, on a stream of the group's. On
+    the host they run at once."""
+
+    def __init__(self, group: Group):
+        self._device = group.device
+        self._stream = group.part(Side).stream if group.is_gpu else None
+
+    def mark(self):
+        """Returns what run() takes: all that the caller's stream has got so far."""
+        return None if self._stream is None else self._current().record_event()
+
+    def _current(self) -> torch.cuda.Stream:
+        return torch.cuda.current_stream(self._device)
+
+    def run(self, behind, call, *arguments, **sizes):
+        """Queues call(*arguments, **sizes) behind a mark. Returns its result and a mark, for
+        take()."""
+        if self._stream is None:
+            return call(*arguments, **sizes), None
+        self._stream.wait_event(behind)
+        for one in arguments:
+            if isinstance(one, torch.Tensor):
+                one.record_stream(self._stream)
+        with torch.cuda.stream(self._stream):
+            return call(*arguments, **sizes), self._stream.record_event()
+
+    def take(self, mark, *tensors: torch.Tensor) -> None:
+        """The caller's stream waits for a mark of run() and then uses its tensors."""
+        if mark is not None:
+            self._current().wait_event(mark)
+            for one in tensors:
+                one.record_stream(self._current())
+
+
+def _kept_ids(ids: torch.Tensor, n_local: int, capacity: int) -> torch.Tensor:
+    """Returns ids, n x top_k, with -1 for copies that a rank has no room to send: those behind
+    the first `capacity` ones of a target, in the order of experts and then of tokens."""
+    flat = ids.flatten()
+    order = flat.argsort(stable=True)
+    targets = flat[order] // n_local
+    places = torch.arange(len(flat), device=ids.device) - torch.searchsorted(targets, targets)
+    is_kept = torch.empty_like(flat, dtype=torch.bool)
+    is_kept[order] = places < capacity
+    return torch.where(is_kept, flat, -1).view(ids.shape)
+
+
+def _ids_of_groups(ids: torch.Tensor, n_local: int, n_groups: int) -> List[torch.Tensor]:
+    """Returns for each group ids with -1 for the copies of other groups."""
+    group_at = ids % n_local // (n_local // n_groups)
+    return [torch.where(group_at == i, ids, -1) for i in range(n_groups)]
+
+
+def _sizes_of_a_group(n_groups: int, size: int, n_most: int, most_each: int,
+                      capacity: Optional[int] = None,
+                      n_received: Optional[int] = None) -> dict:
+    """Returns dispatch()'s sizes for one group of experts, where a rank has at most n_most tokens
+    and a token at most most_each copies for a rank."""
+    capacity = min(capacity or n_most * most_each, n_most * most_each)
+    room = size * capacity
+    return {"n_tokens": n_most, "capacity": capacity,
+            "n_received": min(room, -(-n_received // n_groups)) if n_received else room}
+
+
+@torch.compiler.disable
+def _in_groups(x, expert_ids, weights, parts: List[Experts], n_experts: int, group: Group, *,
+               n_tokens: Optional[int] = None, **sizes) -> torch.Tensor:
+    """Returns what moe() does, for x of n x hidden and several groups of experts. Steps are
+    queued in the order in which they can run: also where calls wait for their runs, a group's
+    products run while the next group's tokens come."""
+    n_groups, n_local = len(parts), n_experts // group.size
+    if not n_groups or n_experts % group.size or n_local % n_groups:
+        raise errors.InvalidError(f"moe: {n_groups} groups of {n_experts} experts at "
+                                  f"{group.size} ranks: each rank must have as many experts, and "
+                                  "at least one group, whose number divides them")
+    n_each, n_most = n_local // n_groups, max(len(x), 1) if n_tokens is None else n_tokens
+    limits = _sizes_of_a_group(n_groups, group.size, n_most, min(expert_ids.shape[1], n_each),
+                               **sizes)
+    if sizes.get("capacity"):
+        expert_ids = _kept_ids(expert_ids, n_local, sizes["capacity"])
+    ids = _ids_of_groups(expert_ids, n_local, n_groups)
+    lane, combines, sums = _Lane(group), [], []
+    start = lane.mark()
+    for i, part in enumerate(parts):
+        (rows, routing), mark = lane.run(start, dispatch, x, ids[i], n_experts, group, **limits)
+        lane.take(mark, rows, routing.ends)
+        made = part(rows, routing.ends[i * n_each:(i + 1) * n_each])
+        combines.append((lane.mark(), combine, made, routing, weights))
+        if i:
+            sums.append(lane.run(*combines[i - 1]))
+    sums.append(lane.run(*combines[-1]))
+    for one, mark in sums:
+        lane.take(mark, one)
+    return functools.reduce(operator.add, [one for one, _ in sums])
+
+
+# --- layers ---------------------------------------------------------------------------------
+
+
+def _swiglu(rows: torch.Tensor, ends: torch.Tensor, gate_up: torch.Tensor,
+            down: torch.Tensor) -> torch.Tensor:
+    gate, up = F.grouped_mm(rows, gate_up, offs=ends).chunk(2, -1)
+    return F.grouped_mm(F.silu(gate) * up, down, offs=ends)
 
 
 class SwiGLUExperts(nn.Module):
@@ -178,8 +304,18 @@ class SwiGLUExperts(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
 
     def forward(self, rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-        gate, up = F.grouped_mm(rows, self.gate_up, offs=ends).chunk(2, -1)
-        return F.grouped_mm(F.silu(gate) * up, self.down, offs=ends)
+        return _swiglu(rows, ends, self.gate_up, self.down)
+
+    def groups(self, n_groups: int) -> List[Experts]:
+        """Returns the experts as n_groups equal groups, in order, as moe() takes them. They use
+        the parameters directly: hooks of this module, FSDP2's for one, are not called."""
+        n_local = self.gate_up.shape[0]
+        if n_groups < 1 or n_local % n_groups:
+            raise errors.InvalidError(f"SwiGLUExperts: {n_groups} groups of {n_local} experts: "
+                                      "must be at least one, and divide them")
+        n_each = n_local // n_groups
+        return [functools.partial(_swiglu, gate_up=gate_up, down=down) for gate_up, down in
+                zip(self.gate_up.split(n_each), self.down.split(n_each))]
 
 
 class MoeLayer(nn.Module):
@@ -188,27 +324,35 @@ class MoeLayer(nn.Module):
 
     The router is the same at all ranks: give it the same weights, and sum its gradient over the
     ranks, as data parallelism does. The experts' gradients are complete: no sum over the ranks of
-    the group. sizes: see dispatch()."""
+    the group.
+
+    n_groups  into which a rank's experts are divided; more than 1: products overlap with the
+              exchange, see the module. 1: all tokens come before the first product
+    sizes     see moe()"""
 
     def __init__(self, hidden: int, ffn: int, n_experts: int, top_k: int, device=None,
-                 dtype=None, *, group=None, **sizes):
+                 dtype=None, *, group=None, n_groups: int = 1, **sizes):
         super().__init__()
         at = group_of(group)
         if n_experts % at.size:
             raise errors.InvalidError(f"MoeLayer: {n_experts} experts: must be a multiple of the "
                                       f"group's {at.size} ranks")
-        self.n_experts, self.top_k = n_experts, top_k
+        n_local = n_experts // at.size
+        if n_groups < 1 or n_local % n_groups:
+            raise errors.InvalidError(f"MoeLayer: {n_groups} groups of {n_local} experts: must be "
+                                      "at least one, and divide them")
+        self.n_experts, self.top_k, self.n_groups = n_experts, top_k, n_groups
         self.group: str = name_of(at)
         self.sizes = sizes
         self.router = nn.Linear(hidden, n_experts, bias=False, device=device, dtype=dtype)
-        self.experts = SwiGLUExperts(n_experts // at.size, hidden, ffn, device, dtype)
+        self.experts = SwiGLUExperts(n_local, hidden, ffn, device, dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Returns the layer's result for x, ... x hidden: this rank's tokens."""
         weights, expert_ids = self.router(x).float().softmax(-1).topk(self.top_k, -1)
         weights = weights / weights.sum(-1, keepdim=True)
-        return moe(x, expert_ids, weights, self.experts, self.n_experts, self.group,
-                   **self.sizes)
+        experts = self.experts if self.n_groups == 1 else self.experts.groups(self.n_groups)
+        return moe(x, expert_ids, weights, experts, self.n_experts, self.group, **self.sizes)
 
     def extra_repr(self) -> str:
         return f"n_experts={self.n_experts}, top_k={self.top_k}, group={self.group!r}"

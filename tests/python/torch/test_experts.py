@@ -109,9 +109,10 @@ class Data:
             self.experts.gate_up.copy_(self.gate_up[self.own])
             self.experts.down.copy_(self.down[self.own])
 
-    def run(self, **sizes):
+    def run(self, n_groups=1, **sizes):
         rank = self.group.rank
-        return ct.moe(self.x, self.ids[rank], self.weight, self.experts, self.n_experts,
+        experts = self.experts if n_groups == 1 else self.experts.groups(n_groups)
+        return ct.moe(self.x, self.ids[rank], self.weight, experts, self.n_experts,
                       n_tokens=max(self.n), **sizes)
 
     def check(self, y, kept=None):
@@ -164,19 +165,66 @@ def filled_with_nan():
         torch.use_deterministic_algorithms(False)
 
 
-def mixes(dtype):
+def mixes(dtype, n_groups):
     data = Data(1, dtype)
     with filled_with_nan():
-        data.check(data.run())
+        data.check(data.run(n_groups))
 
 
-def mixes_with_drops():
+def mixes_with_drops(n_groups, capacity):
     """Copies for which a rank has no room add nothing, and have no gradients."""
     data = Data(2, torch.float32)
     size = data.group.size
-    kept = [kept_of(ids, size, 4) for ids in data.ids]
+    kept = [kept_of(ids, size, capacity) for ids in data.ids]
     assert not all(mask[ids >= 0].all() for mask, ids in zip(kept, data.ids)), "no drops"
-    data.check(data.run(capacity=4), kept)
+    data.check(data.run(n_groups, capacity=capacity), kept)
+
+
+def queues_groups_in_turn():
+    """Tokens are sent to the next group before the last one's results are fetched, and what
+    either waits for was queued before."""
+    data, done, routings = Data(8, torch.float32), [], []
+
+    def sent(*arguments, **sizes):
+        done.append(("dispatch", len(routings)))
+        rows, routing = send(*arguments, **sizes)
+        routings.append(routing)
+        return rows, routing
+
+    def fetched(rows, routing, weights):
+        done.append(("combine", routings.index(routing)))
+        return fetch(rows, routing, weights)
+
+    def part(i, call):
+        def told(rows, ends):
+            done.append(("experts", i))
+            return call(rows, ends)
+        return told
+
+    parts = [part(i, call) for i, call in enumerate(data.experts.groups(LOCAL))]
+    send, fetch = experts.dispatch, experts.combine
+    with mock.patch.object(experts, "dispatch", sent), \
+            mock.patch.object(experts, "combine", fetched):
+        ct.moe(data.x, data.ids[data.group.rank], data.weight, parts, data.n_experts,
+               n_tokens=max(data.n))
+    wanted = [("dispatch", 0), ("experts", 0)]
+    for i in range(1, LOCAL):
+        wanted += [("dispatch", i), ("experts", i), ("combine", i - 1)]
+    wanted.append(("combine", LOCAL - 1))
+    if done != wanted:
+        raise AssertionError(f"{done}, expected {wanted}")
+
+
+def has_room_for_groups():
+    """n_received is shared out to groups, and no group has more room than there can be rows."""
+    n_most, most_each, size = 20, 2, 3
+    for n_received, room in ((None, 120), (60, 20), (61, 21), (10 ** 6, 120)):
+        sizes = experts._sizes_of_a_group(3, size, n_most, most_each, n_received=n_received)
+        if sizes != {"n_tokens": 20, "capacity": 40, "n_received": room}:
+            raise AssertionError(f"n_received {n_received}: {sizes}, expected {room}")
+    data = Data(9, torch.float32)
+    n_received = data.group.size * max(data.n) * TOP_K * LOCAL
+    data.check(data.run(LOCAL, n_received=n_received))
 
 
 def mixes_other_batches_at_once():
@@ -197,17 +245,18 @@ def mixes_nothing():
     """All copies are missing, and then there are no tokens at all."""
     group = Group.of()
     own = ct.SwiGLUExperts(LOCAL, HIDDEN, FFN, rig.device())
-    for n in (8, 0):
+    for n, parts in ((8, own), (0, own), (8, own.groups(LOCAL)), (0, own.groups(LOCAL))):
+        own.zero_grad()
         x = normal(1, group.rank, (n, HIDDEN)).requires_grad_()
         ids = torch.full((n, TOP_K), -1, device=x.device)
         weights = normal(2, group.rank, (n, TOP_K)).requires_grad_()
-        y = ct.moe(x, ids, weights, own, LOCAL * group.size, n_tokens=8)
+        y = ct.moe(x, ids, weights, parts, LOCAL * group.size, n_tokens=8)
         y.sum().backward()
         for got in (y.detach(), x.grad, weights.grad, own.gate_up.grad, own.down.grad):
             equal(got, torch.zeros_like(got), n)
 
 
-def has_second_gradients():
+def has_second_gradients(n_groups):
     """Of the squared gradients of x and of the weights."""
     data = Data(6, torch.float32)
     rank = data.group.rank
@@ -216,18 +265,18 @@ def has_second_gradients():
         firsts = torch.autograd.grad(y, (x, weights), create_graph=True)
         return torch.autograd.grad(sum(one.square().sum() for one in firsts), (x, weights))
 
-    got = twice(data.run().square().sum(), data.x, data.weight)
+    got = twice(data.run(n_groups).square().sum(), data.x, data.weight)
     ys = mixed(data.xs, data.ids, data.weights, data.gate_up, data.down)
     expected = twice(ys[rank].square().sum(), data.xs[rank], data.weights[rank])
     for one, other in zip(got, expected):
         close(one, other, torch.float32, "second gradient")
 
 
-def layer_learns():
+def layer_learns(n_groups):
     """A layer with its router, on tokens in two dimensions."""
     group = Group.of()
     torch.manual_seed(group.rank)
-    layer = ct.MoeLayer(HIDDEN, FFN, LOCAL * group.size, TOP_K, rig.device())
+    layer = ct.MoeLayer(HIDDEN, FFN, LOCAL * group.size, TOP_K, rig.device(), n_groups=n_groups)
     with torch.no_grad():
         layer.router.weight.copy_(normal(1, 0, layer.router.weight.shape))
     x = normal(2, group.rank, (2, 5, HIDDEN)).requires_grad_()
@@ -242,13 +291,13 @@ def layer_learns():
     close(layer.router.weight.grad, router.grad, torch.float32, "router")
 
 
-def runs_ahead():
+def runs_ahead(n_groups):
     """Once all kernels have run, the calling thread may queue many steps at once."""
     data = Data(7, torch.bfloat16)
     operators = data.group.operators
 
     def step():
-        y = data.run()
+        y = data.run(n_groups)
         return y, *torch.autograd.grad(y, (data.x, data.weight), data.grads[data.group.rank])
 
     step()
@@ -259,6 +308,10 @@ def runs_ahead():
     for result in results:
         for got, wanted in zip(result, first):
             equal(got, wanted, "a step ahead")
+
+
+def rows_of(rows, _ends):
+    return rows
 
 
 def is_refused():
@@ -278,8 +331,16 @@ def is_refused():
             ("must be one of", lambda: experts.dispatch(x.double(), ids, n_experts)),
             ("rows", lambda: experts.combine(rows[1:], routing)),
             ("weights", lambda: experts.combine(rows, routing, x[:, :3])),
-            ("MoeLayer", lambda: ct.MoeLayer(HIDDEN, FFN, n_experts + 1, TOP_K))):
+            ("MoeLayer", lambda: ct.MoeLayer(HIDDEN, FFN, n_experts + 1, TOP_K)),
+            ("2 groups of 3", lambda: ct.MoeLayer(HIDDEN, FFN, n_experts, TOP_K, n_groups=2)),
+            ("2 groups of 3", lambda: ct.SwiGLUExperts(LOCAL, HIDDEN, FFN).groups(2)),
+            ("moe: 2 groups", lambda: ct.moe(x, ids, None, [rows_of] * 2, n_experts)),
+            ("moe: 0 groups", lambda: ct.moe(x, ids, None, [], n_experts)),
+            ("above n_tokens", lambda: ct.moe(x, ids, None, [rows_of] * LOCAL, n_experts,
+                                              n_tokens=3))):
         raises(errors.InvalidError, text, call)
+    raises(TypeError, "n_token", lambda: ct.moe(x, ids, None, [rows_of] * LOCAL, n_experts,
+                                                n_token=3))
     equal(experts.combine(*experts.dispatch(x, ids, n_experts)), TOP_K * x, "after refusals")
 
 
@@ -294,19 +355,28 @@ def is_not_captured():
 
 
 class Experts(unittest.TestCase):
-    def each(self, function):
+    def each(self, function, *arguments):
         for dtype in TOLERANCES:
-            with self.subTest(dtype=dtype):
-                rig.run(function, dtype)
+            with self.subTest(dtype=dtype, arguments=arguments):
+                rig.run(function, dtype, *arguments)
 
     def test_dispatch_and_combine(self):
         self.each(sorts_rows)
 
     def test_mixture_and_gradients(self):
-        self.each(mixes)
+        for n_groups in (1, LOCAL):
+            self.each(mixes, n_groups)
 
     def test_drops(self):
-        rig.run(mixes_with_drops)
+        for n_groups in (1, LOCAL):
+            for capacity in (4, 7):
+                rig.run(mixes_with_drops, n_groups, capacity)
+
+    def test_order_of_groups(self):
+        rig.run(queues_groups_in_turn)
+
+    def test_room_for_groups(self):
+        rig.run(has_room_for_groups)
 
     def test_other_routings(self):
         rig.run(mixes_other_batches_at_once)
@@ -315,10 +385,12 @@ class Experts(unittest.TestCase):
         rig.run(mixes_nothing)
 
     def test_gradients_of_gradients(self):
-        rig.run(has_second_gradients)
+        for n_groups in (1, LOCAL):
+            rig.run(has_second_gradients, n_groups)
 
     def test_layer(self):
-        rig.run(layer_learns)
+        for n_groups in (1, LOCAL):
+            rig.run(layer_learns, n_groups)
 
     def test_refusals(self):
         rig.run(is_refused)
@@ -327,7 +399,8 @@ class Experts(unittest.TestCase):
     @rig.needs_one_node
     @unittest.skipIf(rig.SHARES_GPUS, "needs a GPU for each rank")
     def test_steps_ahead(self):
-        rig.run(runs_ahead)
+        for n_groups in (1, LOCAL):
+            rig.run(runs_ahead, n_groups)
 
     @rig.needs_gpus
     def test_capture(self):
