@@ -16,6 +16,7 @@ from .attention import all_to_all_attention, balanced_part, ring_attention
 from .experts import MoeLayer, SwiGLUExperts, moe
 from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
                          matmul_reduce_scatter, reduce_scatter)
+from .gathered import ag_moe
 from .group import Group
 from .linear import ColumnParallelLinear, RowParallelLinear
 from .marks import gemm_with_marks
@@ -23,7 +24,7 @@ from .operators import Operators
 from .parallel import Column, Row, parallelize
 
 __all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "Row",
-           "RowParallelLinear", "SwiGLUExperts", "all_gather", "all_gather_matmul",
+           "RowParallelLinear", "SwiGLUExperts", "ag_moe", "all_gather", "all_gather_matmul",
            "all_reduce", "all_to_all", "all_to_all_attention", "async_tp", "balanced_part",
            "gemm_with_marks", "matmul_reduce_scatter", "moe", "parallelize",
            "reduce_scatter", "ring_attention"]

@@ -58,6 +58,10 @@ class Ring:
     def source(self, step: int) -> int:
         return (self.group.rank - step) % self.group.size
 
+    def step_of(self, source: int) -> int:
+        """Returns the step at which a rank's rows come."""
+        return (self.group.rank - source) % self.group.size
+
     def target(self, step: int) -> int:
         return (self.group.rank + step) % self.group.size
 
@@ -72,18 +76,24 @@ class Ring:
             n_bytes[at] = self._n_rows(rank, source) * self._row
         return n_bytes
 
-    def _move(self, x: torch.Tensor, n_bytes: List[int], n: int) -> Moved:
+    def _move(self, x: torch.Tensor, n_bytes: List[int], n: int, kind=ops.AllToAll) -> Moved:
         """Moves rows. Returns the n rows that arrive, and the event behind which they are there;
         None on the host, where they are."""
         result = x.new_empty((n, *x.shape[1:]))
         if self._side is None:
-            run_move(self.group, ops.AllToAll, x, n_bytes, result)
+            run_move(self.group, kind, x, n_bytes, result)
             return result, None
         self._kept += [x, result]
         self._side.wait_stream(torch.cuda.current_stream(self.group.device))
         with torch.cuda.stream(self._side):
-            run_move(self.group, ops.AllToAll, x, n_bytes, result)
+            run_move(self.group, kind, x, n_bytes, result)
         return result, self._side.record_event()
+
+    def gather(self, x: torch.Tensor) -> Moved:
+        """Queues an all-gather of few bytes, of as many rows at all ranks. It comes before moves
+        that are queued later. Returns what fetch() takes: the rows of all ranks in order."""
+        size, n_bytes = self.group.size, x.numel() * x.element_size()
+        return self._move(x, [n_bytes] * size, size * x.shape[0], ops.AllGather)
 
     def send(self, rows: torch.Tensor) -> List[Optional[Moved]]:
         """Queues the moves of all steps, where `rows` are this rank's. Returns what fetch() takes,
