@@ -134,18 +134,24 @@ def median_of_ranks(values, group):
     return max(float(one) for one in group.exchange(repr(statistics.median(values))))
 
 
+def measured_in_turn(ways, options, group):
+    """{name: [device us, calling thread's us]} of a call: medians over rounds in which all ways
+    take turns, the largest of all ranks."""
+    times = {name: [] for name in ways}
+    for i in range(WARMUP + options.rounds):
+        for name, call in ways.items():
+            sample = measured(call, options.calls, group)
+            if i >= WARMUP:
+                times[name].append(sample)
+    return {name: [round(median_of_ranks(column, group), 1) for column in zip(*samples)]
+            for name, samples in times.items()}
+
+
 def run(options, group):
     ways = ways_of(Data(options, group), group)
     with torch.no_grad():
         check(ways)
-        times = {name: [] for name in ways}
-        for i in range(WARMUP + options.rounds):
-            for name, call in ways.items():
-                sample = measured(call, options.calls, group)
-                if i >= WARMUP:
-                    times[name].append(sample)
-    return {name: [round(median_of_ranks(column, group), 1) for column in zip(*samples)]
-            for name, samples in times.items()}
+        return measured_in_turn(ways, options, group)
 
 
 def parse():

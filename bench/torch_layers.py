@@ -6,7 +6,9 @@ medians over rounds that take all ways in turn, the largest of all ranks.
 
     CUDA_MODULE_LOADING=EAGER torchrun --nproc-per-node 2 bench/torch_layers.py
 
-Without EAGER each run of the experts' operators is waited for, and times say that.
+Without EAGER each run of the experts' operators is waited for, and times say that. With --table,
+forward passes at the shapes of models instead, beside what computing and communication take alone:
+see torch_workloads.py.
 """
 
 import argparse
@@ -15,74 +17,14 @@ import os
 
 import torch
 import torch.distributed as dist
-from torch.nn import functional as F
-from torch.nn.attention.bias import causal_lower_right
 
 import ceoverlap.torch as ct
-from torch_calls import WARMUP, measured, median_of_ranks
-
-# --- PyTorch's collectives with gradients ------------------------------------------------
-
-
-class Exchange(torch.autograd.Function):
-    """all_to_all_single() of rows; sent and received are numbers of rows, None: equal ones."""
-
-    @staticmethod
-    def forward(ctx, x, sent, received):
-        ctx.sent, ctx.received = sent, received
-        n = x.shape[0] if received is None else sum(received)
-        result = x.new_empty((n, *x.shape[1:]))
-        dist.all_to_all_single(result, x.contiguous(), received, sent)
-        return result
-
-    @staticmethod
-    def backward(ctx, grad):
-        return Exchange.apply(grad, ctx.received, ctx.sent), None, None
-
-
-class Gather(torch.autograd.Function):
-    """all_gather_into_tensor(); its gradient is a reduce_scatter_tensor()."""
-
-    @staticmethod
-    def forward(ctx, x):
-        result = x.new_empty((x.shape[0] * dist.get_world_size(), *x.shape[1:]))
-        dist.all_gather_into_tensor(result, x)
-        return result
-
-    @staticmethod
-    def backward(ctx, grad):
-        result = grad.new_empty((grad.shape[0] // dist.get_world_size(), *grad.shape[1:]))
-        dist.reduce_scatter_tensor(result, grad.contiguous())
-        return result
-
+import torch_workloads
+from torch_calls import measured_in_turn
+from torch_peers import (balanced_attention, gathered_attention, heads_attention,
+                         mixture_by_torch)
 
 # --- mixture of experts ------------------------------------------------------------------
-
-
-def counts_of(ids, n_experts, size):
-    """Returns for each rank and each of its experts how many copies this rank has for it, and the
-    same of what all ranks have for this one."""
-    own = torch.bincount(ids, minlength=n_experts).view(size, -1)
-    theirs = torch.empty_like(own)
-    dist.all_to_all_single(theirs, own)
-    return own, theirs
-
-
-def mixture_by_torch(x, ids, weights, experts, n_experts):
-    """Copies sorted by expert go to their ranks; numbers of rows come to the host. Experts are as
-    those of ct.moe()."""
-    size, top_k = dist.get_world_size(), ids.shape[1]
-    order = ids.flatten().argsort(stable=True)
-    own, theirs = counts_of(ids.flatten(), n_experts, size)
-    sent, received = torch.stack((own.sum(1), theirs.sum(1))).tolist()
-    rows = Exchange.apply(x.index_select(0, order // top_k), sent, received)
-    number = torch.arange(theirs.numel(), device=x.device) % theirs.shape[1]
-    by_expert = number.repeat_interleave(theirs.flatten(), output_size=sum(received))
-    by_expert = by_expert.argsort(stable=True)
-    made = experts(rows.index_select(0, by_expert), theirs.sum(0).cumsum(0).to(torch.int32))
-    back = Exchange.apply(torch.zeros_like(made).index_copy(0, by_expert, made), received, sent)
-    copies = torch.zeros_like(back).index_copy(0, order, back).view(*ids.shape, -1)
-    return (copies * weights[..., None].to(copies.dtype)).sum(1)
 
 
 def mixtures(options, group):
@@ -111,45 +53,6 @@ def mixtures(options, group):
 
 
 # --- attention ---------------------------------------------------------------------------
-
-
-def attend_to_first(q, k, v, n):
-    """Attention to the first n keys, the last of which is at the place of the last query."""
-    return F.scaled_dot_product_attention(
-        q, k[:, :, :n], v[:, :, :n], attn_mask=causal_lower_right(q.shape[2], n),
-        enable_gqa=q.shape[1] != k.shape[1])
-
-
-def gathered(q, k, v):
-    """All keys and values in the order in which ranks have them, batch x heads x length x width."""
-    pairs = torch.stack((k.permute(2, 0, 1, 3), v.permute(2, 0, 1, 3)), 1)
-    return Gather.apply(pairs).permute(1, 2, 3, 0, 4).unbind(0)
-
-
-def gathered_attention(q, k, v):
-    return attend_to_first(q, *gathered(q, k, v), (dist.get_rank() + 1) * q.shape[2])
-
-
-def balanced_attention(q, k, v):
-    rank, size, n = dist.get_rank(), dist.get_world_size(), q.shape[2] // 2
-    order = [2 * r for r in range(size)] + [2 * r + 1 for r in reversed(range(size))]
-    keys, values = (torch.cat([one.split(n, 2)[i] for i in order], 2)
-                    for one in gathered(q, k, v))
-    first, second = q.split(n, 2)
-    return torch.cat((attend_to_first(first, keys, values, (rank + 1) * n),
-                      attend_to_first(second, keys, values, (2 * size - rank) * n)), 2)
-
-
-def heads_attention(q, k, v):
-    size = dist.get_world_size()
-    n_heads = [one.shape[1] // size for one in (q, k, v)]
-    blocks = torch.cat([one.unflatten(1, (size, -1)).permute(1, 3, 2, 0, 4)
-                        for one in (q, k, v)], 2)
-    whole = Exchange.apply(blocks.flatten(0, 1), None, None).permute(2, 1, 0, 3)
-    out = F.scaled_dot_product_attention(*whole.split(n_heads, 1), is_causal=True,
-                                         enable_gqa=q.shape[1] != k.shape[1])
-    parts = Exchange.apply(out.permute(2, 1, 0, 3), None, None).unflatten(0, (size, -1))
-    return parts.permute(3, 0, 2, 1, 4).flatten(1, 2)
 
 
 def attentions(options, group):
@@ -196,14 +99,25 @@ def run(options, group):
     ways = {**mixtures(options, group), **attentions(options, group)}
     ways = {name: call for name, call in ways.items() if name.split()[0] in options.only}
     check(ways)
-    times = {name: [] for name in ways}
-    for i in range(WARMUP + options.rounds):
-        for name, call in ways.items():
-            sample = measured(call, options.calls, group)
-            if i >= WARMUP:
-                times[name].append(sample)
-    return {name: [round(median_of_ranks(column, group), 1) for column in zip(*samples)]
-            for name, samples in times.items()}
+    return measured_in_turn(ways, options, group)
+
+
+def run_tables(options, group):
+    """The rows of the named workloads, one after another, as torch_workloads.row_of() has them."""
+    rows = []
+    for workload in torch_workloads.named(options.table):
+        torch.manual_seed(group.rank)
+        with torch.no_grad():
+            ways = workload.ways(options, group, *workload.shape)
+            torch_workloads.agree(workload, ways)
+            rows.append(torch_workloads.row_of(workload, measured_in_turn(ways, options, group)))
+        if group.rank == 0:
+            torch_workloads.show(rows[-1])
+        del ways
+        if group.is_gpu:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+    return rows
 
 
 def parse():
@@ -220,8 +134,32 @@ def parse():
                         "as a multiple of what comes if all experts get as many")
     parser.add_argument("--only", nargs="+", default=["experts", "ring", "balanced", "heads"],
                         help="first words of the ways")
+    parser.add_argument("--table", nargs="+", metavar="NAME", help="named workloads instead: "
+                        "all that have this name, or begin with it and a slash, of " + ", ".join(
+                            one.name for one in torch_workloads.WORKLOADS))
+    parser.add_argument("--groups", type=int, nargs="+", default=[2, 4], help="numbers of groups "
+                        "of experts that ep_moe tries beside one")
+    parser.add_argument("--shrink", type=int, default=1, help="divide the named workloads' sizes "
+                        "by this, to try them on the host")
     parser.add_argument("--json", metavar="FILE")
-    return parser.parse_args()
+    options = parser.parse_args()
+    torch_workloads.named(options.table or [])          # refuses wrong names
+    return options
+
+
+def report(options, group, results):
+    """Prints what run() has measured, and writes it, or the rows of run_tables(), as JSON."""
+    loading = os.environ.get("CUDA_MODULE_LOADING", "")
+    print(f"{group.size} ranks, {group.device.type}, bf16, CUDA_MODULE_LOADING={loading}: "
+          f"{vars(options)}")
+    if not options.table:
+        print(f"{'':28} device us     CPU us")
+        for name, (device_us, cpu_us) in results.items():
+            print(f"{name:28}{device_us:10.1f} {cpu_us:10.1f}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({**vars(options), "ranks": group.size, "loading": loading,
+                       "rows" if options.table else "us": results}, file)
 
 
 def main():
@@ -233,18 +171,9 @@ def main():
     dist.init_process_group("nccl" if has_one_each else "gloo")     # NCCL shares no GPU
     group = ct.Group()
     with torch.cuda.stream(torch.cuda.Stream() if is_gpu else None):
-        results = run(options, group)
+        results = (run_tables if options.table else run)(options, group)
     if group.rank == 0:
-        loading = os.environ.get("CUDA_MODULE_LOADING", "")
-        print(f"{group.size} ranks, {group.device.type}, bf16, CUDA_MODULE_LOADING={loading}: "
-              f"{vars(options)}")
-        print(f"{'':28} device us     CPU us")
-        for name, (device_us, cpu_us) in results.items():
-            print(f"{name:28}{device_us:10.1f} {cpu_us:10.1f}")
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump({**vars(options), "ranks": group.size, "loading": loading,
-                           "us": results}, file)
+        report(options, group, results)
     group.close()
     dist.destroy_process_group()
 
