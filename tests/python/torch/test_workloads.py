@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""The named workloads of bench/torch_layers.py at small sizes: every way runs, and those that do the
-same agree."""
+"""The named workloads of bench/torch_layers.py, and bench/peers/embedding.py, at small sizes: every
+way runs, and those that do the same agree."""
 
 import os
 import sys
@@ -52,6 +52,25 @@ def differs():
             raises(SystemExit, "operator differs", module.agree, workload, ways)
 
 
+def looks_up():
+    """PyTorch's look-ups are given the same bags as ceoverlap's."""
+    for folder in (BENCH, os.path.join(BENCH, "peers")):
+        if folder not in sys.path:
+            sys.path.append(folder)
+    import embedding
+
+    group = Group.of()
+    torch.manual_seed(rig.SEED * 64 + group.rank)
+    options = types.SimpleNamespace(samples=4 * group.size, tables=3, columns=16, rows=20, bag=5)
+    with torch.no_grad():
+        methods = embedding.methods_of(options, group, embedding.Bags(options, group))
+        embedding.check(methods)
+        for call in methods.values():
+            call()
+        with mock.patch.dict(methods, operator=lambda: torch.zeros(4, 48 * group.size)):
+            raises(SystemExit, "differs", embedding.check, methods)
+
+
 class Workloads(unittest.TestCase):
     @unittest.skipIf(rig.HAS_GPUS, "is about sizes that only host ranks need")
     def test_every_way(self):
@@ -62,6 +81,10 @@ class Workloads(unittest.TestCase):
     @unittest.skipIf(rig.HAS_GPUS, "is about sizes that only host ranks need")
     def test_disagreement(self):
         rig.run(differs)
+
+    @unittest.skipIf(rig.HAS_GPUS, "is about sizes that only host ranks need")
+    def test_embeddings(self):
+        rig.run(looks_up)
 
     def test_names(self):
         module = workloads()
