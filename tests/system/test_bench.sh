@@ -102,7 +102,7 @@ expect 1 "JSON that cannot be written" $run -g 2 -t p2p -b 64K -J /nonexistent/x
 # Operators: results are compared with plain fp32 sums, also if ranks differ in numbers of rows.
 expect 0 "operators" overlap $run -g 3 --tokens 100 -b 96K -J "$json"
 for name in ag_gemm gemm_rs gemm_ar reduce_scatter all_reduce gemm_a2a a2a_gemm all_gather \
-	all_to_all embedding_a2a; do
+	all_to_all embedding_a2a ep_dispatch ep_combine; do
 	holds "$out" "^$name .* stream .* verified" "$name has a verified row"
 done
 if grep -q 'WRONG\|unchecked' "$out"; then
@@ -111,7 +111,7 @@ if grep -q 'WRONG\|unchecked' "$out"; then
 fi
 for key in schema_version provenance command samples seed machine rows operator launch \
 	ranks model m n k bytes_per_rank methods ours us_median us_min us_p99 thread_us \
-	process_percent verified same_bits error tolerance; do
+	process_percent verified same_bits error tolerance top_k dropped_percent gb_per_s; do
 	holds "$json" "\"$key\"" "JSON of operators has $key"
 done
 if command -v python3 > /dev/null; then
@@ -134,7 +134,23 @@ expect 0 "few rows by copy engines" overlap $run -g 3 -t gemm_ar --shape 1,264,7
 holds "$out" "divided: columns" "few rows are not divided"
 expect 0 "embeddings" overlap $run -g 3 -t embedding_a2a --shape 50,24,8 --pieces 2
 holds "$out" "^embedding_a2a .* stream .* verified" "an embedding is verified"
+expect 0 "experts" overlap $run -g 4 -t ep_a2a,gemm_rs --shape 200,136,16,5,30 --shape 9,8,4,4,0
+for name in ep_dispatch ep_combine; do
+	holds "$out" "^$name  *shape/5-30%  *200  *136  *16 .* verified, .* GB/s" "$name, dropped"
+	holds "$out" "^$name  *shape/4-0%  *9  *8  *4 .* verified" "$name to all experts"
+done
+if grep -q '^gemm_rs\|WRONG\|unchecked' "$out"; then
+	echo "FAIL: rows of operators that the shapes are not for, or that are not verified"
+	failed=1
+fi
+expect 0 "experts, all choices dropped" overlap $run --one-process -g 2 -t ep_a2a \
+	--shape 20,16,4,2,100
+[ "$(grep -c ' verified$' "$out")" = 2 ] || { echo "FAIL: no rows of no choices"; failed=1; }
+expect 1 "experts that ranks cannot share" overlap $run -g 3 -t ep_a2a --shape 20,16,8,2,0
 expect 2 "a shape that is none" overlap --shape 64,12,8
+for shape in 64,16,8,2 64,16,8,9,0 64,16,8,2,101 64,12,8,2,0 64,16,8,0,0 64,16,8,2,0, 64,16,8,; do
+	expect 2 "a shape $shape" overlap --shape "$shape"
+done
 # Of a table: only its operators run; K is shared out where the table says so.
 expect 0 "a table" overlap $run -g 3 --table tiny -J "$json"
 for name in gemm_rs gemm_ar; do
@@ -142,6 +158,10 @@ for name in gemm_rs gemm_ar; do
 	holds "$out" "^$name\( SM\)\?  *tiny  *3  *24  *40 .* verified" "$name has a share in steps of 8"
 done
 holds "$out" "^gemm_a2a  *tiny  *50  *64  *72 .* verified" "gemm_a2a has all of K"
+for name in ep_dispatch ep_combine; do
+	holds "$out" "^$name  *tiny/3-30%  *24  *64  *12 .* verified" "$name of a table"
+done
+holds "$json" '"table_shape": *"24,64,12,3,30"' "JSON names experts as the table does"
 holds "$json" '"table_shape": *"3,24,136"' "JSON names the shape as the table does"
 holds "$json" '"table": *"tiny"' "JSON names the table"
 if grep -q '^ag_gemm\|^all_reduce\|^a2a_gemm\|WRONG\|unchecked' "$out"; then
@@ -170,7 +190,8 @@ expect 0 "list of operators" overlap -l
 holds "$out" "^llama70b .*8192" "the list has the models"
 holds "$out" "^mistral7b .*4096, ffn 14336" "the list has Mistral's"
 for shape in 4096,4096,12288 8192,8192,29568 32,5120,25600 28000,7168,4096 16384,8192,16384 \
-	2048,8192,2048 512,8192,4096 2560,8192,4096 8192,16384,8192 4096,8192,4096; do
+	2048,8192,2048 512,8192,4096 2560,8192,4096 8192,16384,8192 4096,8192,4096 \
+	8192,7168,256,8,30 4096,6144,256,6,0; do
 	holds "$out" "^  *$shape\$" "the list has the tables' $shape"
 done
 expect 2 "an unknown operator" overlap -t p2p

@@ -284,6 +284,18 @@ void *bench_nccl_target(struct bench_nccl *nccl);
 int   bench_nccl_all_gather(struct bench_nccl *nccl, uint64_t shard_bytes, void *stream);
 int   bench_nccl_all_to_all(struct bench_nccl *nccl, uint64_t block_bytes, void *stream);
 
+/* Bytes that the rank sends to each rank and gets from each, also from itself; the lists are the
+ * caller's. A block follows the one before it, in NCCL's source and target. */
+struct bench_nccl_blocks {
+	uint32_t        n_ranks;
+	const uint64_t *sent;
+	const uint64_t *got;
+};
+
+/* Sends and receives the blocks as one group; those of 0 bytes are left out. */
+int   bench_nccl_send_blocks(struct bench_nccl *nccl, const struct bench_nccl_blocks *blocks,
+			     void *stream);
+
 /* Sum bf16 values from NCCL's source to its target. count: values of each rank's part for the
  * reduce-scatter, of the whole input for the all-reduce. */
 int   bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, void *stream);

@@ -68,6 +68,12 @@ struct nccl_calls {
 				      int type, int op, void *comm, void *stream);
 	int         (*all_reduce)(const void *source, void *target, size_t count, int type,
 				  int op, void *comm, void *stream);
+	int         (*send)(const void *source, size_t count, int type, int peer, void *comm,
+			    void *stream);
+	int         (*recv)(void *target, size_t count, int type, int peer, void *comm,
+			    void *stream);
+	int         (*group_start)(void);
+	int         (*group_end)(void);
 };
 
 struct bench_nccl {
@@ -116,6 +122,10 @@ static int load(struct bench_nccl *nccl, const char *path)
 		{ "ncclAlltoAll", &nccl->calls.all_to_all },
 		{ "ncclReduceScatter", &nccl->calls.reduce_scatter },
 		{ "ncclAllReduce", &nccl->calls.all_reduce },
+		{ "ncclSend", &nccl->calls.send },
+		{ "ncclRecv", &nccl->calls.recv },
+		{ "ncclGroupStart", &nccl->calls.group_start },
+		{ "ncclGroupEnd", &nccl->calls.group_end },
 	};
 
 	nccl->library = bench_library_open(path, names);
@@ -256,4 +266,37 @@ int bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, void *stream)
 	return check(nccl, nccl->calls.all_reduce(nccl->source, nccl->target, count,
 						  NCCL_BFLOAT16, NCCL_SUM, nccl->comm,
 						  stream), "ncclAllReduce");
+}
+
+static int send_and_receive(struct bench_nccl *nccl, const struct bench_nccl_blocks *blocks,
+			    void *stream)
+{
+	const char *source = nccl->source;
+	char *target = nccl->target;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < blocks->n_ranks; i++) {
+		if (blocks->sent[i])
+			r = check(nccl, nccl->calls.send(source, blocks->sent[i], NCCL_INT8, (int)i,
+							 nccl->comm, stream), "ncclSend");
+		if (!r && blocks->got[i])
+			r = check(nccl, nccl->calls.recv(target, blocks->got[i], NCCL_INT8, (int)i,
+							 nccl->comm, stream), "ncclRecv");
+		source += blocks->sent[i];
+		target += blocks->got[i];
+	}
+	return r;
+}
+
+int bench_nccl_send_blocks(struct bench_nccl *nccl, const struct bench_nccl_blocks *blocks,
+			   void *stream)
+{
+	int r = check(nccl, nccl->calls.group_start(), "ncclGroupStart"), s;
+
+	if (r)
+		return r;
+	r = send_and_receive(nccl, blocks, stream);
+	s = check(nccl, nccl->calls.group_end(), "ncclGroupEnd");
+	return r ? r : s;
 }

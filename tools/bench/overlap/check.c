@@ -21,11 +21,11 @@
  * the sum that it was rounded from. Products that are summed over ranks are rounded before the sum
  * as well, each partial sum by up to 2^-8 of itself; so are sums of a node's ranks that are sent to
  * another node. Wrong or missing pieces differ by about the largest value. What is only moved stays
- * as it is.
+ * as it is, as in a dispatch.
  */
 double bench_overlap_tolerance(const struct bench_overlap *o)
 {
-	if (bench_overlap_is_move(o))
+	if (bench_overlap_is_move(o) || o->test == OVERLAP_DISPATCH)
 		return 0;
 	return o->test == OVERLAP_GEMM_RS || o->test == OVERLAP_GEMM_AR ||
 		bench_overlap_is_by_node(o) ? 0.008 : 0.004;
@@ -152,6 +152,8 @@ int bench_overlap_refer(struct bench_overlap *o)
 		return refer_move(o);
 	if (o->test == OVERLAP_EMBEDDING)
 		return bench_embedding_refer(o);
+	if (bench_overlap_is_experts(o->test))
+		return bench_experts_refer(o);
 	if (bench_overlap_is_sum(o))
 		return refer_sum(o);
 	if (o->rank->is_gpu && !o->blas)
@@ -196,6 +198,8 @@ static int run_ours(struct bench_overlap *o, int is_graph)
 	if (!r && o->memory.gathered)
 		r = bench_fill(device, o->memory.gathered,
 			       o->shape.m * o->shape.k * 2 / 8 * 8, ~o->seed);
+	if (!r && o->experts)
+		r = bench_experts_spoil(o);
 	if (!r)
 		r = bench_meet(o->rank);
 	if (!r)
@@ -264,6 +268,8 @@ static int check_ours(struct bench_overlap *o, int is_graph, uint32_t slot)
 		r = bench_compare(o->rank->device, &compare);
 	if (!r)
 		r = check_gathered(o, &compare.n_unlike);
+	if (!r && o->experts)
+		r = bench_experts_check(o, &compare.n_unlike);
 	bench_sample(o->rank, OVERLAP_MODE_ERROR + (uint32_t)is_graph, slot, error);
 	bench_sample(o->rank, OVERLAP_MODE_UNLIKE + (uint32_t)is_graph, slot,
 		     (double)compare.n_unlike);
@@ -278,7 +284,8 @@ static int check_nccl(struct bench_overlap *o, int is_ce, double *error)
 
 	if (bench_overlap_is_plain(o))
 		method = is_ce ? OVERLAP_COMM_CE : OVERLAP_COMM;
-	if (!o->nccl[is_ce] || (is_ce && bench_overlap_is_sum(o)) || !o->runs[0][method])
+	if (!o->nccl[is_ce] || (is_ce && bench_overlap_is_sum(o)) || !o->runs[0][method] ||
+	    o->experts)
 		return 0;
 	r = bench_overlap_once(o, method, 0);
 	if (!r)

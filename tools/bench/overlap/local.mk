@@ -5,6 +5,7 @@
 ceoverlap_bench_SOURCES += \
 	%D%/check.c \
 	%D%/embedding.c \
+	%D%/experts.c \
 	%D%/methods.c \
 	%D%/models.c %D%/models.h \
 	%D%/options.c \

@@ -59,7 +59,9 @@ static union operands operands_of(const struct bench_overlap *o)
 	case OVERLAP_ALL_TO_ALL:
 		of.move = (struct ceov_move_run){ sizeof(of.move), stream, a, c };
 		break;
-	case OVERLAP_EMBEDDING: break;
+	case OVERLAP_EMBEDDING:
+	case OVERLAP_DISPATCH:
+	case OVERLAP_COMBINE: break;
 	}
 	return of;
 }
@@ -76,7 +78,9 @@ static int ours(struct bench_overlap *o, ceov_op *op)
 	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_run(op, &of.a2a_gemm);
 	case OVERLAP_ALL_GATHER:
 	case OVERLAP_ALL_TO_ALL: return ceov_move_run(op, &of.move);
-	case OVERLAP_EMBEDDING: return CEOV_ERR_INVALID;
+	case OVERLAP_EMBEDDING:
+	case OVERLAP_DISPATCH:
+	case OVERLAP_COMBINE: return CEOV_ERR_INVALID;
 	case OVERLAP_REDUCE_SCATTER:
 	case OVERLAP_ALL_REDUCE: break;
 	}
@@ -135,7 +139,9 @@ static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
 		return bench_nccl_all_to_all(nccl, o->rows[0] * 2, stream);
 	case OVERLAP_GEMM_A2A:
 	case OVERLAP_A2A_GEMM:
-	case OVERLAP_EMBEDDING: break;          /* without NCCL */
+	case OVERLAP_EMBEDDING:
+	case OVERLAP_DISPATCH:
+	case OVERLAP_COMBINE: break;            /* without NCCL, or by its sends */
 	}
 	return CEOV_ERR_INVALID;
 }
@@ -156,6 +162,8 @@ int bench_overlap_once(struct bench_overlap *o, enum bench_overlap_method method
 {
 	if (o->test == OVERLAP_EMBEDDING)
 		return bench_embedding_once(o, method, is_graph);
+	if (bench_overlap_is_experts(o->test))
+		return bench_experts_once(o, method);
 	switch (method) {
 	case OVERLAP_GEMM:        return gemm(o);
 	case OVERLAP_OURS_GEMM:   return ours_gemm(o, o->ops[is_graph]);
@@ -189,6 +197,8 @@ static int is_there(const struct bench_overlap *o, enum bench_overlap_method met
 
 	if (o->test == OVERLAP_EMBEDDING)
 		return bench_embedding_is_there(method);
+	if (bench_overlap_is_experts(o->test))
+		return bench_experts_is_there(o, method);
 	if (o->test == OVERLAP_ALL_REDUCE || o->test == OVERLAP_GEMM_AR)
 		has_nccl = o->nccl[0] != NULL;
 	switch (method) {

@@ -27,6 +27,8 @@ static const struct bench_case cases[] = {
 	{ "all_to_all", "every rank has a block for each", 1, 1, 0, 1,
 	  bench_overlap_all_to_all },
 	{ "embedding_a2a", "embedding bags and all-to-all", 1, 1, 0, 1, bench_overlap_embedding },
+	{ "ep_a2a", "dispatch and combine of a mixture of experts", 1, 1, 0, 1,
+	  bench_overlap_experts },
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
@@ -39,16 +41,18 @@ enum key {
 static const struct argp_option options_table[] = {
 	{ "test", 't', "NAMES", 0, "Operators, a comma list of ag_gemm, gemm_rs, "
 	  "reduce_scatter, all_reduce, gemm_a2a, a2a_gemm, gemm_ar, all_gather, all_to_all, "
-	  "embedding_a2a (default: all)", 0 },
+	  "embedding_a2a, ep_a2a (default: all)", 0 },
 	{ "list", 'l', NULL, 0, "List the operators, the models and the tables", 0 },
 	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny "
 	  "and mistral7b; host memory: tiny)", 0 },
 	{ "tokens", KEY_TOKENS, "N,...", 0, "Rows of the whole product (default 2048,8192; "
 	  "host memory: 256)", 0 },
 	{ "shape", KEY_SHAPE, "M,N,K", 0, "A shape of products instead of models' (may be "
-	  "repeated); embeddings: samples, columns of a table, tables of a rank", 0 },
+	  "repeated); embeddings: samples, columns of a table, tables of a rank. ep_a2a: "
+	  "M,N,K,T,D: tokens of a rank, values of a token, experts of all ranks, experts of a "
+	  "token, per cent of these dropped", 0 },
 	{ "table", KEY_TABLE, "NAMES", 0, "Tables of shapes instead of models', a comma list of "
-	  "rs, ar, flashoverlap, a2a, tiny; operators that none is for are left out", 0 },
+	  "rs, ar, flashoverlap, a2a, ep, tiny; operators that none is for are left out", 0 },
 	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank; moves: all its blocks "
 	  "(default 64M)", 0 },
 	{ "maxbytes", 'e', "SIZE", 0, "Sums and moves: largest (default 256M, or -b)", 0 },
@@ -166,14 +170,20 @@ static void parse_shape(struct argp_state *state, const char *text,
 			struct bench_overlap_options *overlap)
 {
 	unsigned long m = 0, n = 0, k = 0;
-	char rest;
+	unsigned top_k = 0, dropped = 0;
+	int end_3 = 0, end_5 = 0;
+	int parsed = sscanf(text, "%9lu,%9lu,%9lu%n,%2u,%3u%n", &m, &n, &k, &end_3, &top_k,
+			    &dropped, &end_5);
+	int is_product = parsed == 3 && !text[end_3] && k % 8 == 0;
+	int is_experts = parsed == 5 && !text[end_5] && top_k && top_k <= k && dropped <= 100;
 
-	if (sscanf(text, "%9lu,%9lu,%9lu%c", &m, &n, &k, &rest) != 3 || !m || !n || !k || n % 8 ||
-	    k % 8)
+	if ((!is_product && !is_experts) || !m || !n || !k || n % 8)
 		argp_error(state, "'%s' must be M,N,K, of which N and K are multiples of 8, say "
-			   "4096,8192,4096", text);
+			   "4096,8192,4096, or of ep_a2a five numbers, say 8192,7168,256,8,30",
+			   text);
 	if (overlap->n_shapes == OVERLAP_SHAPES_MAX)
 		argp_error(state, "more than %u shapes", OVERLAP_SHAPES_MAX);
+	overlap->choices[overlap->n_shapes] = (struct bench_overlap_choices){ top_k, dropped };
 	overlap->shapes[overlap->n_shapes++] = (struct bench_overlap_mnk){ m, n, k };
 }
 
@@ -277,9 +287,9 @@ int bench_overlap_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
 		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, GEMM and "
-		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, sums, moves, and "
-		"embedding bags and all-to-all, beside NCCL, cuBLAS, and both one after the "
-		"other, in the same run.\v"
+		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, sums, moves, "
+		"embedding bags and all-to-all, and dispatch and combine of experts, beside NCCL, "
+		"cuBLAS, and both one after the other, in the same run.\v"
 		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
 		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all results were right; 1 on wrong "

@@ -40,6 +40,8 @@ const char *bench_overlap_name(enum bench_overlap_test test)
 	case OVERLAP_ALL_GATHER:     return "all_gather";
 	case OVERLAP_ALL_TO_ALL:     return "all_to_all";
 	case OVERLAP_EMBEDDING:      return "embedding_a2a";
+	case OVERLAP_DISPATCH:       return "ep_dispatch";
+	case OVERLAP_COMBINE:        return "ep_combine";
 	}
 	return "?";
 }
@@ -203,7 +205,7 @@ static void judge(struct bench_overlap *o, int is_graph, int is_checked,
 	if (!is_checked)
 		return;
 	row->error = statistics(o, OVERLAP_MODE_ERROR + mode, 2).us_p99;
-	if (o->nccl[0] && o->runs[0][OVERLAP_COMM])
+	if (o->nccl[0] && o->runs[0][OVERLAP_COMM] && !o->experts)
 		row->error_nccl = statistics(o, OVERLAP_MODE_ERROR_NCCL, 2).us_p99;
 	row->same_bits = statistics(o, OVERLAP_MODE_UNLIKE + mode, 2).us_p99 <= 0;
 	row->verified = row->error <= row->tolerance && row->same_bits;
@@ -266,6 +268,7 @@ static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 	row.m = shape->m;
 	row.n = shape->n;
 	row.k = shape->k;
+	row.choices = shape->choices;
 	row.bytes = shape->bytes;
 	if (shape->model)
 		snprintf(row.model, sizeof(row.model), "%s", shape->model);
@@ -354,20 +357,29 @@ static uint32_t add_model(const struct bench_overlap *o, const struct bench_mode
 	return n;
 }
 
-/* Lists the shapes that the caller gave, and those of the tables that were named. */
+/* Lists the shapes that the caller gave for such operators, and those of the tables that were
+ * named. */
 static uint32_t list_given(const struct bench_overlap *o, struct bench_overlap_shape *shapes)
 {
 	const struct bench_overlap_options *options = o->options;
 	const struct bench_overlap_mnk *given = options->shapes;
-	uint32_t i;
+	uint32_t i, n = 0;
 
-	for (i = 0; i < options->n_shapes; i++)
-		shapes[i] = (struct bench_overlap_shape){ .model = "shape", .m = given[i].m,
-							  .n = given[i].n, .k = given[i].k };
+	for (i = 0; i < options->n_shapes; i++) {
+		if ((options->choices[i].top_k != 0) != bench_overlap_is_experts(o->test))
+			continue;
+		shapes[n++] = (struct bench_overlap_shape){
+			.model = "shape",
+			.m = given[i].m,
+			.n = given[i].n,
+			.k = given[i].k,
+			.choices = options->choices[i],
+		};
+	}
 	if (options->tables)
-		i += bench_tables_shapes(options->tables, o->test, o->rank->n_ranks, shapes + i,
-					 SHAPES_MAX - i);
-	return i;
+		n += bench_tables_shapes(options->tables, o->test, o->rank->n_ranks, shapes + n,
+					 SHAPES_MAX - n);
+	return n;
 }
 
 /* Tables and columns of the DLRM that MLPerf trains, whose tables are shared out evenly, rounded
@@ -415,6 +427,9 @@ static uint32_t list_shapes(const struct bench_overlap *o,
 		return list_given(o, shapes);
 	if (o->test == OVERLAP_EMBEDDING)
 		return add_embeddings(o, shapes);
+	if (bench_overlap_is_experts(o->test))
+		return bench_tables_shapes(o->rank->is_gpu ? "ep" : "tiny", o->test,
+					   o->rank->n_ranks, shapes, SHAPES_MAX);
 	if (!models && o->rank->is_gpu && bench_overlap_is_a2a(o))
 		return bench_tables_shapes("a2a", o->test, o->rank->n_ranks, shapes, SHAPES_MAX);
 	if (!models)
@@ -442,9 +457,11 @@ static int run(struct bench_rank *rank, enum bench_overlap_test test)
 	o.test = test;
 	o.seed = rank->options->seed + test;
 	n = list_shapes(&o, shapes);
-	if (!n)                         /* no table is for this operator */
+	if (!n)                         /* no table or shape is for this operator */
 		return 0;
 	r = bench_overlap_open(&o, shapes, n);
+	if (!o.workspaces[0] && !o.workspaces[1])
+		n = 0;                  /* graphs alone are wanted, and left out */
 	for (i = 0; !r && i < n; i++) {
 		r = bench_overlap_open_row(&o, &shapes[i]);
 		if (!r)
@@ -504,4 +521,11 @@ int bench_overlap_all_to_all(struct bench_rank *rank)
 int bench_overlap_embedding(struct bench_rank *rank)
 {
 	return run(rank, OVERLAP_EMBEDDING);
+}
+
+int bench_overlap_experts(struct bench_rank *rank)
+{
+	int r = run(rank, OVERLAP_DISPATCH);
+
+	return r ? r : run(rank, OVERLAP_COMBINE);
 }

@@ -11,6 +11,7 @@
  *   set.c       what a row needs: workspaces, ops, memory
  *   methods.c   how each method runs
  *   embedding.c what differs for embeddings, which are no products
+ *   experts.c   what differs for dispatch and combine, which are none either
  *   check.c     whether results are right
  *   options.c   the command line
  *   report.c    rows as text and as JSON
@@ -28,11 +29,18 @@
 
 /* --- options ------------------------------------------------------------- */
 
-/* A shape of a product that was given instead of a model's. */
+/* A shape of a product that was given instead of a model's. Of dispatch and combine: tokens of each
+ * rank, values of a token, experts of all ranks. */
 struct bench_overlap_mnk {
 	uint64_t m;
 	uint64_t n;
 	uint64_t k;
+};
+
+/* What the shape of a dispatch or combine has beside these. */
+struct bench_overlap_choices {
+	uint32_t top_k;                 /* experts of a token; 0: a shape of something else */
+	uint32_t dropped;               /* per cent of these choices that are dropped */
 };
 
 #define OVERLAP_SHAPES_MAX 16u
@@ -42,6 +50,7 @@ struct bench_overlap_options {
 	const char            *tokens;
 	const char            *tables;  /* comma-separated names; NULL: none */
 	struct bench_overlap_mnk shapes[OVERLAP_SHAPES_MAX];    /* instead of models */
+	struct bench_overlap_choices choices[OVERLAP_SHAPES_MAX];       /* of each of these */
 	uint32_t               n_shapes;
 	int                    streams; /* measure calls on a stream */
 	int                    graphs;  /* measure replayed graphs */
@@ -65,7 +74,7 @@ int bench_overlap_main(int argc, char **argv);
 enum bench_overlap_test {
 	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE,
 	OVERLAP_GEMM_A2A, OVERLAP_A2A_GEMM, OVERLAP_GEMM_AR, OVERLAP_ALL_GATHER,
-	OVERLAP_ALL_TO_ALL, OVERLAP_EMBEDDING
+	OVERLAP_ALL_TO_ALL, OVERLAP_EMBEDDING, OVERLAP_DISPATCH, OVERLAP_COMBINE
 };
 
 enum bench_overlap_method {
@@ -112,14 +121,18 @@ struct bench_overlap_row {
 	uint64_t                   m;           /* rows of a rank's product; 0: a sum or move */
 	uint64_t                   n;
 	uint64_t                   k;
+	struct bench_overlap_choices choices;
 	uint64_t                   bytes;       /* of sums: size of a rank's input; of an
 						 * all-gather: of what a rank gets; of an
 						 * all-to-all: of what it sends, also to
-						 * itself */
+						 * itself; of dispatch and combine: of what
+						 * the busiest rank sends to others or gets
+						 * from them */
 	struct bench_overlap_times methods[OVERLAP_METHODS];
 	int                        verified;    /* same values as in struct bench_row */
 	int                        same_bits;   /* two runs gave the same bits; if A was gathered,
-						 * it was right as well */
+						 * it was right as well, and so were a dispatch's
+						 * numbers of rows */
 	double                     error;       /* largest difference from fp32 sums, relative to
 						 * the largest value */
 	double                     error_nccl;  /* the same for NCCL's result; < 0: not checked */
@@ -136,6 +149,8 @@ struct bench_overlap_derived {
 	double exposed_us;              /* ours - cuBLAS; may be negative */
 	double gemm_ratio;              /* cuBLAS / our kernel */
 	double over_ideal;              /* ours / ideal */
+	double gb_per_s;                /* dispatch and combine: bytes by ours' time */
+	double gb_per_s_comm;           /* and by NCCL's */
 };
 
 void bench_overlap_derive(const struct bench_overlap_row *row,
@@ -159,6 +174,7 @@ int bench_overlap_gemm_ar(struct bench_rank *rank);
 int bench_overlap_all_gather(struct bench_rank *rank);
 int bench_overlap_all_to_all(struct bench_rank *rank);
 int bench_overlap_embedding(struct bench_rank *rank);
+int bench_overlap_experts(struct bench_rank *rank);
 
 /* --- an operator's rows, on one rank -------------------------------------- */
 
@@ -204,6 +220,7 @@ struct bench_overlap_shape {
 	uint64_t    m;
 	uint64_t    n;
 	uint64_t    k;
+	struct bench_overlap_choices choices;
 	uint64_t    bytes;
 };
 
@@ -234,6 +251,7 @@ struct bench_overlap {
 	void                               *graphs[OVERLAP_METHODS];
 	uint64_t                            seed;               /* seed of the row's data */
 	struct bench_embedding             *embedding;          /* embedding.c; NULL: none */
+	struct bench_experts               *experts;            /* experts.c; NULL: none */
 };
 
 static inline int bench_overlap_is_sum(const struct bench_overlap *o)
@@ -256,6 +274,12 @@ static inline int bench_overlap_is_plain(const struct bench_overlap *o)
 static inline int bench_overlap_is_a2a(const struct bench_overlap *o)
 {
 	return o->test == OVERLAP_GEMM_A2A || o->test == OVERLAP_A2A_GEMM;
+}
+
+/* Whether the test is a dispatch or a combine of a mixture of experts. */
+static inline int bench_overlap_is_experts(enum bench_overlap_test test)
+{
+	return test == OVERLAP_DISPATCH || test == OVERLAP_COMBINE;
 }
 
 /* Which rows of all ranks' products count for the result at this rank: all, or its own. */
@@ -319,6 +343,21 @@ void bench_embedding_close(struct bench_overlap *o);
 int  bench_embedding_is_there(enum bench_overlap_method method);
 int  bench_embedding_once(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
 int  bench_embedding_refer(struct bench_overlap *o);
+
+/* The same for dispatch and combine (experts.c). bench_experts_spoil() writes other data where a
+ * dispatch writes numbers of rows, before a run that is checked; bench_experts_check() adds to
+ * *n_unlike how many of these were wrong after it. */
+uint64_t bench_experts_scratch_bytes(const struct bench_overlap *o);
+uint64_t bench_experts_nccl_bytes(const struct bench_overlap *o);
+int  bench_experts_create(const struct bench_overlap *o, ceov_workspace *workspace,
+			  ceov_op **ret_op);
+int  bench_experts_open(struct bench_overlap *o);
+void bench_experts_close(struct bench_overlap *o);
+int  bench_experts_is_there(const struct bench_overlap *o, enum bench_overlap_method method);
+int  bench_experts_once(struct bench_overlap *o, enum bench_overlap_method method);
+int  bench_experts_refer(struct bench_overlap *o);
+int  bench_experts_spoil(struct bench_overlap *o);
+int  bench_experts_check(struct bench_overlap *o, uint64_t *n_unlike);
 
 /* Synchronises the caller's stream, then waits until all ranks have done so. */
 int  bench_overlap_settle(struct bench_overlap *o);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/bench/overlap/overlap.h"
+#include "tools/bench/overlap/tables.h"
 
 #define SCHEMA_VERSION 2
 
@@ -24,6 +25,12 @@ static const char *const method_names[OVERLAP_METHODS] = {
 static int is_plain(const struct bench_overlap_row *row)
 {
 	return row->m == 0;
+}
+
+/* Whether ours is compared with NCCL alone. */
+static int is_comm(const struct bench_overlap_row *row)
+{
+	return is_plain(row) || bench_overlap_is_experts(row->test);
 }
 
 static double median(const struct bench_overlap_row *row, enum bench_overlap_method method)
@@ -50,19 +57,23 @@ void bench_overlap_derive(const struct bench_overlap_row *row,
 {
 	double ours = median(row, OVERLAP_OURS), gemm = median(row, OVERLAP_GEMM);
 	double comm = least(median(row, OVERLAP_COMM), median(row, OVERLAP_COMM_CE));
-	double sequence = is_plain(row) ? comm : median(row, OVERLAP_SEQUENCE);
+	double sequence = is_comm(row) ? comm : median(row, OVERLAP_SEQUENCE);
 	struct bench_overlap_derived d = { .ideal_us = 0 };
 
-	if (comm > 0 && (gemm > 0 || is_plain(row)))
+	if (comm > 0 && (gemm > 0 || is_comm(row)))
 		d.ideal_us = gemm > comm ? gemm : comm;
 	d.speedup = ratio(sequence, ours);
 	d.speedup_ce = ratio(median(row, OVERLAP_SEQUENCE_CE), ours);
-	if (!is_plain(row) && d.ideal_us > 0 && sequence > d.ideal_us && ours > 0)
+	if (!is_comm(row) && d.ideal_us > 0 && sequence > d.ideal_us && ours > 0)
 		d.fraction = (sequence / ours - 1) / (sequence / d.ideal_us - 1);
 	if (gemm > 0 && ours > 0)
 		d.exposed_us = ours - gemm;
 	d.gemm_ratio = ratio(gemm, median(row, OVERLAP_OURS_GEMM));
 	d.over_ideal = ratio(ours, d.ideal_us);
+	if (bench_overlap_is_experts(row->test)) {
+		d.gb_per_s = ratio((double)row->bytes / 1e3, ours);
+		d.gb_per_s_comm = ratio((double)row->bytes / 1e3, comm);
+	}
 	*ret_derived = d;
 }
 
@@ -73,11 +84,13 @@ void bench_overlap_report_head(FILE *out)
 	fprintf(out, "# us a call: medians of samples, each the maximum over ranks\n"
 		"# gemm: cuBLAS; our: our GEMM alone; comm: NCCL; commCE: NCCL zero-CTA; "
 		"seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
-		"# speedup: seq / ours (sums and moves: comm / ours); vsCE: seqCE / ours; ideal: "
-		"max(gemm, faster comm); frac: of the ideal's speed-up\n"
+		"# speedup: seq / ours (sums, moves and ep_: comm / ours); vsCE: seqCE / ours; "
+		"ideal: max(gemm, faster comm); frac: of the ideal's speed-up\n"
 		"# SM: SMs moved these (a direct mode), not copy engines\n"
 		"# embedding_a2a: M samples, N columns of a table, K tables of a rank; gemm: "
 		"look-ups alone; comm: our all-to-all; seq: ours, not overlapped\n"
+		"# ep_: M tokens, N values, K experts; model: table/top-k, per cent dropped; comm: "
+		"NCCL's sends of as many rows, not counted or permuted; GB/s: of the busiest rank\n"
 		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
 		"of the calling thread a call; thr%%: CPU of other threads\n");
 	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
@@ -122,7 +135,6 @@ static const char *verdict(const struct bench_overlap_row *row)
 	return row->same_bits ? "WRONG" : "WRONG: bits differ";
 }
 
-/* Says of sums and moves what the size in the next column is; of products their model. */
 struct test_name {
 	char text[24];
 };
@@ -137,13 +149,29 @@ static struct test_name test_name(const struct bench_overlap_row *row)
 	return name;
 }
 
-static const char *size_name(const struct bench_overlap_row *row)
+/* Says of sums and moves what the size in the next column is; of products their model; of
+ * dispatch and combine their table, the experts of a token, and how many of them are dropped. */
+static struct test_name size_name(const struct bench_overlap_row *row)
 {
-	if (!is_plain(row))
-		return row->model;
-	if (row->by_sms)
-		return "SM bytes:";
-	return row->by_node ? "by node:" : "bytes:";
+	struct test_name name;
+
+	if (bench_overlap_is_experts(row->test))
+		snprintf(name.text, sizeof(name.text), "%.6s/%u-%u%%", row->model,
+			 (unsigned)row->choices.top_k, (unsigned)row->choices.dropped);
+	else
+		snprintf(name.text, sizeof(name.text), "%s", !is_plain(row) ? row->model
+			 : row->by_sms ? "SM bytes:" : row->by_node ? "by node:" : "bytes:");
+	return name;
+}
+
+/* Says how fast a dispatch or combine was; of others nothing. */
+static struct cell rate_cell(double gb_per_s, const char *what)
+{
+	struct cell cell = { "" };
+
+	if (gb_per_s > 0)
+		snprintf(cell.text, sizeof(cell.text), ", %s%.1f GB/s", what, gb_per_s);
+	return cell;
 }
 
 void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
@@ -155,18 +183,19 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 	bench_overlap_derive(row, &d);
 	if (row->error >= 0)
 		snprintf(error.text, sizeof(error.text), "%.1e", row->error);
-	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s", test_name(row).text, size_name(row),
+	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s", test_name(row).text, size_name(row).text,
 		size_cell(is_plain(row) ? row->bytes : row->m).text, size_cell(row->n).text,
 		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
 	for (method = 0; method < OVERLAP_METHODS; method++)
 		fprintf(out, " %8s", cell(median(row, (enum bench_overlap_method)method), 1).text);
-	fprintf(out, " %7s %6s %8s %6s %8s %6s %6s %6s %5s %8s  %s\n",
+	fprintf(out, " %7s %6s %8s %6s %8s %6s %6s %6s %5s %8s  %s%s%s\n",
 		cell(d.speedup, 3).text, cell(d.speedup_ce, 3).text,
 		cell(d.ideal_us, 1).text, cell(d.fraction, 2).text,
 		cell(d.exposed_us, 1).text, cell(d.gemm_ratio, 3).text,
 		cell(d.over_ideal, 3).text, cell(row->methods[OVERLAP_OURS].thread_us, 1).text,
 		cell(row->methods[OVERLAP_OURS].process_percent, 0).text, error.text,
-		verdict(row));
+		verdict(row), rate_cell(d.gb_per_s, "").text,
+		rate_cell(d.gb_per_s_comm, "comm ").text);
 }
 
 /* --- JSON ----------------------------------------------------------------- */
@@ -230,6 +259,8 @@ static void add_derived(struct json_object *object, const struct bench_overlap_r
 		{ "exposed_us", d.exposed_us },
 		{ "gemm_ratio", d.gemm_ratio },
 		{ "over_ideal", d.over_ideal },
+		{ "gb_per_s", d.gb_per_s },
+		{ "gb_per_s_comm", d.gb_per_s_comm },
 	};
 	size_t i;
 
@@ -246,8 +277,7 @@ static void add_table(struct json_object *object, const struct bench_overlap_row
 
 	if (!row->named.m)
 		return;
-	snprintf(text, sizeof(text), "%llu,%llu,%llu", (unsigned long long)row->named.m,
-		 (unsigned long long)row->named.n, (unsigned long long)row->named.k);
+	bench_table_name(&row->named, &row->choices, text, sizeof(text));
 	add_string(object, "table", row->model);
 	add_string(object, "table_shape", text);
 }
@@ -271,6 +301,11 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 		add_integer(object, "m", row->m);
 		add_integer(object, "n", row->n);
 		add_integer(object, "k", row->k);
+	}
+	if (bench_overlap_is_experts(row->test)) {
+		add_integer(object, "top_k", row->choices.top_k);
+		add_integer(object, "dropped_percent", row->choices.dropped);
+		add_integer(object, "bytes_per_rank", row->bytes);
 	}
 	for (method = 0; method < OVERLAP_METHODS; method++)
 		if (row->methods[method].us_median > 0)

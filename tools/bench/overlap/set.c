@@ -195,6 +195,8 @@ static uint64_t scratch_bytes(const struct bench_overlap *o)
 	case OVERLAP_ALL_GATHER: return ceov_all_gather_scratch_bytes(&move, n_ranks);
 	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_scratch_bytes(&move, n_ranks);
 	case OVERLAP_EMBEDDING: return bench_embedding_scratch_bytes(o);
+	case OVERLAP_DISPATCH:
+	case OVERLAP_COMBINE: return bench_experts_scratch_bytes(o);
 	}
 	return 0;
 }
@@ -221,6 +223,8 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	case OVERLAP_ALL_GATHER: return ceov_all_gather_create(workspace, &move, ret_op);
 	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_create(workspace, &move, ret_op);
 	case OVERLAP_EMBEDDING: return bench_embedding_create(o, workspace, ret_op);
+	case OVERLAP_DISPATCH:
+	case OVERLAP_COMBINE: return bench_experts_create(o, workspace, ret_op);
 	}
 	return CEOV_ERR_INVALID;
 }
@@ -231,6 +235,8 @@ static uint64_t nccl_bytes(const struct bench_overlap *o)
 {
 	if (o->test == OVERLAP_AG_GEMM)
 		return o->shape.m * o->shape.k * 2;
+	if (bench_overlap_is_experts(o->test))
+		return bench_experts_nccl_bytes(o);
 	return o->shape.model ? o->shape.m * o->shape.n * 2 : o->shape.bytes;
 }
 
@@ -280,7 +286,8 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 	if (bench_overlap_is_a2a(o) || o->test == OVERLAP_EMBEDDING)
 		why = "its all-to-all is not among what is compared";
 	else if (is_ce && o->test != OVERLAP_AG_GEMM && !bench_overlap_is_move(o))
-		why = "its sums need SMs";
+		why = bench_overlap_is_experts(o->test) ? "its sends need SMs"
+			: "its sums need SMs";
 	else if (rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
 	else if (rank->launched)
@@ -305,7 +312,8 @@ static int open_blas(struct bench_overlap *o)
 	const char *why = "";
 	int r = CEOV_NONE;
 
-	if (bench_overlap_is_plain(o) || o->test == OVERLAP_EMBEDDING)
+	if (bench_overlap_is_plain(o) || o->test == OVERLAP_EMBEDDING ||
+	    bench_overlap_is_experts(o->test))
 		return 0;
 	if (rank->is_gpu && !o->options->without_blas)
 		r = bench_blas_open(rank, o->options->blas_path, &o->blas, &why);
@@ -318,11 +326,20 @@ static int open_blas(struct bench_overlap *o)
 	return 0;
 }
 
-static void say_graphs(const struct bench_overlap *o)
+/* Returns whether rows of graphs are measured. If they are left out, rank 0 says why. */
+static int takes_graphs(const struct bench_overlap *o)
 {
-	if (o->options->graphs && o->rank->is_gpu && o->rank->n_nodes > 1 && !o->rank->rank)
-		printf("# %s: graphs are left out: they hold no transfers to other nodes\n",
-		       bench_overlap_name(o->test));
+	const char *why = NULL;
+
+	if (!o->options->graphs || !o->rank->is_gpu)
+		return 0;
+	if (bench_overlap_is_experts(o->test))
+		why = "a run counts its rows, which no graph holds";
+	else if (o->rank->n_nodes > 1)
+		why = "they hold no transfers to other nodes";
+	if (why && !o->rank->rank)
+		printf("# %s: graphs are left out: %s\n", bench_overlap_name(o->test), why);
+	return !why;
 }
 
 int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape *shapes,
@@ -332,7 +349,6 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	uint32_t i;
 	int r = 0;
 
-	say_graphs(o);
 	if (bench_overlap_is_a2a(o) || bench_overlap_is_move(o)) {
 		o->rows_of = calloc((size_t)o->rank->n_ranks * o->rank->n_ranks,
 				    sizeof(*o->rows_of));
@@ -351,7 +367,7 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	}
 	if (o->options->streams || !o->rank->is_gpu)
 		r = open_workspace(o, 0, scratch_max);
-	if (!r && o->options->graphs && o->rank->is_gpu && o->rank->n_nodes < 2)
+	if (!r && takes_graphs(o))
 		r = open_workspace(o, 1, scratch_max);
 	if (!r)
 		r = open_blas(o);
@@ -557,6 +573,10 @@ int bench_overlap_open_row(struct bench_overlap *o, const struct bench_overlap_s
 		r = open_ops(o);
 		return r ? r : bench_embedding_open(o);
 	}
+	if (bench_overlap_is_experts(o->test)) {
+		r = open_ops(o);
+		return r ? r : bench_experts_open(o);
+	}
 	r = get_memory(o);
 	if (!r)
 		r = make_data(o);
@@ -568,6 +588,7 @@ int bench_overlap_close_row(struct bench_overlap *o)
 	int i, r = bench_meet(o->rank);
 
 	bench_embedding_close(o);
+	bench_experts_close(o);
 	for (i = 0; i < 2; i++) {
 		ceov_op_release(o->ops[i]);
 		o->ops[i] = NULL;

@@ -33,17 +33,35 @@ static const struct bench_overlap_mnk a2a[] = {
 
 static const struct bench_overlap_mnk tiny[] = { { 50, 64, 72 }, { 3, 24, 136 } };
 
+static const struct bench_overlap_mnk ep[] = {
+	{ 8192, 7168, 256 }, { 8192, 7168, 256 }, { 4096, 6144, 256 }, { 4096, 6144, 256 },
+};
+
+static const struct bench_overlap_choices ep_choices[] = {
+	{ 8, 0 }, { 8, 30 }, { 6, 0 }, { 6, 30 },
+};
+
+static const struct bench_overlap_mnk tiny_ep[] = { { 24, 64, 12 }, { 24, 64, 12 } };
+static const struct bench_overlap_choices tiny_ep_choices[] = { { 3, 0 }, { 3, 30 } };
+
 const struct bench_table bench_tables[] = {
-	{ "rs", "GEMM + reduce-scatter; K of all ranks", FOR(OVERLAP_GEMM_RS), 1, rs, N_OF(rs) },
-	{ "ar", "GEMM + all-reduce; K of all ranks", FOR(OVERLAP_GEMM_AR), 1, ar, N_OF(ar) },
+	{ "rs", "GEMM + reduce-scatter; K of all ranks", FOR(OVERLAP_GEMM_RS), 1, rs, N_OF(rs),
+	  NULL },
+	{ "ar", "GEMM + all-reduce; K of all ranks", FOR(OVERLAP_GEMM_AR), 1, ar, N_OF(ar), NULL },
 	{ "flashoverlap", "GEMM + reduce-scatter or all-reduce; K of a rank",
-	  FOR(OVERLAP_GEMM_RS) | FOR(OVERLAP_GEMM_AR), 0, flashoverlap, N_OF(flashoverlap) },
+	  FOR(OVERLAP_GEMM_RS) | FOR(OVERLAP_GEMM_AR), 0, flashoverlap, N_OF(flashoverlap),
+	  NULL },
 	{ "a2a", "products with an all-to-all; M and K of a rank",
-	  FOR(OVERLAP_GEMM_A2A) | FOR(OVERLAP_A2A_GEMM), 0, a2a, N_OF(a2a) },
+	  FOR(OVERLAP_GEMM_A2A) | FOR(OVERLAP_A2A_GEMM), 0, a2a, N_OF(a2a), NULL },
 	{ "tiny", "for host memory; K of all ranks", FOR(OVERLAP_GEMM_RS) | FOR(OVERLAP_GEMM_AR),
-	  1, tiny, N_OF(tiny) },
-	{ "tiny", "for host memory; K of a rank", FOR(OVERLAP_GEMM_A2A), 0, tiny, N_OF(tiny) },
-	{ NULL, NULL, 0, 0, NULL, 0 },
+	  1, tiny, N_OF(tiny), NULL },
+	{ "tiny", "for host memory; K of a rank", FOR(OVERLAP_GEMM_A2A), 0, tiny, N_OF(tiny),
+	  NULL },
+	{ "ep", "dispatch and combine: tokens, values, experts, top-k, per cent dropped",
+	  FOR(OVERLAP_DISPATCH) | FOR(OVERLAP_COMBINE), 0, ep, N_OF(ep), ep_choices },
+	{ "tiny", "for host memory; as ep", FOR(OVERLAP_DISPATCH) | FOR(OVERLAP_COMBINE), 0,
+	  tiny_ep, N_OF(tiny_ep), tiny_ep_choices },
+	{ NULL, NULL, 0, 0, NULL, 0, NULL },
 };
 
 static int is_named(const struct bench_table *table, const char *name, size_t length)
@@ -69,6 +87,12 @@ static uint64_t share_of(uint64_t k, uint32_t n_ranks)
 	return share ? share : STEP;
 }
 
+/* Returns the experts of all ranks: as many as named, made a multiple of the ranks. */
+static uint64_t experts_of(uint64_t k, uint32_t n_ranks)
+{
+	return k < n_ranks ? n_ranks : k / n_ranks * n_ranks;
+}
+
 static uint32_t add_table(const struct bench_table *table, uint32_t n_ranks,
 			  struct bench_overlap_shape *shapes, uint32_t n_max)
 {
@@ -84,6 +108,10 @@ static uint32_t add_table(const struct bench_table *table, uint32_t n_ranks,
 			.n = named->n,
 			.k = table->divides_k ? share_of(named->k, n_ranks) : named->k,
 		};
+		if (!table->choices)
+			continue;
+		shapes[n].k = experts_of(named->k, n_ranks);
+		shapes[n].choices = table->choices[n];
 	}
 	return n;
 }
@@ -105,18 +133,30 @@ uint32_t bench_tables_shapes(const char *names, enum bench_overlap_test test, ui
 	return n;
 }
 
+void bench_table_name(const struct bench_overlap_mnk *named,
+		      const struct bench_overlap_choices *choices, char *text, size_t n_bytes)
+{
+	int n = snprintf(text, n_bytes, "%llu,%llu,%llu", (unsigned long long)named->m,
+			 (unsigned long long)named->n, (unsigned long long)named->k);
+
+	if (choices && choices->top_k && n > 0 && (size_t)n < n_bytes)
+		snprintf(text + n, n_bytes - (size_t)n, ",%u,%u", (unsigned)choices->top_k,
+			 (unsigned)choices->dropped);
+}
+
 void bench_tables_list(FILE *out)
 {
 	const struct bench_table *table;
-	const struct bench_overlap_mnk *named;
+	char text[64];
 	uint32_t i;
 
 	for (table = bench_tables; table->name; table++) {
 		fprintf(out, "%-14s table: %s\n", table->name, table->help);
 		for (i = 0; i < table->n_shapes; i++) {
-			named = &table->shapes[i];
-			fprintf(out, "%-14s   %llu,%llu,%llu\n", "", (unsigned long long)named->m,
-				(unsigned long long)named->n, (unsigned long long)named->k);
+			bench_table_name(&table->shapes[i],
+					 table->choices ? &table->choices[i] : NULL, text,
+					 sizeof(text));
+			fprintf(out, "%-14s   %s\n", "", text);
 		}
 	}
 }

@@ -3,8 +3,8 @@
 #ifndef BENCH_TABLES_H
 #define BENCH_TABLES_H
 
-/* Lists of shapes of products that others publish figures for, by name. Several lists may have one
- * name, each for other operators. */
+/* Lists of shapes that others publish figures for, by name. Several lists may have one name, each
+ * for other operators. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +21,8 @@ struct bench_table {
 							 * of it */
 	const struct bench_overlap_mnk *shapes;
 	uint32_t                        n_shapes;
+	const struct bench_overlap_choices *choices;    /* of each shape of dispatch and combine;
+							 * NULL: the table is of others */
 };
 
 extern const struct bench_table bench_tables[];
@@ -32,6 +34,11 @@ int bench_table_is_known(const char *name, size_t length);
  * n_max. Returns how many. */
 uint32_t bench_tables_shapes(const char *names, enum bench_overlap_test test, uint32_t n_ranks,
 			     struct bench_overlap_shape *ret_shapes, uint32_t n_max);
+
+/* Writes the numbers of a shape as a table names it: M,N,K, or five of dispatch and combine.
+ * choices NULL, or without a top_k: it is none of these. */
+void bench_table_name(const struct bench_overlap_mnk *named,
+		      const struct bench_overlap_choices *choices, char *text, size_t n_bytes);
 
 /* Prints all tables, each shape as it is named, not a rank's share of it. */
 void bench_tables_list(FILE *out);
