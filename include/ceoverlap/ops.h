@@ -178,7 +178,8 @@ enum ceov_op_mode {
 	 * Only reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it, and
 	 * GEMM + all-reduce, behind its product. The model chooses it only for a GEMM +
 	 * all-reduce of at most 256 rows and 4 MiB; ceov_op_tune() does where it measured that
-	 * it is faster.
+	 * it is faster. Sums may be faster so at any size, because they need SMs anyway; the
+	 * caller may ask for that at any size, and tuning looks for it up to 256 MiB.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
 	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
 	 * all-reduce is made in one step, in which each rank gets the operands of all: for
@@ -219,7 +220,10 @@ int  ceov_op_explain(const ceov_op *op, int fd);
  * captured. INVALID: ranks differ in k, n or tuning, so that they would not measure the
  * same. Where there is only one way to make the op nothing is measured: it stays as it is,
  * at once, and no peer is waited for. Moves alone have a second way only where
- * CEOV_MODE_DIRECT may be faster: on one node, with at most 4 MiB from rank to rank. */
+ * CEOV_MODE_DIRECT may be faster: on one node, with at most 4 MiB from rank to rank.
+ * Reduce-scatter and all-reduce on one node are measured in direct modes, too, with up to 256 MiB
+ * of a rank's operand, and above 4 MiB with at most 16 SMs. ceov_op_explain() says "moved by: SMs"
+ * where one of them was the fastest; a mode of the caller's tuning is kept. */
 int  ceov_op_tune(ceov_op *op, void *stream);
 
 /* Waits for the op's runs in flight, within their deadline, and releases it. If they have not ended

@@ -12,6 +12,7 @@
 #include "testing.h"
 
 #define SHAPES 300u
+#define MIB    (UINT64_C(1) << 20)
 
 static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint64_t rows, uint64_t k,
 				    uint64_t n)
@@ -239,7 +240,7 @@ START_TEST(test_direct_modes)
 	ck_assert_uint_eq(n_of_mode(&small, 1, CEOV_MODE_TWO_SHOT) > 0, is_all);
 	ck_assert_uint_eq(n_of_mode(&small, 0, CEOV_MODE_DIRECT), 0);   /* several nodes */
 	large = single = small;
-	large.rows[2] = UINT64_C(8) << 20;
+	large.rows[2] = UINT64_C(129) << 20;    /* more than are measured, even of sums */
 	single.n_ranks = 1;
 	ck_assert_uint_eq(n_of_mode(&large, 1, CEOV_MODE_DIRECT), 0);
 	ck_assert_uint_eq(n_of_mode(&large, 1, CEOV_MODE_TWO_SHOT), 0);
@@ -247,6 +248,60 @@ START_TEST(test_direct_modes)
 	small.rows[2] = UINT64_C(1) << 20;      /* too large for one step, not for two */
 	ck_assert_uint_eq(n_of_mode(&small, 1, CEOV_MODE_DIRECT) > 0, !is_all);
 	ck_assert_uint_eq(n_of_mode(&small, 1, CEOV_MODE_TWO_SHOT) > 0, is_all);
+}
+END_TEST
+
+/* Lists what is measured for a sum of so many bf16 values at the last of 4 ranks, and none at the
+ * others. Returns how many candidates have the mode; *ret_most is the most SMs of one of them. */
+static uint32_t n_of_sum(const struct cei_op_kind *kind, uint64_t n_values,
+			 enum ceov_op_mode mode, uint32_t *ret_most)
+{
+	struct cei_op_shape shape = shape_of(kind, 0, 0, 0);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates candidates;
+	uint32_t i, n = 0;
+
+	shape.rows[3] = n_values;
+	shape.sum.scale = 1;
+	rates.has_direct = 1;
+	cei_candidates_list(&shape, &rates, NULL, &candidates);
+	check_list(&candidates);
+	check_is_models(&shape, &candidates);
+	ck_assert_int_eq(candidates.tuning[0].mode, CEOV_MODE_OVERLAP);
+	for (*ret_most = i = 0; i < candidates.n; i++) {
+		if (candidates.tuning[i].mode != mode)
+			continue;
+		n++;
+		if (candidates.tuning[i].n_reduce_blocks > *ret_most)
+			*ret_most = candidates.tuning[i].n_reduce_blocks;
+	}
+	return n;
+}
+
+/* Sums of up to 256 MiB may be faster by SMs, of which those of more than 4 MiB take 16 at most.
+ * Copy engines are among the candidates at all sizes, and what is chosen without measuring. */
+START_TEST(test_sums_of_many_bytes)
+{
+	static const struct {
+		uint64_t n_bytes;
+		uint32_t n;
+		uint32_t most;
+	} sizes[] = {
+		{ MIB, 3, 32 }, { 4 * MIB, 3, 32 }, { 4 * MIB + 16, 2, 16 }, { 16 * MIB, 2, 16 },
+		{ 256 * MIB, 2, 16 }, { 256 * MIB + 16, 0, 0 }
+	};
+	uint32_t most, i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		ck_assert_uint_eq(n_of_sum(&cei_all_reduce, sizes[i].n_bytes / 2,
+					   CEOV_MODE_TWO_SHOT, &most), sizes[i].n);
+		ck_assert_uint_eq(most, sizes[i].most);
+		ck_assert_uint_eq(n_of_sum(&cei_reduce_scatter, sizes[i].n_bytes / 2,
+					   CEOV_MODE_DIRECT, &most), sizes[i].n);
+		ck_assert_uint_eq(most, sizes[i].most);
+		ck_assert_uint_eq(n_of_sum(&cei_all_reduce, sizes[i].n_bytes / 2,
+					   CEOV_MODE_DIRECT, &most) > 0, i == 0);
+	}
 }
 END_TEST
 
@@ -340,6 +395,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_sums);
 	tcase_add_test(all, test_what_is_given_is_kept);
 	tcase_add_loop_test(all, test_direct_modes, 0, 3);
+	tcase_add_test(all, test_sums_of_many_bytes);
 	tcase_add_test(all, test_alone_nothing_is_cut);
 	tcase_add_test(all, test_hashes);
 	suite_add_tcase(made, all);

@@ -119,6 +119,65 @@ START_TEST(test_random_sums)
 }
 END_TEST
 
+/* --- many bytes -------------------------------------------------------------- */
+
+#define LARGE_RUNS 2u                   /* one in each half of scratch */
+
+struct large {
+	struct op_case one;
+	uint64_t       hashes[LARGE_RUNS][OP_RANKS_MAX];
+};
+
+/* Looks at all values of a reduce-scatter; of an all-reduce, whose result all ranks have, at those
+ * of one rank in each run, since to compute what is expected takes long. */
+static void run_large(const struct op_part *part)
+{
+	struct large *large = part->arg;
+	const struct op_case *one = &large->one;
+	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
+	struct op_data data;
+	uint32_t i;
+
+	ck_assert_int_eq(op->choice.mode, one->tuning.mode);
+	ck_assert_uint_eq(op->choice.n_reduce_blocks, 16);
+	ck_assert_ptr_null(op->stages[0].plan[0]);
+	for (i = 0; i < LARGE_RUNS; i++) {
+		op_data_make(one, part->rank, i, &data);
+		ck_assert_int_eq(op_data_run(one, op, &data), 0);
+		large->hashes[i][part->rank] = op_data_hash(&data);
+		if (one->sort == OP_REDUCE_SCATTER || part->rank == 2 * i)
+			op_data_check(one, part->rank, i, &data);
+		op_data_free(&data);
+	}
+	ceov_op_release(op);
+}
+
+/* Sums of more bytes than those for which direct modes were made: parts differ, one is empty, and
+ * one begins behind 4 MiB. */
+START_TEST(test_sums_of_many_bytes)
+{
+	int is_all = _i == 0;
+	struct large large = { .one = plain(is_all ? OP_ALL_REDUCE : OP_REDUCE_SCATTER, 4,
+					    is_all ? CEOV_MODE_TWO_SHOT : CEOV_MODE_DIRECT) };
+	uint64_t value_bytes = is_all ? 4 : 2, random = testing_seed();
+	struct op_rig rig;
+	uint32_t i, rank;
+
+	large.one.dtype = is_all ? CEOV_FP32 : CEOV_BF16;
+	large.one.rows[0] = 4 * MIB / value_bytes + 8;
+	large.one.rows[1] = 0;
+	large.one.rows[2] = 8 * testing_below(&random, 4000);
+	large.one.rows[3] = 8 + 8 * testing_below(&random, 4000);
+	op_rig_open(&rig, 4, op_case_scratch(&large.one), &log_);
+	op_rig_each(&rig, run_large, &large);
+	for (i = 0; is_all && i < LARGE_RUNS; i++)
+		for (rank = 1; rank < 4; rank++)
+			ck_assert_uint_eq(large.hashes[i][rank], large.hashes[i][0]);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 #define MODES 3u
 
 struct bits {
@@ -446,6 +505,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_random_sums, 1, OP_RANKS_MAX + 1);
+	tcase_add_loop_test(all, test_sums_of_many_bytes, 0, 2);
 	tcase_add_loop_test(all, test_all_modes_and_ranks_have_the_same_bits, 0, 3);
 	tcase_add_loop_test(all, test_between_other_operators, 0, 3);
 	tcase_add_loop_test(all, test_a_rank_that_does_not_come, 0, 3);

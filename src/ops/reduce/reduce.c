@@ -360,6 +360,7 @@ static void list_candidates(const struct cei_listing *listing)
 	static const enum ceov_op_mode direct[] = { CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT };
 	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8 };
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint64_t all_bytes = cei_sum_bytes(listing->shape, cei_op_all_rows(listing->shape));
 	uint32_t n = cei_candidates_first_cut(listing), i;
 
 	tuning.mode = CEOV_MODE_OVERLAP;
@@ -372,8 +373,8 @@ static void list_candidates(const struct cei_listing *listing)
 		}
 	}
 	for (i = 0; i < sizeof(direct) / sizeof(direct[0]); i++)
-		cei_direct_list(listing, direct[i],
-				cei_direct_sum_span(listing->shape, direct[i]));
+		cei_direct_list_sum(listing, direct[i],
+				    cei_direct_sum_span(listing->shape, direct[i]), all_bytes);
 }
 
 /* --- runs ------------------------------------------------------------------ */

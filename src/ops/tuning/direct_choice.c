@@ -10,7 +10,10 @@
 
 #define VECTOR_BYTES     16u            /* what a thread stores at once */
 #define BLOCKS_DEFAULT   16u
+#define BLOCKS_LISTED    3u             /* how many numbers of SMs are measured */
+#define BLOCKS_FEW       2u             /* how many of them are at most 16 */
 #define LISTED_BYTES_MAX (UINT64_C(4) << 20)
+#define SUM_BYTES_MAX    (UINT64_C(256) << 20)
 
 const char *cei_direct_ranks_fault(const struct cei_op_shape *shape)
 {
@@ -59,21 +62,38 @@ void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *c
 		       choice->n_reduce_blocks, cei_choice_by(args->given->n_reduce_blocks));
 }
 
-void cei_direct_list(const struct cei_listing *listing, enum ceov_op_mode mode,
-		     uint64_t span_bytes)
+/* Adds candidates with the first n_blocks of these numbers of SMs. */
+static void list(const struct cei_listing *listing, enum ceov_op_mode mode, uint64_t span_bytes,
+		 uint32_t n_blocks)
 {
-	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8, CEI_DIRECT_BLOCKS_MAX };
+	static const uint32_t blocks[BLOCKS_LISTED] = { BLOCKS_DEFAULT, 8, CEI_DIRECT_BLOCKS_MAX };
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	const struct cei_op_shape *shape = listing->shape;
 	uint32_t i;
 
 	if (!listing->rates->has_direct || shape->n_ranks == 1 ||
-	    shape->kind->direct_fault(shape, mode) || span_bytes > LISTED_BYTES_MAX)
+	    shape->kind->direct_fault(shape, mode))
 		return;
 	tuning.mode = mode;
 	tuning.n_pieces = 1;
-	for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+	for (i = 0; i < n_blocks; i++) {
 		tuning.n_reduce_blocks = blocks_for(listing->rates, span_bytes, blocks[i]);
 		cei_candidates_add(listing, &tuning);
 	}
+}
+
+void cei_direct_list(const struct cei_listing *listing, enum ceov_op_mode mode,
+		     uint64_t span_bytes)
+{
+	if (span_bytes <= LISTED_BYTES_MAX)
+		list(listing, mode, span_bytes, BLOCKS_LISTED);
+}
+
+void cei_direct_list_sum(const struct cei_listing *listing, enum ceov_op_mode mode,
+			 uint64_t span_bytes, uint64_t all_bytes)
+{
+	if (all_bytes <= LISTED_BYTES_MAX)
+		list(listing, mode, span_bytes, BLOCKS_LISTED);
+	else if (all_bytes <= SUM_BYTES_MAX)
+		list(listing, mode, span_bytes, BLOCKS_FEW);
 }

@@ -28,4 +28,9 @@ void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *c
 void cei_direct_list(const struct cei_listing *listing, enum ceov_op_mode mode,
 		     uint64_t span_bytes);
 
+/* The same for sums, for which copy engines need SMs, too: up to 256 MiB of operands of a rank,
+ * all_bytes, and with at most 16 SMs above 4 MiB. */
+void cei_direct_list_sum(const struct cei_listing *listing, enum ceov_op_mode mode,
+			 uint64_t span_bytes, uint64_t all_bytes);
+
 #endif /* CEI_DIRECT_CHOICE_H */
