@@ -217,6 +217,16 @@ END_TEST
 
 /* --- graphs ---------------------------------------------------------------- */
 
+/* Waits for a captured run on streams that cannot wait for it. Each is refused, and the capture
+ * goes on. */
+static void refuse_in_capture(const struct product *product)
+{
+	void *legacy = (void *)(uintptr_t)1;    /* CU_STREAM_LEGACY */
+
+	ck_assert_int_eq(ceov_gemm_marks_wait(product->op, 0, 0, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_gemm_marks_wait(product->op, 0, 0, legacy), CEOV_ERR_INVALID);
+}
+
 /* Captures two runs, each with a stream that takes its groups and is joined behind it. */
 static void capture(struct product *product, struct gpu_graph *graph, void **fork)
 {
@@ -227,6 +237,7 @@ static void capture(struct product *product, struct gpu_graph *graph, void **for
 	gpu_graph_begin(graph, gpu, GPU_PRODUCE);
 	for (i = 0; i < 2; i++) {
 		ck_assert_int_eq(start(product, gpu->streams[GPU_PRODUCE]), 0);
+		refuse_in_capture(product);
 		take_groups(product);
 		ck_assert_int_eq(executor->ops->fork(executor, gpu->streams[GPU_CONSUME], fork),
 				 0);

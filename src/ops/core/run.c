@@ -45,8 +45,8 @@ int cei_op_check_stream(const ceov_op *op, const void *stream)
 		return 0;
 	if (stream && op->kind->is_local)
 		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
-				 "%s: rank %u: the legacy stream cannot raise marks; create a "
-				 "stream", op->kind->name, op->workspace->rank);
+				 "%s: rank %u: the legacy stream can neither raise marks nor wait "
+				 "for them; create a stream", op->kind->name, op->workspace->rank);
 	if (stream)
 		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 				 "%s: rank %u: the legacy stream takes runs of capturable "

@@ -318,6 +318,10 @@ int ceov_gemm_marks_wait(ceov_op *op, uint64_t run, uint32_t group, void *stream
 		return r;
 	if (op->workspace->is_host)     /* whose lock is held during a run */
 		return wait_on_host(op, run, group);
+	/* first, since a wrong stream would spoil the capture that it joined */
+	r = cei_op_check_stream(op, stream);
+	if (r)
+		return r;
 	pthread_mutex_lock(&op->workspace->lock);
 	r = wait_on_stream(op, run, group, stream);
 	pthread_mutex_unlock(&op->workspace->lock);
