@@ -16,6 +16,8 @@
 #define LOCAL_MAX   40u                 /* more experts than a warp has lanes */
 #define ALIGN_BYTES UINT64_C(256)
 #define GUARD       0x5a
+#define GUARD_BYTES UINT64_C(256)
+#define N_PIECES    9u
 
 /* --- sizes ------------------------------------------------------------------------- */
 
@@ -173,29 +175,18 @@ void gpu_experts_draw(struct gpu_experts *one, uint32_t kind, uint64_t *random)
 
 /* --- memory on the GPU -------------------------------------------------------------- */
 
+static uint64_t aligned(uint64_t n_bytes)
+{
+	return (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+}
+
 static void *take(struct gpu_op_rank *rank, uint64_t n_bytes)
 {
 	char *taken = rank->arena + rank->used_bytes;
 
-	rank->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+	rank->used_bytes += aligned(n_bytes) + GUARD_BYTES;
 	ck_assert_uint_le(rank->used_bytes, GPU_OP_ARENA_BYTES);
 	return taken;
-}
-
-struct gpu_experts_device gpu_experts_device(const struct gpu_experts *one,
-					     struct gpu_op_rank *rank)
-{
-	struct gpu_experts_device device;
-
-	device.tokens = take(rank, one->shape.n_tokens * row_bytes(one));
-	device.received = take(rank, room(one) * row_bytes(one));
-	device.sums = take(rank, one->shape.n_tokens * row_bytes(one));
-	device.experts = take(rank, n_copies(one) * sizeof(int32_t));
-	device.slots = take(rank, n_copies(one) * sizeof(int32_t));
-	device.ends = take(rank, n_local(one) * sizeof(int32_t));
-	device.arrived = take(rank, one->shape.n_experts * sizeof(uint32_t));
-	device.weights = take(rank, n_copies(one) * sizeof(float));
-	return device;
 }
 
 static void spoil(struct gpu_op_rank *rank, void *p, uint64_t n_bytes)
@@ -205,32 +196,6 @@ static void spoil(struct gpu_op_rank *rank, void *p, uint64_t n_bytes)
 	memset(guard, GUARD, n_bytes);
 	gpu_move(&rank->gpu, p, guard, n_bytes);
 	free(guard);
-}
-
-void gpu_experts_load(const struct gpu_experts *one, struct gpu_op_rank *rank,
-		      const struct gpu_experts_device *device)
-{
-	const struct gpu_experts_data *data = &one->all[rank->rank];
-
-	gpu_move(&rank->gpu, device->tokens, data->tokens, one->shape.n_tokens * row_bytes(one));
-	gpu_move(&rank->gpu, device->experts, data->experts, n_copies(one) * sizeof(int32_t));
-	gpu_move(&rank->gpu, device->weights, data->weights, n_copies(one) * sizeof(float));
-	spoil(rank, device->received, room(one) * row_bytes(one));
-	spoil(rank, device->sums, one->shape.n_tokens * row_bytes(one));
-	spoil(rank, device->slots, n_copies(one) * sizeof(int32_t));
-	spoil(rank, device->arrived, one->shape.n_experts * sizeof(uint32_t));
-}
-
-void gpu_experts_renew(struct gpu_experts *one, struct gpu_op_rank *rank,
-		       const struct gpu_experts_device *device, uint64_t seed)
-{
-	struct gpu_experts_data *data = &one->all[rank->rank];
-	uint64_t n_bytes = one->shape.n_tokens * row_bytes(one);
-
-	draw_tokens(one, data, &seed);
-	gpu_move(&rank->gpu, device->tokens, data->tokens, n_bytes);
-	spoil(rank, device->received, room(one) * row_bytes(one));
-	spoil(rank, device->sums, n_bytes);
 }
 
 /* Whether memory of the GPU is as expected. */
@@ -245,6 +210,96 @@ static int is_same(struct gpu_op_rank *rank, const void *p, const void *expected
 	is = !memcmp(found, expected, n_bytes);
 	free(found);
 	return is;
+}
+
+/* Writes or checks the guards: one before the first piece, and one behind each, which begins where
+ * the piece ends and goes on to the next piece. */
+static void each_guard(const struct gpu_experts *one, struct gpu_op_rank *rank,
+		       const struct gpu_experts_device *device, int checks)
+{
+	const uint64_t rows = one->shape.n_tokens * row_bytes(one);
+	const uint64_t numbers = n_copies(one) * sizeof(int32_t);
+	const struct {
+		char    *begin;
+		uint64_t n_bytes;
+	} pieces[] = {
+		{ device->begin, 0 },
+		{ device->tokens, rows },
+		{ device->received, room(one) * row_bytes(one) },
+		{ device->sums, rows },
+		{ (char *)device->experts, numbers },
+		{ (char *)device->slots, numbers },
+		{ (char *)device->ends, n_local(one) * sizeof(int32_t) },
+		{ (char *)device->arrived, one->shape.n_experts * sizeof(uint32_t) },
+		{ (char *)device->weights, n_copies(one) * sizeof(float) },
+	};
+	char guard[GUARD_BYTES + ALIGN_BYTES], *end, *next;
+	uint32_t i;
+
+	memset(guard, GUARD, sizeof(guard));
+	for (i = 0; i < N_PIECES; i++) {
+		end = pieces[i].begin + pieces[i].n_bytes;
+		next = i + 1 < N_PIECES ? pieces[i + 1].begin : device->end;
+		ck_assert_uint_le((uint64_t)(next - end), sizeof(guard));
+		if (!checks)
+			gpu_move(&rank->gpu, end, guard, (uint64_t)(next - end));
+		else
+			ck_assert_msg(is_same(rank, end, guard, (uint64_t)(next - end)),
+				      "rank %u: something was written behind piece %u", rank->rank,
+				      i);
+	}
+}
+
+void gpu_experts_check_guards(const struct gpu_experts *one, struct gpu_op_rank *rank,
+			      const struct gpu_experts_device *device)
+{
+	each_guard(one, rank, device, 1);
+}
+
+struct gpu_experts_device gpu_experts_device(const struct gpu_experts *one,
+					     struct gpu_op_rank *rank)
+{
+	struct gpu_experts_device device;
+
+	device.begin = take(rank, 0);
+	device.tokens = take(rank, one->shape.n_tokens * row_bytes(one));
+	device.received = take(rank, room(one) * row_bytes(one));
+	device.sums = take(rank, one->shape.n_tokens * row_bytes(one));
+	device.experts = take(rank, n_copies(one) * sizeof(int32_t));
+	device.slots = take(rank, n_copies(one) * sizeof(int32_t));
+	device.ends = take(rank, n_local(one) * sizeof(int32_t));
+	device.arrived = take(rank, one->shape.n_experts * sizeof(uint32_t));
+	device.weights = take(rank, n_copies(one) * sizeof(float));
+	device.end = rank->arena + rank->used_bytes;
+	each_guard(one, rank, &device, 0);
+	return device;
+}
+
+void gpu_experts_load(const struct gpu_experts *one, struct gpu_op_rank *rank,
+		      const struct gpu_experts_device *device)
+{
+	const struct gpu_experts_data *data = &one->all[rank->rank];
+
+	gpu_move(&rank->gpu, device->tokens, data->tokens, one->shape.n_tokens * row_bytes(one));
+	gpu_move(&rank->gpu, device->experts, data->experts, n_copies(one) * sizeof(int32_t));
+	gpu_move(&rank->gpu, device->weights, data->weights, n_copies(one) * sizeof(float));
+	spoil(rank, device->received, room(one) * row_bytes(one));
+	spoil(rank, device->sums, one->shape.n_tokens * row_bytes(one));
+	spoil(rank, device->slots, n_copies(one) * sizeof(int32_t));
+	spoil(rank, device->arrived, one->shape.n_experts * sizeof(uint32_t));
+	spoil(rank, device->ends, n_local(one) * sizeof(int32_t));
+}
+
+void gpu_experts_renew(struct gpu_experts *one, struct gpu_op_rank *rank,
+		       const struct gpu_experts_device *device, uint64_t seed)
+{
+	struct gpu_experts_data *data = &one->all[rank->rank];
+	uint64_t n_bytes = one->shape.n_tokens * row_bytes(one);
+
+	draw_tokens(one, data, &seed);
+	gpu_move(&rank->gpu, device->tokens, data->tokens, n_bytes);
+	spoil(rank, device->received, room(one) * row_bytes(one));
+	spoil(rank, device->sums, n_bytes);
 }
 
 /* --- what is expected -------------------------------------------------------------- */

@@ -27,6 +27,7 @@ struct gpu_experts_device {
 	int32_t  *experts, *slots, *ends;
 	uint32_t *arrived;
 	float    *weights;
+	char     *begin, *end;          /* of all of it, with guards */
 };
 
 struct gpu_experts {
@@ -50,7 +51,7 @@ void gpu_experts_free(struct gpu_experts_data *data);
  * tokens go to the first expert or two; others: random. */
 void gpu_experts_draw(struct gpu_experts *one, uint32_t kind, uint64_t *random);
 
-/* Takes memory of the rank's arena. */
+/* Takes memory of the rank's arena, and writes guards around each piece of it. */
 struct gpu_experts_device gpu_experts_device(const struct gpu_experts *one,
 					     struct gpu_op_rank *rank);
 
@@ -78,5 +79,10 @@ void gpu_experts_check_received(const struct gpu_experts *one, struct gpu_op_ran
 				const struct gpu_experts_device *device);
 void gpu_experts_check_sums(const struct gpu_experts *one, struct gpu_op_rank *rank,
 			    const struct gpu_experts_device *device, struct gpu_experts_sum how);
+
+/* Asserts that nothing was written around the pieces of the device's memory, also by runs that have
+ * failed. */
+void gpu_experts_check_guards(const struct gpu_experts *one, struct gpu_op_rank *rank,
+			      const struct gpu_experts_device *device);
 
 #endif /* CEI_GPU_EXPERT_DATA_H */

@@ -8,16 +8,27 @@
  *   CEOVERLAP_GPU_EXPERT_SHAPES   shapes for each number of ranks (default 20)
  */
 
-#include "gpu_expert_data.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-#define BATCHES 5u
-#define QUEUED  12u
-#define NAME    "experts"
+#include "gpu_expert_data.h"
+#include "kernels/experts.h"
+#include "ops/core/op.h"
+#include "ops/exec_cuda/execute_cuda.h"
+#include "system/daemon_fixture.h"
+
+#define BATCHES     5u
+#define QUEUED      12u
+#define LATE_ROUNDS 8u
+#define LATE_US     30000u
+#define NAME        "experts"
 
 static struct gpu_op_rig rig;
 static struct gpu_experts experts;
 static uint32_t n_all;
 static uint64_t random_shapes;
+static int has_daemon;                  /* 1: a daemon moves the bytes */
 
 /* --- runs ------------------------------------------------------------------------- */
 
@@ -67,6 +78,8 @@ static struct layer make_layer(struct gpu_op_rank *rank, ceov_workspace *workspa
 	gpu_experts_make(&experts, &experts.all[rank->rank]);
 	ck_assert_int_eq(ceov_moe_dispatch_create(workspace, &experts.shape, &layer.dispatch), 0);
 	ck_assert_int_eq(ceov_moe_combine_create(workspace, &experts.shape, &layer.combine), 0);
+	if (has_daemon)
+		testing_explained(layer.dispatch->stages[0].plan[0], "carried out by the daemon");
 	gpu_op_meet(rank);
 	return layer;
 }
@@ -105,6 +118,7 @@ static void pass(struct gpu_op_rank *rank, const struct layer *layer,
 	ck_assert_int_eq(combine(rank, layer->combine, device, is_weighted), 0);
 	gpu_idle(&rank->gpu, GPU_CONSUME);
 	gpu_experts_check_sums(&experts, rank, device, how);
+	gpu_experts_check_guards(&experts, rank, device);
 }
 
 static void each_rank(uint32_t n_ranks, void (*body)(struct gpu_op_rank *rank, const void *arg),
@@ -114,6 +128,16 @@ static void each_rank(uint32_t n_ranks, void (*body)(struct gpu_op_rank *rank, c
 	gpu_op_open(&rig, n_ranks);
 	gpu_op_each(&rig, body, arg);
 	gpu_op_close(&rig);
+}
+
+/* What kernels of this rank's operators have written of a failure: enum cei_experts_fault, or 0.
+ * The rank's streams are idle. */
+static uint32_t fault_word(const ceov_workspace *workspace)
+{
+	const struct cei_gpu_executor *own = workspace->executor.private;
+
+	/* relaxed: the kernels have ended */
+	return atomic_load_explicit(own->status, memory_order_relaxed);
 }
 
 /* --- the tests --------------------------------------------------------------------- */
@@ -140,6 +164,7 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 			pass(rank, &layer, &device, batch % 2);
 		}
 		ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+		ck_assert_uint_eq(fault_word(workspace), 0);
 		release_layer(rank, &layer);
 	}
 	gpu_op_workspace_release(rank, workspace);
@@ -149,6 +174,27 @@ START_TEST(test_random_batches)
 {
 	random_shapes = testing_seed();
 	each_rank(_i ? n_all : 2, try_shapes, NULL);
+}
+END_TEST
+
+START_TEST(test_one_rank_alone)
+{
+	random_shapes = testing_seed();
+	each_rank(1, try_shapes, NULL);
+}
+END_TEST
+
+/* The ranks' memory, marks and numbers of rows are then mapped by the daemon. */
+START_TEST(test_through_a_daemon)
+{
+	struct daemon_fixture server = { .drain = NULL };
+
+	daemon_start(&server, "d.sock");
+	ck_assert_int_eq(setenv("CEOVERLAP_DAEMON", server.path, 1), 0);
+	has_daemon = 1;
+	random_shapes = testing_seed();
+	each_rank(2, try_shapes, NULL);
+	daemon_end(&server);
 }
 END_TEST
 
@@ -177,6 +223,7 @@ static void go_back(struct gpu_op_rank *rank, const void *arg)
 	gpu_idle(&rank->gpu, GPU_CONSUME);
 	gpu_experts_check_received(&experts, rank, &device);
 	gpu_experts_check_sums(&experts, rank, &device, (struct gpu_experts_sum){ 0, 0 });
+	gpu_experts_check_guards(&experts, rank, &device);
 	release_layer(rank, &layer);
 	gpu_op_workspace_release(rank, workspace);
 }
@@ -221,6 +268,7 @@ static void queue_ahead(struct gpu_op_rank *rank, const void *arg)
 		gpu_experts_check_received(&experts, rank, &devices[i]);
 		gpu_experts_check_sums(&experts, rank, &devices[i],
 				       (struct gpu_experts_sum){ 1, 0 });
+		gpu_experts_check_guards(&experts, rank, &devices[i]);
 	}
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 	release_layer(rank, &layer);
@@ -231,6 +279,46 @@ START_TEST(test_runs_are_queued_ahead)
 {
 	random_shapes = testing_seed();
 	each_rank(_i ? n_all : 2, queue_ahead, NULL);
+}
+END_TEST
+
+/* One rank after another comes late to a dispatch, and the next one to the combine behind it. */
+static void come_late(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
+	struct layer layer = make_layer(rank, workspace);
+	struct gpu_experts_device device = gpu_experts_device(&experts, rank);
+	uint32_t i;
+
+	(void)arg;
+	for (i = 0; i < LATE_ROUNDS; i++) {
+		draw_for_all(rank, 3, &random_shapes);
+		gpu_experts_load(&experts, rank, &device);
+		gpu_op_meet(rank);
+		if (i % experts.n_ranks == rank->rank)
+			usleep(LATE_US);
+		ck_assert_int_eq(dispatch(rank, layer.dispatch, &device, 0), 0);
+		if ((i + 1) % experts.n_ranks == rank->rank)
+			usleep(LATE_US);
+		ck_assert_int_eq(combine(rank, layer.combine, &device, 1), 0);
+		gpu_idle(&rank->gpu, GPU_CONSUME);
+		gpu_experts_check_routing(&experts, rank, &device);
+		gpu_experts_check_received(&experts, rank, &device);
+		gpu_experts_check_sums(&experts, rank, &device, (struct gpu_experts_sum){ 1, 0 });
+		gpu_experts_check_guards(&experts, rank, &device);
+	}
+	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+	ck_assert_uint_eq(fault_word(workspace), 0);
+	release_layer(rank, &layer);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_a_late_rank)
+{
+	random_shapes = testing_seed();
+	experts.n_ranks = _i ? n_all : 2;
+	gpu_experts_shape(&experts);
+	each_rank(experts.n_ranks, come_late, NULL);
 }
 END_TEST
 
@@ -251,6 +339,9 @@ static void spoil_number(struct gpu_op_rank *rank, const struct gpu_experts_devi
  * there is room for. */
 static void go_wrong(struct gpu_op_rank *rank, const void *arg)
 {
+	static const uint32_t faults[] = { CEI_EXPERTS_NO_EXPERT, CEI_EXPERTS_NO_EXPERT,
+					   CEI_EXPERTS_NO_SLOT, CEI_EXPERTS_NO_SLOT,
+					   CEI_EXPERTS_FULL_BLOCK, CEI_EXPERTS_TOO_MANY };
 	int which = *(const int *)arg, is_wrong = !rank->rank, r;
 	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
 	struct layer layer = make_layer(rank, workspace);
@@ -276,6 +367,9 @@ static void go_wrong(struct gpu_op_rank *rank, const void *arg)
 	if (is_wrong || which < 5)
 		ck_assert_int_eq(gpu_op_error(rank, workspace), CEOV_ERR_INVALID);
 	gpu_idle(&rank->gpu, GPU_CONSUME);
+	if (is_wrong)
+		ck_assert_uint_eq(fault_word(workspace), faults[which]);
+	gpu_experts_check_guards(&experts, rank, &device);
 	release_layer(rank, &layer);
 	gpu_op_workspace_release(rank, workspace);
 }
@@ -320,8 +414,14 @@ static Suite *suite(uint32_t n_ranks)
 	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(cases, 100);
 	tcase_add_loop_test(cases, test_random_batches, n_all == 2, 2);
+	tcase_add_test(cases, test_one_rank_alone);
+	if (access("./ceoverlapd", X_OK))
+		printf("left out: a daemon, which was not built\n");
+	else
+		tcase_add_test(cases, test_through_a_daemon);
 	tcase_add_loop_test(cases, test_a_routing_is_used_again, n_all == 2, 2);
 	tcase_add_loop_test(cases, test_runs_are_queued_ahead, n_all == 2, 2);
+	tcase_add_loop_test(cases, test_a_late_rank, n_all == 2, 2);
 	tcase_add_loop_test(cases, test_wrong_values_end_the_run, 0, 6);
 	tcase_add_test(cases, test_capturable_workspaces_are_refused);
 	suite_add_tcase(made, cases);
