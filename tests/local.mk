@@ -87,6 +87,7 @@ threaded_suites = \
 	%D%/unit/test_workspace \
 	%D%/unit/test_ops \
 	%D%/unit/test_op_runs \
+	%D%/unit/test_cuts \
 	%D%/unit/test_gemm_marks \
 	%D%/unit/test_door \
 	%D%/unit/test_operands \
@@ -160,6 +161,7 @@ pure_suites = \
 	%D%/unit/test_xml_scan \
 	%D%/unit/test_machine_nodes \
 	%D%/unit/test_nvml \
+	%D%/unit/test_pieces \
 	%D%/unit/test_tiles \
 	%D%/unit/test_tiles_limits \
 	%D%/unit/test_tiles_parts \

@@ -191,6 +191,23 @@ enum ceov_op_mode {
 	CEOV_MODE_TWO_SHOT = 4
 };
 
+/* Into which sizes the rows of a rank are cut. Sizes are multiples of 64 rows where these suffice,
+ * and only the last pieces may have no rows. Operators with a product can cut unequally. */
+enum ceov_op_cut {
+	CEOV_CUT_CHOOSE = 0,            /* equal pieces, unless ceov_op_tune() measures that others
+					 * are faster */
+	CEOV_CUT_EQUAL = 1,
+	/* A piece ends where a wave of the product's tiles ends: as many tiles as all ranks' GPUs
+	 * can compute at once, so that no SM computes tiles of the next piece meanwhile. Waves are
+	 * counted from the rank's first row. The shape of tiles, and n, have to be the same at all
+	 * ranks then. */
+	CEOV_CUT_WAVES = 2,
+	CEOV_CUT_SHRINKING = 3,         /* as n_pieces to n_pieces - 1 to ... to 1: for products
+					 * whose last copy nothing hides */
+	CEOV_CUT_GROWING = 4            /* as 1 to 2 to ... to n_pieces: for products that wait for
+					 * the first piece */
+};
+
 /* A field that is 0 is chosen by the library; any other value is used as it is. */
 struct ceov_op_tuning {
 	size_t            struct_bytes;
@@ -204,6 +221,13 @@ struct ceov_op_tuning {
 					 * direct mode SMs that move the bytes, also without a
 					 * sum, at most 32; 0: one for each 8 KiB that go to a
 					 * peer, at most 16 */
+	/* A struct that ends before the following fields counts as if they were 0. */
+	uint64_t          chunk_bytes;  /* the largest chunk of the op's copies, 4096 or more; 0, or
+					 * more than max_chunk_bytes of the context: that. A
+					 * daemon's limit holds, too. No effect in capturable
+					 * workspaces, whose copies are whole. Ranks may differ
+					 * in it, except in ceov_op_tune() */
+	enum ceov_op_cut  cut;          /* the same at all ranks, as n_pieces */
 };
 
 /* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */

@@ -78,6 +78,11 @@ CEOV_MODE_OVERLAP = 1
 CEOV_MODE_SEQUENCE = 2
 CEOV_MODE_DIRECT = 3
 CEOV_MODE_TWO_SHOT = 4
+CEOV_CUT_CHOOSE = 0
+CEOV_CUT_EQUAL = 1
+CEOV_CUT_WAVES = 2
+CEOV_CUT_SHRINKING = 3
+CEOV_CUT_GROWING = 4
 
 # --- structs -----------------------------------------------------------------------------
 
@@ -224,7 +229,7 @@ class ceov_workspace_config(Struct):
 class ceov_op_tuning(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("mode", c_enum), ("n_pieces", c_uint32),
                 ("tile_rows", c_uint32), ("tile_columns", c_uint32),
-                ("n_reduce_blocks", c_uint32)]
+                ("n_reduce_blocks", c_uint32), ("chunk_bytes", c_uint64), ("cut", c_enum)]
 
 
 class ceov_ag_gemm(Struct):

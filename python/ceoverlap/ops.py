@@ -36,6 +36,9 @@ _SUM_DTYPES = {**_DTYPES, "float32": _abi.CEOV_FP32}
 _MODES = {"choose": _abi.CEOV_MODE_CHOOSE, "overlap": _abi.CEOV_MODE_OVERLAP,
           "sequence": _abi.CEOV_MODE_SEQUENCE, "direct": _abi.CEOV_MODE_DIRECT,
           "two-shot": _abi.CEOV_MODE_TWO_SHOT}
+_CUTS = {"choose": _abi.CEOV_CUT_CHOOSE, "equal": _abi.CEOV_CUT_EQUAL,
+         "waves": _abi.CEOV_CUT_WAVES, "shrinking": _abi.CEOV_CUT_SHRINKING,
+         "growing": _abi.CEOV_CUT_GROWING}
 _WIDE_KINDS = (_abi.ceov_reduce, _abi.ceov_moe, _abi.ceov_embedding)     # also take float32
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
@@ -43,12 +46,15 @@ ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 class Tuning(NamedTuple):
     """Choices that the caller makes instead of the library; 0 and "choose" leave them to the
     library. mode is "overlap" or "sequence", or, where SMs shall move few bytes without copy
-    engines, "direct" or "two-shot"; for the other fields see struct ceov_op_tuning."""
+    engines, "direct" or "two-shot"; cut is "equal", or for products "waves", "shrinking" or
+    "growing"; for the other fields see struct ceov_op_tuning."""
     mode: str = "choose"
     n_pieces: int = 0
     tile_rows: int = 0
     tile_columns: int = 0
     n_reduce_blocks: int = 0
+    chunk_bytes: int = 0
+    cut: str = "choose"
 
     def _struct(self) -> _abi.ceov_op_tuning:
         struct = _abi.new(_abi.ceov_op_tuning)
@@ -57,6 +63,8 @@ class Tuning(NamedTuple):
         struct.tile_rows = self.tile_rows
         struct.tile_columns = self.tile_columns
         struct.n_reduce_blocks = self.n_reduce_blocks
+        struct.chunk_bytes = self.chunk_bytes
+        struct.cut = number_of(_CUTS, self.cut, "cut")
         return struct
 
 

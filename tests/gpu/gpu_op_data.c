@@ -83,12 +83,9 @@ static void pick_tuning(uint64_t *random, struct op_case *one, int has_library)
 	static const uint32_t blocks[] = { 0, 1, 16, 64 };
 
 	switch (testing_below(random, 8)) {
-	case 0:
-		break;
+	case 0: break;
 	case 1:
-	case 2:
-		one->tuning.mode = CEOV_MODE_SEQUENCE;
-		break;
+	case 2: one->tuning.mode = CEOV_MODE_SEQUENCE; break;
 	default:
 		one->tuning.mode = CEOV_MODE_OVERLAP;
 		one->tuning.n_pieces = 1 + (uint32_t)testing_below(random, 8);
@@ -96,6 +93,7 @@ static void pick_tuning(uint64_t *random, struct op_case *one, int has_library)
 	one->tuning.n_reduce_blocks = blocks[testing_below(random, 4)];
 	if (one->k)
 		pick_tiles(random, one, has_library);
+	op_case_pick_cut(one, random, 1 << 18);
 }
 
 /* Leaves so few rows of a GEMM + all-reduce that columns are divided, if they may be. */
@@ -162,11 +160,12 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 				       (unsigned long long)one->n[i]);
 	if (at < n_bytes)
 		snprintf(text + at, n_bytes - at, " stride %llu scale %g spread %u%s k %llu%s "
-			 "mode %d pieces %u tiles %ux%u blocks %u",
+			 "mode %d pieces %u cut %d chunk %llu tiles %ux%u blocks %u",
 			 (unsigned long long)one->stride, (double)one->scale, one->spread,
 			 one->by_columns ? " by columns" : "", (unsigned long long)one->k,
-			 one->b_is_k_by_n ? " x n" : "",
-			 (int)one->tuning.mode, one->tuning.n_pieces, one->tuning.tile_rows,
+			 one->b_is_k_by_n ? " x n" : "", (int)one->tuning.mode,
+			 one->tuning.n_pieces, (int)one->tuning.cut,
+			 (unsigned long long)one->tuning.chunk_bytes, one->tuning.tile_rows,
 			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
 }
 

@@ -254,6 +254,30 @@ class Operators(Case):
         with self.assertRaises(ceoverlap.InvalidError):
             Tuning(mode="both")._struct()
 
+    def test_cuts_and_chunks(self):
+        rows = (256, 200)
+        tuning = Tuning(n_pieces=2, cut="shrinking", chunk_bytes=5000)
+        spaces = self.workspaces(2, GemmReduceScatter.scratch_bytes(rows, 8, 8))
+        a = np.linspace(-1, 1, 456 * 8).reshape(456, 8).astype(np.float16)
+        b = np.linspace(-1, 1, 64).reshape(8, 8).astype(np.float16)
+        wanted = 2 * (a.astype(np.float32) @ b.astype(np.float32).T)
+
+        def body(r):
+            op = GemmReduceScatter(spaces[r], rows, 8, 8, "float16", tuning=tuning)
+            self.assertIn("cut: shrinking (as given), rows 192 64", op.explain())
+            self.assertIn("chunks: at most 5000 bytes (as given)", op.explain())
+            first = 256 * r
+            np.testing.assert_allclose(op.run(a, b), wanted[first:first + rows[r]],
+                                       rtol=5e-3, atol=5e-3)
+
+        in_threads(2, body)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "equal pieces"):
+            AllReduce(spaces[0], (8, 8), tuning=Tuning(cut="waves"))
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "chunk_bytes"):
+            GemmReduceScatter(spaces[0], rows, 8, 8, tuning=Tuning(chunk_bytes=1))
+        with self.assertRaises(ceoverlap.InvalidError):
+            Tuning(cut="tapered")._struct()
+
     def test_direct_modes(self):
         counts = (64, 128, 0)
         sources = [np.linspace(-1, r, 192).astype(np.float32) for r in range(3)]

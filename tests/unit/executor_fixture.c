@@ -22,6 +22,7 @@ static void shape_any(struct executor_fixture *fixture, uint64_t *random)
 		1 + (uint32_t)testing_below(random, CEI_GEMM_B_MAX);
 	args->shape.rows = 1 + (uint32_t)testing_below(random, 40);
 	args->shape.columns = 1 + (uint32_t)testing_below(random, 40);
+	args->cut.kind = testing_below(random, 2) ? CEOV_CUT_SHRINKING : CEOV_CUT_EQUAL;
 	for (i = 0; i < args->n_ranks; i++)
 		fixture->rows[i] = testing_below(random, 5) ? testing_below(random, 100) : 0;
 	for (i = 0; i < args->n_products; i++)
@@ -137,6 +138,7 @@ struct executor_fixture *fixture_make(ceov_context *context, int scatters,
 	job->n_sources = fixture->args.n_ranks;
 	job->own = fixture->args.rank;
 	job->n_pieces = fixture->args.n_pieces;
+	job->cut = fixture->args.cut;
 	job->marks.awaited = testing_signal(context, job->own, FIXTURE_COUNTERS);
 	job->marks.ready = testing_signal(context, job->own, FIXTURE_COUNTERS);
 	job->marks.sent = testing_signal(context, job->own, FEEDER_SENT);
@@ -192,7 +194,8 @@ static void add_deliveries(struct executor_fixture *fixture, uint32_t rank, uint
 	uint32_t piece;
 
 	for (piece = 0; piece < fixture->args.n_pieces; piece++) {
-		row = rank_row + cei_piece_rows(rows, fixture->args.n_pieces, piece, &n_rows);
+		row = rank_row + cei_piece_rows(&fixture->args.cut, rows, fixture->args.n_pieces,
+						piece, &n_rows);
 		if (!n_rows || rank == fixture->args.rank)
 			continue;
 		delivery = feeder_add(&fixture->feeder);
@@ -226,8 +229,8 @@ void *fixture_take(void *arg)
 
 	for (rank = 0; rank < fixture->args.n_ranks; rank++) {
 		for (piece = 0; piece < fixture->args.n_pieces; piece++) {
-			at = row + cei_piece_rows(fixture->rows[rank], fixture->args.n_pieces,
-						  piece, &n_rows);
+			at = row + cei_piece_rows(&fixture->args.cut, fixture->rows[rank],
+						  fixture->args.n_pieces, piece, &n_rows);
 			if (rank == fixture->args.rank || !n_rows || !columns)
 				continue;
 			ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready,

@@ -89,6 +89,14 @@ float op_case_scale(const struct op_case *one, uint32_t rank)
 	return one->scale != 0 ? one->scale * (float)(1 + rank) : 1;
 }
 
+void op_case_pick_cut(struct op_case *one, uint64_t *random, uint64_t chunk_bytes)
+{
+	if (!op_is_sum(one->sort))
+		one->tuning.cut = (enum ceov_op_cut)testing_below(random, CEOV_CUT_GROWING + 1);
+	if (testing_below(random, 2))
+		one->tuning.chunk_bytes = chunk_bytes + testing_below(random, 2 * chunk_bytes);
+}
+
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)testing_below(random, OP_SORTS);
@@ -110,6 +118,7 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 	one.b_is_k_by_n = (int)testing_below(random, 2);
 	one.wants_gathered = (int)testing_below(random, 2);
 	pick_tuning(random, &one);
+	op_case_pick_cut(&one, random, 4096);
 	op_case_pick_blocks(&one, random);
 	op_case_pick_stride(&one, random);
 	op_case_pick_scale(&one, random);

@@ -53,6 +53,10 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
 /* Gives every other reduce-scatter a random stride; does nothing for other kinds. */
 void op_case_pick_stride(struct op_case *one, uint64_t *random);
 
+/* Gives a product's tuning a random cut, and every other case a chunk of so many bytes or up to
+ * three times as many. */
+void op_case_pick_cut(struct op_case *one, uint64_t *random, uint64_t chunk_bytes);
+
 /* Makes a case in which each rank has `rows` rows. */
 struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
 			  uint64_t n);

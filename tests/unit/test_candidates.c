@@ -43,7 +43,7 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 {
 	return x->mode == y->mode && x->n_pieces == y->n_pieces &&
 		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
-		x->n_reduce_blocks == y->n_reduce_blocks;
+		x->n_reduce_blocks == y->n_reduce_blocks && x->cut == y->cut;
 }
 
 static int is_direct(const struct ceov_op_tuning *tuning)
@@ -145,6 +145,7 @@ START_TEST(test_products)
 			continue;
 		}
 		args.n_pieces = candidates.tuning[i].n_pieces;
+		args.cut = candidates.tuning[i].cut;
 		args.tile.rows = candidates.tuning[i].tile_rows;
 		args.tile.columns = candidates.tuning[i].tile_columns;
 		ns = cei_cost_sim_ns(&args);
@@ -157,6 +158,52 @@ START_TEST(test_products)
 		for (i = 0; args.tile = cei_selector_shape(&rates, i), args.tile.rows; i++)
 			ck_assert(cei_cost_sim_ns(&args) >= best_ns);
 	}
+}
+END_TEST
+
+static double simulated(const struct cei_op_shape *shape, const struct ceov_op_tuning *tuning)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_cost_sim_args args = {
+		shape, &rates, { tuning->tile_rows, tuning->tile_columns }, tuning->n_pieces,
+		tuning->cut };
+
+	return cei_cost_sim_ns(&args);
+}
+
+/* Two equal pieces of 1152 rows are 2.25 pairs of tiles each, of which the last ones are nearly
+ * empty; pieces that end with waves have whole pairs. In the other shape copies take longer than
+ * the product, so a small first piece lets them begin early. */
+START_TEST(test_cuts_that_gain_are_candidates)
+{
+	struct cei_op_shape shape = shape_of(_i ? &cei_gemm_ar : &cei_gemm_rs, _i ? 4096 : 1152,
+					     _i ? 1024 : 3072, _i ? 8192 : 13568);
+	enum ceov_op_cut wanted = _i ? CEOV_CUT_GROWING : CEOV_CUT_WAVES;
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .cut = CEOV_CUT_EQUAL };
+	struct cei_candidates candidates;
+	double ns, equal_ns = -1;
+	uint32_t i, n_wanted = 0;
+
+	candidates = list(&shape, &given, 1);
+	check_list(&candidates);
+	for (i = 0; i < candidates.n; i++) {
+		ck_assert_int_eq(candidates.tuning[i].cut, CEOV_CUT_EQUAL);
+		ns = simulated(&shape, &candidates.tuning[i]);
+		if (candidates.tuning[i].mode == CEOV_MODE_OVERLAP && ns > 0 &&
+		    (equal_ns < 0 || ns < equal_ns))
+			equal_ns = ns;
+	}
+	ck_assert_double_gt(equal_ns, 0);
+	candidates = list(&shape, NULL, 1);
+	check_list(&candidates);
+	ck_assert_int_eq(candidates.tuning[0].cut, CEOV_CUT_EQUAL);
+	for (i = 0; i < candidates.n; i++) {
+		if (candidates.tuning[i].cut == CEOV_CUT_EQUAL)
+			continue;
+		ck_assert_double_lt(simulated(&shape, &candidates.tuning[i]), 0.99 * equal_ns);
+		n_wanted += candidates.tuning[i].cut == wanted;
+	}
+	ck_assert_uint_eq(n_wanted, 1);
 }
 END_TEST
 
@@ -319,6 +366,16 @@ START_TEST(test_what_is_given_is_kept)
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_uint_eq(candidates.tuning[i].n_pieces, 7);
 	memset(&given, 0, sizeof(given));
+	given.cut = CEOV_CUT_GROWING;
+	given.chunk_bytes = 1 << 20;
+	candidates = list(&shape, &given, 1);
+	check_list(&candidates);
+	ck_assert_uint_ge(candidates.n, 4);
+	for (i = 0; i < candidates.n; i++) {
+		ck_assert_int_eq(candidates.tuning[i].cut, CEOV_CUT_GROWING);
+		ck_assert_uint_eq(candidates.tuning[i].chunk_bytes, 1 << 20);
+	}
+	memset(&given, 0, sizeof(given));
 	given.mode = CEOV_MODE_SEQUENCE;
 	candidates = list(&shape, &given, 1);
 	for (i = 0; i < candidates.n; i++)
@@ -356,23 +413,27 @@ END_TEST
 
 START_TEST(test_hashes)
 {
-	const struct ceov_op_tuning plain = { sizeof(plain), CEOV_MODE_OVERLAP, 2, 128, 256, 16 };
-	struct ceov_op_tuning other[6], both[2];
+	const struct ceov_op_tuning plain = {
+		.struct_bytes = sizeof(plain), .mode = CEOV_MODE_OVERLAP, .n_pieces = 2,
+		.tile_rows = 128, .tile_columns = 256, .n_reduce_blocks = 16 };
+	struct ceov_op_tuning other[8], both[2];
 	uint64_t hash = cei_candidates_hash(&plain, 1);
 	uint32_t i;
 
-	for (i = 0; i < 6; i++)
+	for (i = 0; i < 8; i++)
 		other[i] = plain;
 	other[0].mode = CEOV_MODE_SEQUENCE;
 	other[1].n_pieces = 4;
 	other[2].tile_rows = 256;
 	other[3].tile_columns = 128;
 	other[4].n_reduce_blocks = 8;
+	other[5].cut = CEOV_CUT_GROWING;
+	other[6].chunk_bytes = 4096;
 	ck_assert_uint_ne(hash, 0);
 	ck_assert_uint_eq(hash >> 40, 0);
-	for (i = 0; i < 5; i++)
+	for (i = 0; i < 7; i++)
 		ck_assert_uint_ne(cei_candidates_hash(&other[i], 1), hash);
-	ck_assert_uint_eq(cei_candidates_hash(&other[5], 1), hash);
+	ck_assert_uint_eq(cei_candidates_hash(&other[7], 1), hash);
 	both[0] = plain;
 	both[1] = other[1];
 	hash = cei_candidates_hash(both, 2);
@@ -391,6 +452,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_lists_are_sound_and_repeat);
 	tcase_add_test(all, test_products);
+	tcase_add_loop_test(all, test_cuts_that_gain_are_candidates, 0, 2);
 	tcase_add_test(all, test_a_library_has_whole_rows);
 	tcase_add_test(all, test_sums);
 	tcase_add_test(all, test_what_is_given_is_kept);

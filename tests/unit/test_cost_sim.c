@@ -107,7 +107,7 @@ START_TEST(test_what_cannot_be_played_is_refused)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 4, 4096, 4096, 4096);
 	struct cei_rates rates = cei_rates_gpu();
-	struct cei_cost_sim_args args = { &shape, &rates, { 32, 32 }, 1 };
+	struct cei_cost_sim_args args = { &shape, &rates, { 32, 32 }, 1, CEOV_CUT_EQUAL };
 
 	ck_assert_double_lt(cei_cost_sim_ns(&args), 0);
 	args.tile.rows = args.tile.columns = 128;

@@ -121,6 +121,7 @@ static struct op_case random_case(uint64_t *random)
 		one.tuning.tile_rows = tiles[testing_below(random, 5)];
 		one.tuning.tile_columns = tiles[testing_below(random, 5)];
 	}
+	op_case_pick_cut(&one, random, 4096);
 	if (one.tuning.n_pieces < 2 && testing_below(random, 2))
 		one.tuning.mode = CEOV_MODE_SEQUENCE;
 	return one;

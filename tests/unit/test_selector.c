@@ -175,6 +175,8 @@ static void check_cut(const struct cei_op_shape *shape)
 	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
 	struct cei_choice common = choose(shape, NULL), choice;
 
+	if (common.cut.kind != CEOV_CUT_EQUAL)
+		ck_abort_msg("pieces are not equal: %s", common.text);
 	given.tile_rows = given.tile_columns = 128;
 	choice = choose(shape, &given);
 	if (choice.n_pieces != common.n_pieces || choice.mode != common.mode)
@@ -228,6 +230,62 @@ START_TEST(test_what_is_given_is_taken)
 }
 END_TEST
 
+START_TEST(test_cuts_that_are_given)
+{
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .n_pieces = 4 };
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 2048, 4096, 7168);
+	struct cei_choice choice = choose(&shape, &given);
+
+	ck_assert_ptr_null(strstr(choice.text, "cut:"));
+	given.cut = CEOV_CUT_SHRINKING;
+	choice = choose(&shape, &given);
+	ck_assert_int_eq(choice.cut.kind, CEOV_CUT_SHRINKING);
+	ck_assert_ptr_nonnull(strstr(choice.text, "cut: shrinking (as given), rows 832 576 448 192"
+					     "\n"));
+	given.cut = CEOV_CUT_GROWING;
+	choice = choose(&shape, &given);
+	ck_assert_ptr_nonnull(strstr(choice.text, "cut: growing (as given), rows 192 448 576 832"
+					     "\n"));
+	/* 66 pairs of 128 x 256 tiles are 2.36 rows of 28: waves end behind 2, 4 and 7 */
+	given.cut = CEOV_CUT_WAVES;
+	given.tile_rows = 128;
+	given.tile_columns = 256;
+	choice = choose(&shape, &given);
+	ck_assert_ptr_nonnull(strstr(choice.text, "cut: waves (as given), rows 512 512 768 256\n"));
+	given.n_pieces = 32;
+	given.cut = CEOV_CUT_GROWING;
+	choice = choose(&shape, &given);
+	ck_assert_ptr_nonnull(strstr(choice.text, "cut: growing (as given), rows 64 64 ... 64\n"));
+	given.mode = CEOV_MODE_SEQUENCE;        /* one piece, whatever the cut */
+	given.n_pieces = 0;
+	choice = choose(&shape, &given);
+	ck_assert_uint_eq(choice.n_pieces, 1);
+	ck_assert_ptr_null(strstr(choice.text, "cut:"));
+}
+END_TEST
+
+/* By cuBLAS a piece is one product, so its tiles have the rows of the largest piece. */
+START_TEST(test_unequal_pieces_by_a_library)
+{
+	struct ceov_op_tuning given = {
+		.struct_bytes = sizeof(given), .n_pieces = 4, .cut = CEOV_CUT_GROWING };
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 2048, 4096, 7168);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	rates.has_library = 1;
+	rates.has_tiles = 0;
+	cei_selector_choose(&shape, &rates, &given, &choice);
+	ck_assert_uint_eq(choice.shape.rows, 832);
+	given.cut = CEOV_CUT_WAVES;             /* of tiles as the kernels' */
+	cei_selector_choose(&shape, &rates, &given, &choice);
+	ck_assert_uint_eq(choice.shape.rows, 768);
+	given.cut = CEOV_CUT_EQUAL;
+	cei_selector_choose(&shape, &rates, &given, &choice);
+	ck_assert_uint_eq(choice.shape.rows, 512);
+}
+END_TEST
+
 START_TEST(test_a_library_takes_whole_rows)
 {
 	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 1000, 4096, 4096);
@@ -249,7 +307,9 @@ END_TEST
 START_TEST(test_every_text_fits)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, UINT64_C(1) << 24, 1 << 30, 1 << 30);
-	struct cei_choice choice = choose(&shape, NULL);
+	struct ceov_op_tuning given = {
+		.struct_bytes = sizeof(given), .n_pieces = 8, .cut = CEOV_CUT_SHRINKING };
+	struct cei_choice choice = choose(&shape, _i ? &given : NULL);
 
 	ck_assert_uint_lt(strlen(choice.text), sizeof(choice.text) - 1);
 	ck_assert_int_eq(choice.text[strlen(choice.text) - 1], '\n');
@@ -347,14 +407,53 @@ START_TEST(test_bad_lines_are_passed_over)
 	file = fopen(path, "a");
 	ck_assert_ptr_nonnull(file);
 	memset(line, 'x', sizeof(line));
-	fprintf(file, "b 9 1 1 1 1\nb 1 99 0 0 0\nb 1\n\nb 1 1 1 1 1 more\n%.*s\nb 1 2 128 256 "
-		"0\nb 1 2 128 256", 399, line);
+	fprintf(file, "b 2 9 1 1 1 1 1 0\nb 2 1 99 0 0 0 1 0\nb 2 1\n\nb 2 1 1 1 1 1 1 0 more\n"
+		"b 2 1 1 1 1 1 9 0\nb 2 1 1 1 1 1 1 5\n%.*s\nb 2 1 2 128 256 0 1 0\n"
+		"b 2 1 2 128 256", 399, line);
 	fclose(file);
 	expect_pieces("a", 3);
 	expect_pieces("b", 2);
 	remember("c", 1);
 	expect_pieces("b", 2);
 	ck_assert_int_eq(cei_tunings_recall("x", &tuning), CEOV_NONE);
+}
+END_TEST
+
+/* Lines of another format are no error. They are dropped when the file is written again. */
+START_TEST(test_other_formats_are_passed_over)
+{
+	struct ceov_op_tuning tuning;
+	char path[200], text[200];
+	FILE *file;
+
+	remember("a", 3);
+	file_path(path, sizeof(path));
+	file = fopen(path, "a");
+	ck_assert_ptr_nonnull(file);
+	fputs("a 1 7 128 256 0\nb 1 7 128 256 0\na 3 1 7 128 256 0 1 0\n", file);
+	fclose(file);
+	expect_pieces("a", 3);
+	ck_assert_int_eq(cei_tunings_recall("b", &tuning), CEOV_NONE);
+	remember("c", 4);
+	expect_pieces("a", 3);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	while (fgets(text, sizeof(text), file))
+		ck_assert_ptr_null(strstr(text, " 7 "));
+	fclose(file);
+}
+END_TEST
+
+START_TEST(test_cuts_and_chunks_are_remembered)
+{
+	struct ceov_op_tuning tuning = tuning_of(4), seen;
+
+	tuning.cut = CEOV_CUT_SHRINKING;
+	tuning.chunk_bytes = UINT64_C(1) << 40;
+	ck_assert_int_eq(cei_tunings_remember(&report, "a", &tuning), 0);
+	ck_assert_int_eq(cei_tunings_recall("a", &seen), 0);
+	ck_assert_int_eq(seen.cut, CEOV_CUT_SHRINKING);
+	ck_assert_uint_eq(seen.chunk_bytes, UINT64_C(1) << 40);
 }
 END_TEST
 
@@ -430,13 +529,17 @@ static Suite *suite(void)
 	tcase_add_test(model, test_tiles_fill_waves);
 	tcase_add_test(model, test_all_ranks_cut_alike);
 	tcase_add_test(model, test_what_is_given_is_taken);
+	tcase_add_test(model, test_cuts_that_are_given);
+	tcase_add_test(model, test_unequal_pieces_by_a_library);
 	tcase_add_test(model, test_a_library_takes_whole_rows);
-	tcase_add_test(model, test_every_text_fits);
+	tcase_add_loop_test(model, test_every_text_fits, 0, 2);
 	suite_add_tcase(made, model);
 	tcase_add_checked_fixture(file, set_up, tear_down);
 	tcase_set_timeout(file, 60);
 	tcase_add_test(file, test_remembered);
 	tcase_add_test(file, test_bad_lines_are_passed_over);
+	tcase_add_test(file, test_other_formats_are_passed_over);
+	tcase_add_test(file, test_cuts_and_chunks_are_remembered);
 	tcase_add_test(file, test_the_file_is_bounded);
 	tcase_add_test(file, test_no_folder);
 	tcase_add_test(file, test_keys);

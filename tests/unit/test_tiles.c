@@ -32,6 +32,18 @@ struct found {
 	uint64_t left;                  /* rows of the piece that are left from `row` on */
 };
 
+static struct cei_row_cut pick_cut(uint64_t *random)
+{
+	struct cei_row_cut cut = {
+		.kind = (enum ceov_op_cut)testing_below(random, CEOV_CUT_GROWING + 1),
+		.block_rows = CEI_PIECE_ROWS * (1 + testing_below(random, 4)),
+		.block_tiles = 1 + testing_below(random, 80),
+	};
+
+	cut.wave_tiles = cut.block_tiles + testing_below(random, 80);
+	return cut;
+}
+
 static struct asked ask(uint64_t *random)
 {
 	struct asked asked;
@@ -42,6 +54,7 @@ static struct asked ask(uint64_t *random)
 	args->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
 	args->rank = (uint32_t)testing_below(random, args->n_ranks);
 	args->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
+	args->cut = pick_cut(random);
 	args->scatters = testing_below(random, 2) != 0;
 	args->exchanges = args->scatters && testing_below(random, 2);
 	args->sums_leave = args->scatters && !args->exchanges && testing_below(random, 2);
@@ -92,8 +105,8 @@ static struct found find(const struct asked *asked, const struct cei_gemm_tile *
 	for (row = found.row; row >= asked->rows[found.rank]; found.rank++)
 		row -= asked->rows[found.rank];
 	for (; found.piece < args->n_pieces; found.piece++) {
-		at = cei_piece_rows(asked->rows[found.rank], args->n_pieces, found.piece,
-				    &n_rows);
+		at = cei_piece_rows(&args->cut, asked->rows[found.rank], args->n_pieces,
+				    found.piece, &n_rows);
 		if (row >= at && row < at + n_rows)
 			break;
 	}
@@ -124,52 +137,6 @@ static void check_answers(uint32_t pair, void (*check)(const struct asked *asked
 		cei_tiles_fini(&tiles);
 	}
 }
-
-/* --- pieces ------------------------------------------------------------------ */
-
-static void check_pieces(uint64_t rows, uint32_t n_pieces)
-{
-	uint64_t share = (rows + n_pieces - 1) / n_pieces, all = 0, first, row, n_rows;
-	uint32_t piece, n_full = 0;
-
-	cei_piece_rows(rows, n_pieces, 0, &first);
-	hold(first >= share && first < share + CEI_PIECE_ROWS, "piece 0 has its share");
-	for (piece = 0; piece < n_pieces; piece++) {
-		row = cei_piece_rows(rows, n_pieces, piece, &n_rows);
-		hold(row == all, "pieces follow each other");
-		hold(n_rows == first || (n_rows < first && all + n_rows == rows),
-		     "only at the end pieces have less");
-		all += n_rows;
-		n_full += n_rows != 0;
-	}
-	hold(all == rows, "all rows are shared out");
-	if (!rows)
-		return;
-	/* as many pieces have rows as without rounding; shares are rounded only where no
-	 * piece becomes empty */
-	hold(n_full == (rows + share - 1) / share, "rounding empties no piece");
-	share = (share + CEI_PIECE_ROWS - 1) / CEI_PIECE_ROWS * CEI_PIECE_ROWS;
-	hold(first == share || n_full == 1 || (rows + share - 1) / share < n_full,
-	     "shares are rounded where they can");
-}
-
-START_TEST(test_pieces_share_out_all_rows)
-{
-	uint64_t random = testing_seed(), n_rows;
-	uint32_t i;
-
-	for (i = 0; i < 20000; i++)
-		check_pieces(testing_below(&random, i % 2 ? 500 : 100000),
-			     1 + (uint32_t)testing_below(&random, 40));
-	ck_assert_uint_eq(cei_piece_rows(100, 2, 1, &n_rows), 64);
-	ck_assert_uint_eq(n_rows, 36);
-	ck_assert_uint_eq(cei_piece_rows(64, 2, 1, &n_rows), 32);
-	ck_assert_uint_eq(n_rows, 32);
-	ck_assert_uint_eq(cei_piece_rows(UINT64_C(1) << 40, 4, 3, &n_rows),
-			  UINT64_C(3) << 38);
-	ck_assert_uint_eq(n_rows, UINT64_C(1) << 38);
-}
-END_TEST
 
 /* --- every element once ------------------------------------------------------ */
 
@@ -488,7 +455,6 @@ static Suite *suite(void)
 	TCase *all = tcase_create("tiles");
 
 	tcase_set_timeout(all, 120);
-	tcase_add_test(all, test_pieces_share_out_all_rows);
 	tcase_add_test(all, test_every_element_is_in_one_tile);
 	tcase_add_test(all, test_tiles_name_their_rows_and_marks);
 	tcase_add_test(all, test_without_waits_only_the_marks_are_missing);

@@ -38,6 +38,7 @@ static void ask(struct asked *asked, uint64_t *random)
 	args->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
 	args->rank = (uint32_t)testing_below(random, args->n_ranks);
 	args->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
+	args->cut.kind = testing_below(random, 2) ? CEOV_CUT_GROWING : CEOV_CUT_EQUAL;
 	args->n_products = args->scatters = 1;
 	args->exchanges = testing_below(random, 2) != 0;
 	args->sums_leave = !args->exchanges;
@@ -81,7 +82,8 @@ static uint32_t piece_of(const struct asked *asked, const struct cei_gemm_tile *
 	uint32_t piece = 0;
 
 	for (;; piece++) {
-		row = cei_piece_rows(asked->rows[0], asked->args.n_pieces, piece, &n_rows);
+		row = cei_piece_rows(&asked->args.cut, asked->rows[0], asked->args.n_pieces,
+				     piece, &n_rows);
 		if (tile->a_row >= row && tile->a_row < row + n_rows)
 			break;
 	}
@@ -141,7 +143,7 @@ static void check_part(const struct asked *asked, uint32_t rank, uint32_t piece)
 		n += tile->n_rows != 0;
 		n_wanted = tile->n_arrivals > n_wanted ? tile->n_arrivals : n_wanted;
 	}
-	first = cei_piece_rows(asked->rows[0], args->n_pieces, piece, &n_rows);
+	first = cei_piece_rows(&args->cut, asked->rows[0], args->n_pieces, piece, &n_rows);
 	for (row = 0; row < asked->rows[0]; row++)
 		for (column = 0; column < asked->first[rank + 1]; column++)
 			hold(stored[row * columns + column] ==

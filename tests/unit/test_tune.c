@@ -55,6 +55,18 @@ static void name_machines(struct op_rig *rig)
 		strcpy(rig->workspaces[i]->executor.machine, MACHINE);
 }
 
+/* Runs body at all ranks of a fresh group, whose tunings are stored. */
+static void on_all_ranks(void (*body)(const struct op_part *part))
+{
+	struct op_rig rig;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	name_machines(&rig);
+	op_rig_each(&rig, body, NULL);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+
 static void add(struct cei_candidates *candidates, enum ceov_op_mode mode, uint32_t n_pieces,
 		uint32_t tile)
 {
@@ -164,13 +176,7 @@ static void tune_each(const struct op_part *part)
 
 START_TEST(test_tuned_once)
 {
-	struct op_rig rig;
-
-	op_rig_open(&rig, RANKS, SCRATCH, &log_);
-	name_machines(&rig);
-	op_rig_each(&rig, tune_each, NULL);
-	op_rig_release(&rig);
-	op_rig_close(&rig);
+	on_all_ranks(tune_each);
 }
 END_TEST
 
@@ -222,13 +228,7 @@ static void tune_move(const struct op_part *part)
 
 START_TEST(test_a_direct_mode_is_measured_and_found_again)
 {
-	struct op_rig rig;
-
-	op_rig_open(&rig, RANKS, SCRATCH, &log_);
-	name_machines(&rig);
-	op_rig_each(&rig, tune_move, NULL);
-	op_rig_release(&rig);
-	op_rig_close(&rig);
+	on_all_ranks(tune_move);
 }
 END_TEST
 
@@ -253,12 +253,41 @@ static void tune_sum(const struct op_part *part)
 
 START_TEST(test_direct_modes_are_measured_beside_others)
 {
-	struct op_rig rig;
+	on_all_ranks(tune_sum);
+}
+END_TEST
 
-	op_rig_open(&rig, RANKS, SCRATCH, &log_);
-	op_rig_each(&rig, tune_sum, NULL);
-	op_rig_release(&rig);
-	op_rig_close(&rig);
+/* An unequal cut that was measured is stored and found again; creation alone does not take it. */
+static void tune_cut(const struct op_part *part)
+{
+	const struct op_case one = case_of(OP_GEMM_AR);
+	ceov_workspace *workspace = part->rig->workspaces[part->rank];
+	struct cei_candidates candidates = { .n = 0 };
+	struct ceov_op_tuning stored;
+	uint64_t n_runs;
+	ceov_op *op;
+	uint32_t i;
+
+	add(&candidates, CEOV_MODE_OVERLAP, 3, 16);
+	candidates.tuning[0].cut = CEOV_CUT_SHRINKING;
+	for (i = 0; i < 2; i++) {
+		op = op_case_made(&one, workspace);
+		ck_assert_int_eq(op->choice.cut.kind, CEOV_CUT_EQUAL);
+		ck_assert(!op->is_tuned);
+		n_runs = workspace->n_runs;
+		ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), 0);
+		ck_assert_uint_eq(workspace->n_runs - n_runs, i ? 0 : RUNS_EACH);
+		ck_assert_int_eq(op->choice.cut.kind, CEOV_CUT_SHRINKING);
+		ck_assert_int_eq(cei_op_recall(workspace, &op->shape, &stored), 0);
+		ck_assert_int_eq(stored.cut, CEOV_CUT_SHRINKING);
+		expect_right(part, &one, op);
+		ceov_op_release(op);
+	}
+}
+
+START_TEST(test_an_unequal_cut_is_measured_and_found_again)
+{
+	on_all_ranks(tune_cut);
 }
 END_TEST
 
@@ -275,7 +304,8 @@ static void tune_apart(const struct op_part *part)
 START_TEST(test_what_one_rank_does_not_know_is_measured)
 {
 	static const struct ceov_op_tuning known = {
-		sizeof(known), CEOV_MODE_OVERLAP, 3, 16, 16, 0
+		.struct_bytes = sizeof(known), .mode = CEOV_MODE_OVERLAP, .n_pieces = 3,
+		.tile_rows = 16, .tile_columns = 16
 	};
 	struct op_case one = case_of(OP_AG_GEMM);
 	char key[CEI_TUNING_KEY_BYTES];
@@ -296,7 +326,10 @@ END_TEST
 
 /* --- the file -------------------------------------------------------------- */
 
-static const struct ceov_op_tuning kept = { sizeof(kept), CEOV_MODE_OVERLAP, 3, 16, 24, 0 };
+static const struct ceov_op_tuning kept = {
+	.struct_bytes = sizeof(kept), .mode = CEOV_MODE_OVERLAP, .n_pieces = 3, .tile_rows = 16,
+	.tile_columns = 24
+};
 
 /* A pipe in place of the file must not block; it is replaced when there is a result to
  * store. */
@@ -336,7 +369,8 @@ START_TEST(test_odd_lines_of_tunings)
 	ck_assert_ptr_nonnull(file);
 	for (i = 0; i < 5000; i++)
 		fputc('x', file);
-	fputs(" 1 3 16 24 0\nnonsense\n\ntwo 1 3 16 24 0\nthree 1 3 16 24 0", file);
+	fputs(" 2 1 3 16 24 0 1 0\nnonsense\n\ntwo 2 1 3 16 24 0 1 0\nthree 2 1 3 16 24 0 1 0",
+	      file);
 	ck_assert_int_eq(fclose(file), 0);
 	ck_assert_int_eq(cei_tunings_recall("one", &seen), 0);
 	ck_assert_int_eq(cei_tunings_recall("two", &seen), 0);
@@ -355,7 +389,9 @@ END_TEST
  * pieces matches; pieces and mode are always the model's. */
 START_TEST(test_creation_takes_tiles_alone)
 {
-	struct ceov_op_tuning known = { sizeof(known), CEOV_MODE_OVERLAP, 0, 16, 24, 0 };
+	struct ceov_op_tuning known = {
+		.struct_bytes = sizeof(known), .mode = CEOV_MODE_OVERLAP, .tile_rows = 16,
+		.tile_columns = 24, .cut = CEOV_CUT_EQUAL };
 	struct op_case one = case_of(OP_GEMM_RS);
 	char key[CEI_TUNING_KEY_BYTES];
 	struct cei_choice model;
@@ -543,6 +579,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_tuned_once);
 	tcase_add_test(all, test_a_direct_mode_is_measured_and_found_again);
 	tcase_add_test(all, test_direct_modes_are_measured_beside_others);
+	tcase_add_test(all, test_an_unequal_cut_is_measured_and_found_again);
 	tcase_add_test(all, test_what_one_rank_does_not_know_is_measured);
 	tcase_add_test(all, test_a_pipe_instead_of_tunings);
 	tcase_add_test(all, test_odd_lines_of_tunings);

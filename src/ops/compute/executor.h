@@ -84,6 +84,7 @@ struct cei_gemm_job {
 	uint32_t              n_sources;
 	uint32_t              own;
 	uint32_t              n_pieces;
+	struct cei_row_cut    cut;
 	int                   is_claimed;       /* 1: whichever cluster is free takes the next
 						 * tiles; 0: they are assigned in advance */
 	struct cei_job_marks  marks;

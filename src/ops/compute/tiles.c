@@ -41,18 +41,91 @@ uint64_t cei_ceiling(uint64_t n, uint64_t divisor)
 	return n / divisor + (n % divisor != 0);
 }
 
-uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
-			uint64_t *ret_n_rows)
+/* --- pieces ---------------------------------------------------------------- */
+
+static uint64_t lesser(uint64_t x, uint64_t y)
+{
+	return x < y ? x : y;
+}
+
+static uint64_t equal_before(uint64_t rows, uint32_t n_pieces, uint32_t piece)
 {
 	uint64_t share = cei_ceiling(rows, n_pieces);
 	uint64_t rounded = cei_ceiling(share, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
-	uint64_t row;
 
 	if (share && cei_ceiling(rows, rounded) == cei_ceiling(rows, share))
 		share = rounded;
-	row = piece * share < rows ? piece * share : rows;
-	*ret_n_rows = rows - row < share ? rows - row : share;
+	return piece * share;
+}
+
+/* A piece with a wave has rows, because a wave has at least one block of rows. */
+static uint64_t waves_before(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces,
+			     uint32_t piece)
+{
+	uint64_t n_tiles = cei_ceiling(rows, cut->block_rows) * cut->block_tiles;
+	uint64_t n_waves = cei_ceiling(n_tiles, cut->wave_tiles);
+	uint64_t waves = piece * (n_waves / n_pieces) + lesser(piece, n_waves % n_pieces);
+
+	return waves * cut->wave_tiles / cut->block_tiles * cut->block_rows;
+}
+
+/* Returns how many steps of rows come before a piece of a growing cut: one for each piece, and of
+ * `spare` further ones a share that rises with the number of the piece. */
+static uint64_t growing_before(uint64_t spare, uint64_t n_pieces, uint64_t piece)
+{
+	return piece + spare * piece * (piece + 1) / (n_pieces * (n_pieces + 1));
+}
+
+/* A shrinking cut has the sizes of a growing one from the last piece to the first. */
+static uint64_t tapered_before(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces,
+			       uint32_t piece)
+{
+	uint64_t step = cei_ceiling(rows, CEI_PIECE_ROWS) >= n_pieces ? CEI_PIECE_ROWS : 1;
+	uint64_t n_steps = cei_ceiling(rows, step);
+	uint64_t spare = n_steps > n_pieces ? n_steps - n_pieces : 0;
+
+	if (cut->kind == CEOV_CUT_GROWING || !spare)
+		return growing_before(spare, n_pieces, piece) * step;
+	return (n_steps - growing_before(spare, n_pieces, n_pieces - piece)) * step;
+}
+
+/* Returns how many of the rows come before a piece; n_pieces stands for a piece behind the last. */
+static uint64_t rows_before(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces,
+			    uint32_t piece)
+{
+	uint64_t row = rows;
+
+	if (piece == n_pieces)
+		return rows;
+	switch (cut->kind) {
+	case CEOV_CUT_CHOOSE:
+	case CEOV_CUT_EQUAL:     row = equal_before(rows, n_pieces, piece); break;
+	case CEOV_CUT_WAVES:     row = waves_before(cut, rows, n_pieces, piece); break;
+	case CEOV_CUT_SHRINKING:
+	case CEOV_CUT_GROWING:   row = tapered_before(cut, rows, n_pieces, piece); break;
+	}
+	return lesser(row, rows);
+}
+
+uint64_t cei_piece_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces,
+			uint32_t piece, uint64_t *ret_n_rows)
+{
+	uint64_t row = rows_before(cut, rows, n_pieces, piece);
+
+	*ret_n_rows = rows_before(cut, rows, n_pieces, piece + 1) - row;
 	return row;
+}
+
+uint64_t cei_cut_most_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces)
+{
+	uint64_t most = 0, n_rows;
+	uint32_t i;
+
+	for (i = 0; i < n_pieces; i++) {
+		(void)cei_piece_rows(cut, rows, n_pieces, i, &n_rows);
+		most = n_rows > most ? n_rows : most;
+	}
+	return most;
 }
 
 /* --- checking the arguments -------------------------------------------- */
@@ -260,7 +333,7 @@ static uint64_t walk_rank(const struct cei_tiles_args *args, uint32_t rank,
 	else
 		stretch.rank_row = before(args->rows, rank);
 	for (; stretch.piece < args->n_pieces; stretch.piece++) {
-		stretch.row = cei_piece_rows(args->rows[rank], args->n_pieces,
+		stretch.row = cei_piece_rows(&args->cut, args->rows[rank], args->n_pieces,
 					     stretch.piece, &stretch.n_rows);
 		stretch.n_blocks = cei_ceiling(stretch.n_rows, args->shape.rows);
 		stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, rank, 0));

@@ -33,11 +33,28 @@
 
 #include <stdint.h>
 
+#include <ceoverlap/ops.h>
+
 #include "kernels/gemm.h"
 
 struct cei_tile_shape {
 	uint32_t rows;
 	uint32_t columns;
+};
+
+#define CEI_PIECE_ROWS    64u
+#define CEI_OP_PIECES_MAX 32u          /* the most pieces of any operator */
+
+/* How the rows of a rank are cut into pieces. All ranks find the same pieces, so all fields are
+ * from facts that they share. A zeroed struct stands for equal pieces. */
+struct cei_row_cut {
+	enum ceov_op_cut kind;          /* CEOV_CUT_CHOOSE counts as CEOV_CUT_EQUAL */
+	/* For CEOV_CUT_WAVES, none of them 0: */
+	uint64_t         block_rows;    /* rows that are computed together: those of a tile, or of
+					 * a pair of them, in multiples of CEI_PIECE_ROWS */
+	uint64_t         block_tiles;   /* tiles, or pairs, in such a block of rows; at most
+					 * wave_tiles */
+	uint64_t         wave_tiles;    /* tiles, or pairs, that are computed at once */
 };
 
 struct cei_tiles_args {
@@ -46,6 +63,7 @@ struct cei_tiles_args {
 	const uint64_t       *rows;             /* of each rank; where columns are divided: for each
 						 * rank all rows of the product */
 	uint32_t              n_pieces;         /* of each rank's rows, at least 1 */
+	struct cei_row_cut    cut;
 	uint32_t              n_products;       /* reduce-scatter: 1 */
 	const uint64_t       *columns;          /* of each product */
 	struct cei_tile_shape shape;
@@ -81,13 +99,19 @@ struct cei_tile_list {
 uint64_t cei_ceiling(uint64_t n, uint64_t divisor);
 
 /* Finds the rows of one piece of a rank that has `rows` rows. Returns the number of the piece's
- * first row, counted within the rank, and sets *ret_n_rows. All pieces have the same number of
- * rows, except that the last ones may have fewer, or none. That number is rounded up to a multiple
- * of CEI_PIECE_ROWS if this leaves no further piece empty. */
-#define CEI_PIECE_ROWS    64u
-#define CEI_OP_PIECES_MAX 32u          /* the most pieces of any operator */
-uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
-			uint64_t *ret_n_rows);
+ * first row, counted within the rank, and sets *ret_n_rows. Pieces without rows come last. Sizes,
+ * but that of the last piece with rows, depend on the cut:
+ *   equal               one number of rows, rounded up to a multiple of CEI_PIECE_ROWS if this
+ *                       leaves no further piece empty
+ *   waves               the blocks of rows that so many whole waves compute; waves are divided
+ *                       evenly, and the first pieces have one more
+ *   shrinking, growing  multiples of CEI_PIECE_ROWS, one for each piece and the rest in proportion;
+ *                       single rows if that would leave a piece empty */
+uint64_t cei_piece_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces,
+			uint32_t piece, uint64_t *ret_n_rows);
+
+/* Returns how many rows the largest piece has. */
+uint64_t cei_cut_most_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces);
 
 /* Makes the list. CEOV_ERR_INVALID: a size does not fit the fields of a tile. CEOV_ERR_NO_MEMORY.
  * Errors are not raised, because only the caller knows the context. */

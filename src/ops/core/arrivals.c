@@ -8,22 +8,23 @@
 uint64_t cei_arrivals_rows(const struct cei_run *run, uint64_t rows, uint32_t first, uint32_t n,
 			   uint64_t *ret_n_rows)
 {
-	uint32_t n_pieces = run->op->choice.n_pieces;
-	uint64_t n_last, row = cei_piece_rows(rows, n_pieces, first, &n_last);
-	uint64_t last = cei_piece_rows(rows, n_pieces, first + n - 1, &n_last);
+	const struct cei_choice *choice = &run->op->choice;
+	uint64_t n_last, row = cei_piece_rows(&choice->cut, rows, choice->n_pieces, first, &n_last);
+	uint64_t last = cei_piece_rows(&choice->cut, rows, choice->n_pieces, first + n - 1,
+				       &n_last);
 
 	*ret_n_rows = last + n_last - row;
 	return row;
 }
 
 /* Returns how many pieces of a block have rows; those without rows come last. */
-static uint32_t count_pieces(uint64_t rows, uint32_t n_pieces)
+static uint32_t count_pieces(const struct cei_choice *choice, uint64_t rows)
 {
 	uint32_t piece, n = 0;
 	uint64_t n_rows;
 
-	for (piece = 0; piece < n_pieces; piece++) {
-		(void)cei_piece_rows(rows, n_pieces, piece, &n_rows);
+	for (piece = 0; piece < choice->n_pieces; piece++) {
+		(void)cei_piece_rows(&choice->cut, rows, choice->n_pieces, piece, &n_rows);
 		n += n_rows != 0;
 	}
 	return n;
@@ -32,7 +33,7 @@ static uint32_t count_pieces(uint64_t rows, uint32_t n_pieces)
 static int take_block(const struct cei_run *run, const struct cei_arrivals *arrivals,
 		      uint32_t source, int is_last)
 {
-	uint32_t n = count_pieces(arrivals->rows(run->op, source), run->op->choice.n_pieces);
+	uint32_t n = count_pieces(&run->op->choice, arrivals->rows(run->op, source));
 	uint32_t piece;
 	int r = 0;
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "base/write.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
@@ -217,6 +218,8 @@ static int build(ceov_op *op)
 	uint32_t i;
 	int r = keep_blocks(op);
 
+	for (i = 0; i < op->kind->n_stages; i++)
+		op->stages[i].chunk_bytes = op->choice.chunk_bytes;
 	if (!r)
 		r = op->kind->build(op);
 	for (i = 0; !r && i < op->kind->n_stages; i++)
@@ -262,7 +265,8 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 int cei_op_says_nothing(const struct ceov_op_tuning *tuning)
 {
 	return !tuning || (tuning->mode == CEOV_MODE_CHOOSE && !tuning->n_pieces &&
-			   !tuning->tile_rows && !tuning->n_reduce_blocks);
+			   !tuning->tile_rows && !tuning->n_reduce_blocks &&
+			   !tuning->chunk_bytes && !tuning->cut);
 }
 
 int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape,
@@ -303,8 +307,8 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 }
 
 /* Applies those parts of a stored tuning that may differ between ranks: tile shape and blocks. It
- * does so only if the model chose the number of pieces with which they were measured. Pieces and
- * mode must be equal at all ranks, but ranks may read different files; ceov_op_tune() sees to
+ * does so only if the model chose the pieces with which they were measured. Pieces and mode must be
+ * equal at all ranks, but ranks may read different files; ceov_op_tune() sees to
  * that. In direct modes blocks must be equal, too. */
 static void refine(ceov_op *op, const struct cei_rates *rates)
 {
@@ -312,7 +316,8 @@ static void refine(ceov_op *op, const struct cei_rates *rates)
 
 	if (!cei_op_says_nothing(&op->given) || cei_selector_is_direct(op->choice.mode) ||
 	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
-	    tuning.mode != op->choice.mode || tuning.n_pieces != op->choice.n_pieces)
+	    tuning.mode != op->choice.mode || tuning.n_pieces != op->choice.n_pieces ||
+	    tuning.cut != op->choice.cut.kind)
 		return;
 	cei_selector_choose(&op->shape, rates, &tuning, &op->choice);
 	op->is_tuned = 1;
@@ -328,6 +333,17 @@ static const char *direct_fault(const struct cei_op_shape *shape,
 	return shape->kind->direct_fault(shape, tuning->mode);
 }
 
+static const char *cut_fault(const struct cei_op_shape *shape,
+			     const struct ceov_op_tuning *tuning)
+{
+	struct ceov_op_tuning given;
+
+	cei_sized_take(&given, tuning, sizeof(given));
+	if (shape->kind->product || given.cut == CEOV_CUT_CHOOSE || given.cut == CEOV_CUT_EQUAL)
+		return NULL;
+	return "tuning->cut: this operator cuts into equal pieces only";
+}
+
 static int check_create(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
 {
@@ -339,6 +355,8 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 		fault = cei_selector_fault(tuning);
 	if (!fault)
 		fault = direct_fault(shape, tuning);
+	if (!fault)
+		fault = cut_fault(shape, tuning);
 	if (fault)
 		return refuse(workspace, kind, fault);
 	if (kind->lacks)
@@ -375,9 +393,8 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	op->workspace = workspace;
 	op->kind = kind;
 	op->shape = *shape;
-	if (tuning)
-		op->given = *tuning;
-	cei_selector_choose(shape, &rates, tuning, &op->choice);
+	cei_sized_take(&op->given, tuning, sizeof(op->given));
+	cei_selector_choose(shape, &rates, &op->given, &op->choice);
 	refine(op, &rates);
 	cei_object_use(&workspace->object);
 	cei_object_init(&op->object, workspace->object.context, &cei_op_type);
@@ -443,6 +460,22 @@ static int say(const ceov_op *op, int fd, const char *text)
 	return cei_write(cei_object_report(&op->object), fd, text, "ceov_op_explain");
 }
 
+/* Says the size of chunks, if an engine makes copies. A daemon may have a lower limit. */
+static int say_chunks(const ceov_op *op, int fd)
+{
+	uint64_t most = op->workspace->object.context->max_chunk_bytes;
+	uint64_t given = op->choice.chunk_bytes;
+	char text[96];
+
+	if (op->shape.n_ranks == 1 || cei_selector_is_direct(op->choice.mode) ||
+	    op->workspace->is_capturable)
+		return 0;
+	snprintf(text, sizeof(text), "chunks: at most %" PRIu64 " bytes (%s)\n",
+		 given && given < most ? given : most,
+		 given && given < most ? "as given" : "the context's limit");
+	return say(op, fd, text);
+}
+
 int ceov_op_explain(const ceov_op *op, int fd)
 {
 	int r = cei_object_check(op, &cei_op_type, "ceov_op_explain");
@@ -452,7 +485,9 @@ int ceov_op_explain(const ceov_op *op, int fd)
 	if (!r)
 		r = say(op, fd, op->is_tuned
 			      ? ", given by the tuning that is stored on this machine\n" : "\n");
-	return r ? r : say(op, fd, op->choice.text);
+	if (!r)
+		r = say(op, fd, op->choice.text);
+	return r ? r : say_chunks(op, fd);
 }
 
 /* Waits for the runs of the workspace. Those on the host have ended when they return, so there is

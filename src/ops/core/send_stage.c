@@ -7,16 +7,20 @@
 
 #include <string.h>
 
+#include "ce_engine/objects/context.h"
 #include "ce_engine/plan/plan_builder.h"
 
 static int open_plan(struct cei_send_stage *stage, uint32_t half)
 {
 	ceov_workspace *workspace = stage->workspace;
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
+	ceov_context *context = workspace->object.context;
 	int r;
 
 	options.mark_group_bytes = 1;   /* a mark is raised directly behind its own bytes */
-	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
+	if (stage->chunk_bytes < context->max_chunk_bytes)
+		options.max_chunk_bytes = stage->chunk_bytes;
+	r = ceov_plan_create(context, workspace->rank, &options,
 			     &stage->plan[half]);
 	/* Transfers keep their order, so that a later transfer's mark covers earlier ones. */
 	if (!r)

@@ -44,7 +44,8 @@ static int send_block(ceov_op *op, uint32_t target)
 	leg.source_pitch_bytes = cei_embedding_pitch(shape);
 	leg.target_pitch_bytes = width;
 	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(block_rows(shape, rank, target), n_pieces, piece, &n_rows);
+		row = cei_piece_rows(&op->choice.cut, block_rows(shape, rank, target), n_pieces,
+				     piece, &n_rows);
 		leg.source_bytes = row * leg.source_pitch_bytes +
 			cei_embedding_widths_before(shape, target);
 		leg.target_bytes = (cei_op_rows_before(shape, rank) + row) * width;

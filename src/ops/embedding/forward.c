@@ -68,7 +68,8 @@ static int send_block(ceov_op *op, uint32_t target)
 	int r = 0;
 
 	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(block_rows(shape, rank, target), n_pieces, piece, &n_rows);
+		row = cei_piece_rows(&op->choice.cut, block_rows(shape, rank, target), n_pieces,
+				     piece, &n_rows);
 		leg.source_bytes = (cei_op_rows_before(shape, target) + row) * width;
 		leg.target_bytes = arrives_at(shape, rank, target, row);
 		leg.n_bytes = n_rows * width;
@@ -153,7 +154,8 @@ static int look_up_piece(const struct cei_run *run, const struct cei_embedding_j
 	int r;
 
 	part.first = cei_op_rows_before(shape, target) +
-		cei_piece_rows(block_rows(shape, rank, target), n_pieces, piece, &part.n);
+		cei_piece_rows(&op->choice.cut, block_rows(shape, rank, target), n_pieces, piece,
+			       &part.n);
 	part.vectors = cei_run_scratch(run) + part.first * width;
 	if (!part.n)
 		return 0;

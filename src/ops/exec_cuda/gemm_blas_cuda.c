@@ -78,7 +78,30 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 	return raise_mark(walk, tile->arrive);
 }
 
-/* Adds the partial sums of peers to the own rows in place: C already holds this rank's product. */
+/* Makes the stream wait until the pieces of the own rows have come from all other ranks. Those
+ * without rows come last and are not sent. */
+static int await_pieces(struct blas_walk *walk)
+{
+	const struct cei_gemm_job *job = walk->job;
+	struct cei_counters counters = { .signal = job->marks.awaited };
+	uint32_t piece, source;
+	uint64_t n_rows;
+	int r = 0;
+
+	for (piece = 0; piece < job->n_pieces; piece++) {
+		(void)cei_piece_rows(&job->cut, job->c[0].rows, job->n_pieces, piece, &n_rows);
+		counters.n += n_rows != 0;
+	}
+	for (source = 0; !r && counters.signal && source < job->n_sources; source++) {
+		counters.first = source * job->n_pieces;
+		if (source != job->own)
+			r = cei_gpu_await(walk->own, walk->stream, &job->marks, &counters);
+	}
+	return r;
+}
+
+/* Adds the partial sums of peers to the own rows in place: C already holds this rank's product. The
+ * kernel that sums knows equal pieces only. Others are summed as one, which waits for all. */
 static int sum_up(struct blas_walk *walk)
 {
 	const struct cei_gemm_job *job = walk->job;
@@ -99,12 +122,19 @@ static int sum_up(struct blas_walk *walk)
 		.marks = job->marks,
 	};
 	uint64_t n_rows;
+	int r = 0;
 
-	(void)cei_piece_rows(job->c[0].rows, job->n_pieces, 0, &n_rows);
+	(void)cei_piece_rows(&job->cut, job->c[0].rows, job->n_pieces, 0, &n_rows);
 	counts[job->own] = job->c[0].rows * job->c[0].columns;
 	pieces[job->own] = n_rows * job->c[0].columns;
 	sum.marks.ready = NULL;
-	return cei_gpu_reduce(walk->own, walk->stream, &sum);
+	if (job->cut.kind != CEOV_CUT_EQUAL && job->n_pieces > 1) {
+		r = await_pieces(walk);
+		sum.marks.awaited = NULL;
+		sum.n_pieces = 1;
+		pieces[job->own] = counts[job->own];
+	}
+	return r ? r : cei_gpu_reduce(walk->own, walk->stream, &sum);
 }
 
 /* Raises the marks of those pieces that sum_up() has summed, behind the sum. A list has a piece's

@@ -175,7 +175,8 @@ static int send_piece(ceov_op *op, uint32_t target, uint32_t piece)
 	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
 	uint64_t row, n_rows;
 
-	row = cei_piece_rows(block_rows(shape, rank, target), op->choice.n_pieces, piece, &n_rows);
+	row = cei_piece_rows(&op->choice.cut, block_rows(shape, rank, target), op->choice.n_pieces,
+			     piece, &n_rows);
 	leg.source_pitch_bytes = part_of(shape, rank) * CEI_DTYPE16_BYTES;
 	leg.target_pitch_bytes = k_bytes(shape);
 	leg.source_bytes = leaves_at(shape, rank, target, row);
@@ -405,7 +406,7 @@ static void play_pieces(struct cei_play *play)
 	uint32_t piece;
 
 	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
+		(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
 		if (!n_rows)
 			continue;
 		arrival_ns += (shape->n_ranks - 1) * cei_play_copy_ns(play, n_rows, columns);
@@ -421,7 +422,7 @@ static void play(struct cei_play *play)
 	const struct cei_op_shape *shape = play->shape;
 	double arrival_ns = 0;
 	uint32_t i, piece;
-	uint64_t n_rows;
+	uint64_t n_rows, rows;
 
 	if (shape->a2a.is_by_columns) {
 		play_pieces(play);
@@ -429,9 +430,9 @@ static void play(struct cei_play *play)
 	}
 	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
 	for (i = 1; i < shape->n_ranks; i++) {
+		rows = shape->rows[shape->n_ranks - i];
 		for (piece = 0; piece < play->n_pieces; piece++) {
-			(void)cei_piece_rows(shape->rows[shape->n_ranks - i], play->n_pieces, piece,
-					     &n_rows);
+			(void)cei_piece_rows(&play->cut, rows, play->n_pieces, piece, &n_rows);
 			if (!n_rows)
 				continue;
 			arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);

@@ -57,7 +57,8 @@ uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_
 static struct cei_send send_of(const ceov_op *op, uint32_t source, uint32_t target, uint32_t piece)
 {
 	uint32_t n_pieces = op->choice.n_pieces;
-	uint64_t n_rows, row = cei_piece_rows(op->shape.rows[source], n_pieces, piece, &n_rows);
+	uint64_t n_rows, row = cei_piece_rows(&op->choice.cut, op->shape.rows[source], n_pieces,
+					      piece, &n_rows);
 
 	return (struct cei_send){
 		.target = target,
@@ -252,7 +253,8 @@ static void play(struct cei_play *play)
 	for (i = 1; i < shape->n_ranks; i++) {
 		peer = shape->n_ranks - i;
 		for (piece = 0; piece < play->n_pieces; piece++) {
-			(void)cei_piece_rows(shape->rows[peer], play->n_pieces, piece, &n_rows);
+			(void)cei_piece_rows(&play->cut, shape->rows[peer], play->n_pieces, piece,
+					     &n_rows);
 			if (!n_rows)
 				continue;
 			arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);

@@ -38,6 +38,44 @@ static const struct {
 /* The rate at which one SM reads partial sums from the L2 cache. */
 #define SUM_BYTES_PER_NS 60.0
 
+/* How many tiles of the host's executor are called a wave. It computes one after another, so any
+ * number does; with this one small products have several waves. */
+#define HOST_WAVE 2u
+
+/* --- cuts ------------------------------------------------------------------ */
+
+/* Returns the tile shape if there is a kernel for it, and the first one of the kernels' if not. */
+static struct cei_tile_shape known_tile(const struct cei_cost_sim_args *args)
+{
+	struct cei_tile_shape tile;
+	uint32_t i;
+
+	for (i = 0; tile = cei_selector_shape(args->rates, i), tile.rows; i++)
+		if (tile.rows == args->tile.rows && tile.columns == args->tile.columns)
+			return tile;
+	return cei_selector_shape(args->rates, 0);
+}
+
+struct cei_row_cut cei_cost_sim_cut(const struct cei_cost_sim_args *args)
+{
+	const struct cei_product_shape *product = &args->shape->product;
+	struct cei_row_cut cut = { .kind = args->cut };
+	struct cei_tile_shape tile = known_tile(args);
+	uint32_t pair = args->rates->pair, i;
+
+	if (cut.kind != CEOV_CUT_WAVES)
+		return cut;
+	for (i = 0; i < product->n_products; i++)
+		cut.block_tiles += cei_ceiling(product->n[i], tile.columns);
+	cut.block_rows = cei_ceiling((uint64_t)tile.rows * pair, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
+	cut.wave_tiles = args->rates->n_sms ? args->rates->n_sms / pair : HOST_WAVE;
+	if (cut.wave_tiles < cut.block_tiles)
+		cut.wave_tiles = cut.block_tiles;
+	return cut;
+}
+
+/* --- simulations ------------------------------------------------------------ */
+
 static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)
 {
 	uint64_t n_steps = cei_ceiling(args->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
@@ -48,6 +86,7 @@ static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)
 	play->rates = args->rates;
 	play->tile = args->tile;
 	play->n_pieces = args->n_pieces;
+	play->cut = cei_cost_sim_cut(args);
 	play->n_clusters = args->rates->n_sms / args->rates->pair;
 	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
 		if (kernels[i].shape.rows == play->tile.rows &&
@@ -117,7 +156,8 @@ static void play_target(struct cei_play *play, uint32_t target, double *lane_ns,
 	uint32_t piece;
 
 	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(shape->rows[target], play->n_pieces, piece, &n_rows);
+		(void)cei_piece_rows(&play->cut, shape->rows[target], play->n_pieces, piece,
+				     &n_rows);
 		if (!n_rows)
 			continue;
 		done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
@@ -152,7 +192,7 @@ void cei_play_sums(struct cei_play *play, const double arrived_ns[CEI_OP_PIECES_
 
 	memset(ret_done_ns, 0, CEI_OP_PIECES_MAX * sizeof(*ret_done_ns));
 	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
+		(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
 		if (n_rows)
 			ret_done_ns[piece] = cei_play_piece(play, n_rows, 0, arrived_ns[piece],
 							    sum_ns);
@@ -185,7 +225,7 @@ double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args)
 		return -1;
 	for (rank = 0; rank < args->shape->n_ranks; rank++) {
 		for (piece = 0; piece < args->n_pieces; piece++) {
-			(void)cei_piece_rows(args->shape->rows[rank], args->n_pieces,
+			(void)cei_piece_rows(&play.cut, args->shape->rows[rank], args->n_pieces,
 					     piece, &n_rows);
 			(void)cei_play_piece(&play, n_rows, 0, 0, 0);
 		}
@@ -193,21 +233,20 @@ double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args)
 	return RUN_NS + end_of(&play);
 }
 
-uint32_t cei_cost_sim_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			  uint32_t first, uint32_t last,
+uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, uint32_t first, uint32_t last,
 			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX])
 {
-	struct cei_cost_sim_args args = { .shape = shape, .rates = rates };
+	struct cei_cost_sim_args one = *args;
 	uint32_t n = 0, i;
 	double ns;
 
-	for (args.n_pieces = first; args.n_pieces <= last; args.n_pieces *= 2) {
-		for (i = 0; args.tile = cei_selector_shape(rates, i),
-		     args.tile.rows && n < CEI_COST_SIMS_MAX; i++) {
-			ns = cei_cost_sim_ns(&args);
+	for (one.n_pieces = first; one.n_pieces <= last; one.n_pieces *= 2) {
+		for (i = 0; one.tile = cei_selector_shape(one.rates, i),
+		     one.tile.rows && n < CEI_COST_SIMS_MAX; i++) {
+			ns = cei_cost_sim_ns(&one);
 			if (ns >= 0)
 				ret_forecasts[n++] = (struct cei_cost_sim){
-					ns, args.n_pieces, args.tile };
+					ns, one.n_pieces, one.tile, one.cut };
 		}
 	}
 	return n;

@@ -17,7 +17,12 @@ struct cei_cost_sim_args {
 	const struct cei_rates    *rates;       /* of a GPU that has our own kernels */
 	struct cei_tile_shape      tile;        /* one of these kernels' tile shapes */
 	uint32_t                   n_pieces;
+	enum ceov_op_cut           cut;
 };
+
+/* Returns how the rows are cut. The rates may be any. Of a tile that no kernel has, as those of
+ * cuBLAS are, the waves are not known; then they are those of the kernels' largest tiles. */
+struct cei_row_cut cei_cost_sim_cut(const struct cei_cost_sim_args *args);
 
 /* Returns the time from the beginning of the run to its end. Negative: there are too many tiles to
  * simulate, or no kernel has tiles of this shape. */
@@ -34,13 +39,13 @@ struct cei_cost_sim {
 	double                ns;
 	uint32_t              n_pieces;
 	struct cei_tile_shape tile;
+	enum ceov_op_cut      cut;
 };
 
 /* Simulates each number of pieces (first, twice first, ..., up to last) with each tile shape of the
- * kernels, the fewest pieces first. Combinations that cannot be simulated are left out. Returns how
- * many results there are. */
-uint32_t cei_cost_sim_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			  uint32_t first, uint32_t last,
+ * kernels, the fewest pieces first; those of args are not read. Combinations that cannot be
+ * simulated are left out. Returns how many results there are. */
+uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, uint32_t first, uint32_t last,
 			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX]);
 
 /* --- for kinds with a product, which define struct cei_product_kind --- */
@@ -53,6 +58,7 @@ struct cei_play {
 	const struct cei_rates    *rates;
 	struct cei_tile_shape      tile;
 	uint32_t                   n_pieces;
+	struct cei_row_cut         cut;
 	double                     tile_ns;
 	uint32_t                   n_clusters;
 	uint64_t                   n_played;    /* pairs of tiles simulated so far; determines

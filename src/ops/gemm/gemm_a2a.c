@@ -191,7 +191,7 @@ static int send_block(ceov_op *op, uint32_t target)
 	else
 		first = cei_op_block_leaves(shape, rank, target) * leg.source_pitch_bytes;
 	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(rows, n_pieces, piece, &n_rows);
+		row = cei_piece_rows(&op->choice.cut, rows, n_pieces, piece, &n_rows);
 		leg.source_bytes = first + row * leg.source_pitch_bytes;
 		leg.target_bytes = received_at(shape) + arrives_at(shape, rank, target, row);
 		leg.n_rows = n_rows;
@@ -353,7 +353,8 @@ static void play(struct cei_play *play)
 
 	cei_play_sends(play, arrived_ns);
 	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(play->shape->rows[0], play->n_pieces, piece, &n_rows);
+		(void)cei_piece_rows(&play->cut, play->shape->rows[0], play->n_pieces, piece,
+				     &n_rows);
 		(void)cei_play_piece(play, n_rows, 0, 0, 0);
 		cei_play_until(play, arrived_ns[piece]);
 	}

@@ -252,7 +252,8 @@ static int send_partials(ceov_op *op, uint32_t target)
 	leg.source_pitch_bytes = pitch_bytes;
 	leg.target_pitch_bytes = part_row_bytes(shape, target);
 	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(part_rows(shape, target), n_pieces, piece, &n_rows);
+		row = cei_piece_rows(&op->choice.cut, part_rows(shape, target), n_pieces, piece,
+				     &n_rows);
 		leg.source_bytes = part_in_c(shape, target) + row * pitch_bytes;
 		leg.target_bytes = staging_at(shape) + rank * part_bytes(shape, target) +
 			row * leg.target_pitch_bytes;
@@ -281,7 +282,8 @@ static int send_sums(ceov_op *op, uint32_t target)
 	int r = 0;
 
 	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(part_rows(shape, rank), n_pieces, piece, &n_rows);
+		row = cei_piece_rows(&op->choice.cut, part_rows(shape, rank), n_pieces, piece,
+				     &n_rows);
 		leg.source_bytes = leg.target_bytes = sums_at(shape, rank) +
 			row * part_row_bytes(shape, rank);
 		leg.n_bytes = n_rows * part_row_bytes(shape, rank);
@@ -481,7 +483,7 @@ static void play(struct cei_play *play)
 	cei_play_sends(play, arrived_ns);
 	cei_play_sums(play, arrived_ns, done_ns);
 	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
+		(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
 		if (!n_rows)
 			continue;
 		lane_ns = done_ns[piece] > lane_ns ? done_ns[piece] : lane_ns;

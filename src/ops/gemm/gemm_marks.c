@@ -197,7 +197,8 @@ static uint32_t n_groups(const ceov_op *op)
 	uint64_t n_rows;
 
 	for (; n > 1; n--) {
-		(void)cei_piece_rows(op->shape.rows[0], op->choice.n_pieces, n - 1, &n_rows);
+		(void)cei_piece_rows(&op->choice.cut, op->shape.rows[0], op->choice.n_pieces, n - 1,
+				     &n_rows);
 		if (n_rows)
 			break;
 	}
@@ -232,7 +233,8 @@ int ceov_gemm_marks_rows(const ceov_op *op, uint32_t group, uint64_t *ret_first,
 		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 				 "%s: rank %u: no ret_first or no ret_n_rows", call,
 				 op->workspace->rank);
-	*ret_first = cei_piece_rows(op->shape.rows[0], op->choice.n_pieces, group, ret_n_rows);
+	*ret_first = cei_piece_rows(&op->choice.cut, op->shape.rows[0], op->choice.n_pieces, group,
+				    ret_n_rows);
 	return 0;
 }
 

@@ -97,7 +97,8 @@ static int send_partials(ceov_op *op, uint32_t target)
 	int r = 0;
 
 	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(shape->rows[target], n_pieces, piece, &n_rows);
+		row = cei_piece_rows(&op->choice.cut, shape->rows[target], n_pieces, piece,
+				     &n_rows);
 		leg.source_bytes = (first + row) * row_bytes(shape);
 		leg.target_bytes = staging_at(shape) + rank * stride_of(shape, target) +
 			row * row_bytes(shape);

@@ -108,6 +108,7 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 	args.n_ranks = op->shape.n_ranks;
 	args.rows = op->shape.rows;
 	args.n_pieces = op->choice.n_pieces;
+	args.cut = op->choice.cut;
 	args.n_products = op->shape.product.n_products;
 	args.columns = op->shape.product.n;
 	args.shape = op->choice.shape;
@@ -176,7 +177,7 @@ int cei_product_cut(ceov_op *op, uint64_t n_rows)
 				 op->workspace->rank);
 	for (piece = 0; !r && piece < n_pieces; piece++) {
 		tiles = &op->product.pieces[piece].tiles;
-		end = cei_piece_rows(n_rows, n_pieces, piece, &n_piece);
+		end = cei_piece_rows(&op->choice.cut, n_rows, n_pieces, piece, &n_piece);
 		end += n_piece;
 		for (n = 0; at + n < all->n_tiles && all->tile[at + n].c_row < end; n++)
 			;
@@ -203,6 +204,7 @@ struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_lis
 	job.n_sources = shape->n_ranks;
 	job.own = op->workspace->rank;
 	job.n_pieces = op->choice.n_pieces;
+	job.cut = op->choice.cut;
 	return job;
 }
 

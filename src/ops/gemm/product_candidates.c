@@ -13,6 +13,10 @@
 #define NEAR      1.35
 #define NEAR_MAX  8u
 
+/* An unequal cut is measured if its predicted time is below this fraction of the best equal
+ * one's. */
+#define CUT_WORTH 0.99
+
 struct plays {                          /* results of simulations, the fastest first */
 	uint32_t            n;
 	struct cei_cost_sim play[CEI_COST_SIMS_MAX];
@@ -29,33 +33,60 @@ static void insert(struct plays *plays, const struct cei_cost_sim *play)
 	plays->play[at] = *play;
 }
 
-static void play_all(const struct cei_listing *listing, struct plays *ret_plays)
+static void play_all(const struct cei_listing *listing, enum ceov_op_cut cut,
+		     struct plays *ret_plays)
 {
+	struct cei_cost_sim_args model = {
+		.shape = listing->shape, .rates = listing->rates, .cut = cut };
 	struct cei_cost_sim all[CEI_COST_SIMS_MAX];
 	uint32_t i, n = 0;
 
 	if (listing->rates->n_sms && listing->rates->has_tiles)
-		n = cei_cost_sim_all(listing->shape, listing->rates,
-				     cei_candidates_first_cut(listing),
+		n = cei_cost_sim_all(&model, cei_candidates_first_cut(listing),
 				     cei_candidates_last_cut(listing), all);
 	ret_plays->n = 0;
 	for (i = 0; i < n; i++)
 		insert(ret_plays, &all[i]);
 }
 
+static void add_play(const struct cei_listing *listing, const struct cei_cost_sim *play)
+{
+	const struct ceov_op_tuning tuning = {
+		.struct_bytes = sizeof(tuning),
+		.mode = CEOV_MODE_OVERLAP,
+		.n_pieces = play->n_pieces,
+		.tile_rows = play->tile.rows,
+		.tile_columns = play->tile.columns,
+		.cut = play->cut,
+	};
+
+	cei_candidates_add(listing, &tuning);
+}
+
 static void add_near(const struct cei_listing *listing, const struct plays *plays)
 {
-	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	uint32_t i;
 
-	tuning.mode = CEOV_MODE_OVERLAP;
 	for (i = 0; i < plays->n && i < NEAR_MAX; i++) {
 		if (plays->play[i].ns > plays->play[0].ns * NEAR)
 			return;
-		tuning.n_pieces = plays->play[i].n_pieces;
-		tuning.tile_rows = plays->play[i].tile.rows;
-		tuning.tile_columns = plays->play[i].tile.columns;
-		cei_candidates_add(listing, &tuning);
+		add_play(listing, &plays->play[i]);
+	}
+}
+
+/* Adds the best of each unequal cut that is predicted to gain something over the best equal one. */
+static void add_cuts(const struct cei_listing *listing, const struct plays *equal)
+{
+	static const enum ceov_op_cut cuts[] = {
+		CEOV_CUT_WAVES, CEOV_CUT_SHRINKING, CEOV_CUT_GROWING
+	};
+	struct plays plays;
+	uint32_t i;
+
+	for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		play_all(listing, cuts[i], &plays);
+		if (plays.n && equal->n && plays.play[0].ns < equal->play[0].ns * CUT_WORTH)
+			add_play(listing, &plays.play[0]);
 	}
 }
 
@@ -85,11 +116,14 @@ static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 void cei_product_candidates(const struct cei_listing *listing)
 {
 	const struct cei_rates *rates = listing->rates;
+	enum ceov_op_cut given = listing->given->cut;
 	struct plays plays;
 	uint32_t n_pieces = cei_candidates_first_cut(listing);
 
-	play_all(listing, &plays);
+	play_all(listing, given ? given : CEOV_CUT_EQUAL, &plays);
 	add_near(listing, &plays);
+	if (!given)
+		add_cuts(listing, &plays);
 	add_sequence(listing);
 	if (rates->has_library && rates->has_tiles)
 		add_library(listing, plays.n ? plays.play[0].n_pieces

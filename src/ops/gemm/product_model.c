@@ -29,18 +29,19 @@ uint32_t cei_product_pieces(const struct cei_op_shape *shape)
 }
 
 /* Counts the tiles that tiles.c would list. */
-static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
-			    struct cei_tile_shape tile, uint32_t pair)
+static uint64_t count_tiles(const struct cei_cost_sim_args *args)
 {
+	const struct cei_op_shape *shape = args->shape;
+	struct cei_row_cut cut = cei_cost_sim_cut(args);
 	uint64_t n_columns = 0, n_blocks = 0, n_rows;
-	uint32_t i, p;
+	uint32_t pair = args->rates->pair, i, p;
 
 	for (i = 0; i < shape->product.n_products; i++)
-		n_columns += cei_ceiling(shape->product.n[i], tile.columns);
+		n_columns += cei_ceiling(shape->product.n[i], args->tile.columns);
 	for (i = 0; i < shape->n_ranks; i++) {
-		for (p = 0; p < n_pieces; p++) {
-			(void)cei_piece_rows(shape->rows[i], n_pieces, p, &n_rows);
-			n_blocks += cei_ceiling(cei_ceiling(n_rows, tile.rows), pair) * pair;
+		for (p = 0; p < args->n_pieces; p++) {
+			(void)cei_piece_rows(&cut, shape->rows[i], args->n_pieces, p, &n_rows);
+			n_blocks += cei_ceiling(cei_ceiling(n_rows, args->tile.rows), pair) * pair;
 		}
 	}
 	return n_blocks * n_columns;
@@ -60,13 +61,12 @@ static double tile_ns(const struct cei_op_shape *shape, const struct cei_rates *
 	return (math > load ? math : load) + rates->tile_ns;
 }
 
-static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
-		      uint32_t n_pieces, struct cei_tile_shape tile)
+static double gemm_ns(const struct cei_cost_sim_args *args)
 {
-	uint64_t n = count_tiles(shape, n_pieces, tile, rates->pair);
+	uint32_t n_sms = args->rates->n_sms;
 
-	return (double)cei_ceiling(n, rates->n_sms ? rates->n_sms : 1) *
-		tile_ns(shape, rates, tile);
+	return (double)cei_ceiling(count_tiles(args), n_sms ? n_sms : 1) *
+		tile_ns(args->shape, args->rates, args->tile);
 }
 
 struct cei_tile_shape cei_product_whole_rows(uint64_t rows, uint64_t columns)
@@ -79,32 +79,39 @@ struct cei_tile_shape cei_product_whole_rows(uint64_t rows, uint64_t columns)
 	return tile;
 }
 
-/* Returns the tile shape for cuBLAS: all rows of a piece of the rank that has most rows, and all
- * columns. */
-static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
+/* Returns the tile shape for cuBLAS: all rows of the largest piece of the rank that has most rows,
+ * and all columns. */
+static struct cei_tile_shape whole_rows(const struct cei_cost_sim_args *args)
 {
-	uint64_t rows = cei_ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
+	const struct cei_product_shape *product = &args->shape->product;
+	struct cei_row_cut cut = cei_cost_sim_cut(args);
+	uint64_t columns = 0;
 	uint32_t i;
 
-	for (i = 0; i < shape->product.n_products; i++)
-		if (shape->product.n[i] > columns)
-			columns = shape->product.n[i];
-	return cei_product_whole_rows(rows, columns);
+	for (i = 0; i < product->n_products; i++)
+		if (product->n[i] > columns)
+			columns = product->n[i];
+	return cei_product_whole_rows(cei_cut_most_rows(&cut, cei_op_most_rows(args->shape),
+							args->n_pieces), columns);
 }
 
-static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
-					  const struct cei_rates *rates, uint32_t n_pieces)
+/* The tile of args is not read. */
+static struct cei_tile_shape choose_shape(const struct cei_cost_sim_args *args)
 {
-	struct cei_tile_shape tile, best = cei_selector_shape(rates, 0);
-	double ns, best_ns = gemm_ns(shape, rates, n_pieces, best);
+	const struct cei_rates *rates = args->rates;
+	struct cei_cost_sim_args one = *args;
+	struct cei_tile_shape best;
+	double ns, best_ns;
 	uint32_t i;
 
+	one.tile = best = cei_selector_shape(rates, 0);
+	best_ns = gemm_ns(&one);
 	if (!rates->has_tiles)
-		return whole_rows(shape, n_pieces);
-	for (i = 1; tile = cei_selector_shape(rates, i), rates->n_sms && tile.rows; i++) {
-		ns = gemm_ns(shape, rates, n_pieces, tile);
+		return whole_rows(&one);
+	for (i = 1; one.tile = cei_selector_shape(rates, i), rates->n_sms && one.tile.rows; i++) {
+		ns = gemm_ns(&one);
 		if (ns < best_ns) {
-			best = tile;
+			best = one.tile;
 			best_ns = ns;
 		}
 	}
@@ -133,6 +140,13 @@ static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
 
 /* --- choosing by simulation ------------------------------------------------ */
 
+static struct cei_cost_sim_args model_of(const struct cei_choose_args *args,
+					 const struct cei_choice *choice)
+{
+	return (struct cei_cost_sim_args){ args->shape, args->rates, choice->shape,
+					   choice->n_pieces, choice->cut.kind };
+}
+
 /* By how much more pieces must win. Candidates are compared from the fewest pieces on, and a later
  * one replaces the best so far only if its predicted time is below this fraction of the best's: the
  * simulation leaves out what further marks cost other work on the machine. */
@@ -141,13 +155,11 @@ static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
 /* Returns the fastest combination of an allowed number of pieces and a tile shape. All tile shapes
  * are tried, even those that this rank's caller excludes, because all ranks must find the same
  * number of pieces. If none could be simulated, ns of the result is negative. */
-static struct cei_cost_sim best_play(const struct cei_op_shape *shape,
-				     const struct cei_rates *rates,
-				     const struct ceov_op_tuning *given)
+static struct cei_cost_sim best_play(const struct cei_cost_sim_args *args, uint32_t given_pieces)
 {
 	struct cei_cost_sim all[CEI_COST_SIMS_MAX], best = { .ns = -1 };
-	uint32_t n = cei_cost_sim_all(shape, rates, given->n_pieces ? given->n_pieces : 1,
-				      given->n_pieces ? given->n_pieces : PIECES_MAX, all), i;
+	uint32_t n = cei_cost_sim_all(args, given_pieces ? given_pieces : 1,
+				      given_pieces ? given_pieces : PIECES_MAX, all), i;
 
 	for (i = 0; i < n; i++)
 		if (best.ns < 0 || all[i].ns < best.ns * WORTH)
@@ -157,14 +169,16 @@ static struct cei_cost_sim best_play(const struct cei_op_shape *shape,
 
 /* Chooses by simulation. The choice is compared with the best time of the GEMM alone, and with the
  * time of the copies. */
-static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			   const struct ceov_op_tuning *given, struct cei_choice *choice)
+static void choose_by_play(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	struct cei_cost_sim best = best_play(shape, rates, given);
-	struct cei_cost_sim_args alone = { shape, rates, best.tile, best.n_pieces };
+	const struct ceov_op_tuning *given = args->given;
+	struct cei_cost_sim_args alone = model_of(args, choice);
+	struct cei_cost_sim best = best_play(&alone, given->n_pieces);
 
 	if (best.ns < 0)
 		return;
+	alone.n_pieces = best.n_pieces;
+	alone.tile = best.tile;
 	choice->n_pieces = best.n_pieces;
 	choice->shape = best.tile;
 	choice->gemm_ns = cei_cost_sim_gemm_ns(&alone);
@@ -182,36 +196,42 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 	const struct cei_op_shape *shape = args->shape;
 	const struct ceov_op_tuning *given = args->given;
 	const struct cei_rates *rates = args->rates;
+	struct cei_cost_sim_args model;
 
 	if (choice->mode == CEOV_MODE_SEQUENCE)
 		choice->n_pieces = 1;
+	choice->cut.kind = given->cut ? given->cut : CEOV_CUT_EQUAL;
 	choice->shape.rows = given->tile_rows;
 	choice->shape.columns = given->tile_columns;
+	model = model_of(args, choice);
 	if (!given->tile_rows)
-		choice->shape = choose_shape(shape, rates, choice->n_pieces);
-	choice->gemm_ns = gemm_ns(shape, rates, choice->n_pieces, choice->shape);
+		choice->shape = model.tile = choose_shape(&model);
+	choice->gemm_ns = gemm_ns(&model);
 	if (rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
 	    given->mode != CEOV_MODE_SEQUENCE)
-		choose_by_play(shape, rates, given, choice);
+		choose_by_play(args, choice);
 	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
 	if (choice->mode == CEOV_MODE_CHOOSE && given->n_pieces > 1)
 		choice->mode = CEOV_MODE_OVERLAP; /* a sequence has one piece */
 	if (choice->mode == CEOV_MODE_CHOOSE)
 		choice->mode = choose_mode(shape, choice, rates);
-	if (choice->mode != CEOV_MODE_SEQUENCE)
-		return;
-	choice->n_pieces = 1;
-	if (rates->has_library && !given->tile_rows)
-		choice->shape = whole_rows(shape, 1);
+	if (choice->mode == CEOV_MODE_SEQUENCE)
+		choice->n_pieces = 1;
+	model = model_of(args, choice);
+	if (choice->mode == CEOV_MODE_SEQUENCE && rates->has_library && !given->tile_rows)
+		choice->shape = model.tile = whole_rows(&model);
+	choice->cut = cei_cost_sim_cut(&model);
 }
 
 void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	const struct cei_op_shape *shape = args->shape;
-	uint64_t n_tiles = count_tiles(shape, choice->n_pieces, choice->shape, args->rates->pair);
+	struct cei_cost_sim_args model = model_of(args, choice);
+	uint64_t n_tiles = count_tiles(&model);
 
 	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
+	cei_choice_say_cut(args, choice);
 	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
 		       choice->shape.columns, (unsigned long long)n_tiles,
 		       cei_choice_by(args->given->tile_rows),

@@ -15,7 +15,8 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 {
 	return x->mode == y->mode && x->n_pieces == y->n_pieces &&
 		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
-		x->n_reduce_blocks == y->n_reduce_blocks;
+		x->n_reduce_blocks == y->n_reduce_blocks && x->cut == y->cut &&
+		x->chunk_bytes == y->chunk_bytes;
 }
 
 /* Returns whether a candidate agrees with each field that the caller's tuning sets. The candidate
@@ -25,7 +26,8 @@ static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tu
 	const struct ceov_op_tuning *given = listing->given;
 
 	if ((given->mode && given->mode != tuning->mode) ||
-	    (given->n_pieces && given->n_pieces != tuning->n_pieces))
+	    (given->n_pieces && given->n_pieces != tuning->n_pieces) ||
+	    (given->cut && given->cut != tuning->cut))
 		return 0;
 	if (given->n_reduce_blocks && tuning->n_reduce_blocks &&
 	    given->n_reduce_blocks != tuning->n_reduce_blocks)
@@ -35,17 +37,23 @@ static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tu
 		 given->tile_columns == tuning->tile_columns);
 }
 
+/* The model says nothing about chunks and about cuts of ops that leave them open, so these are what
+ * the caller set. */
 void cei_candidates_add(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
 {
 	struct cei_candidates *candidates = listing->candidates;
+	struct ceov_op_tuning added = *tuning;
 	uint32_t i;
 
-	if (!is_allowed(listing, tuning) || candidates->n == CEI_CANDIDATES_MAX)
+	added.chunk_bytes = listing->given->chunk_bytes;
+	if (!added.cut)
+		added.cut = listing->given->cut ? listing->given->cut : CEOV_CUT_EQUAL;
+	if (!is_allowed(listing, &added) || candidates->n == CEI_CANDIDATES_MAX)
 		return;
 	for (i = 0; i < candidates->n; i++)
-		if (is_same(&candidates->tuning[i], tuning))
+		if (is_same(&candidates->tuning[i], &added))
 			return;
-	candidates->tuning[candidates->n++] = *tuning;
+	candidates->tuning[candidates->n++] = added;
 }
 
 struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
@@ -61,6 +69,8 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 	tuning.tile_rows = choice.shape.rows;
 	tuning.tile_columns = choice.shape.columns;
 	tuning.n_reduce_blocks = choice.n_reduce_blocks;
+	tuning.chunk_bytes = choice.chunk_bytes;
+	tuning.cut = choice.cut.kind;
 	return tuning;
 }
 
@@ -112,7 +122,8 @@ uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n)
 		hash = mix(hash, (uint64_t)tunings[i].mode << 32 | tunings[i].n_pieces);
 		hash = mix(hash, (uint64_t)tunings[i].tile_rows << 32 |
 			   tunings[i].tile_columns);
-		hash = mix(hash, tunings[i].n_reduce_blocks);
+		hash = mix(hash, (uint64_t)tunings[i].cut << 32 | tunings[i].n_reduce_blocks);
+		hash = mix(hash, tunings[i].chunk_bytes);
 	}
 	hash = (hash ^ hash >> 40) & ((UINT64_C(1) << 40) - 1);
 	return hash ? hash : 1;

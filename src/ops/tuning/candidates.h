@@ -12,8 +12,8 @@
 
 #include "ops/tuning/selector.h"
 
-/* Room for the model's choice, 8 candidates near it, a sequence, and some numbers of pieces for
- * cuBLAS. */
+/* Room for the model's choice, 8 candidates near it, 3 unequal cuts, a sequence, and some numbers
+ * of pieces for cuBLAS. */
 #define CEI_CANDIDATES_MAX 16u
 
 struct cei_candidates {

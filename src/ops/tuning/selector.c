@@ -6,6 +6,7 @@
 #include "ops/tuning/selector.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,12 @@
 #define PIECE_BYTES_MIN (UINT64_C(4) << 20)
 
 #define REDUCE_BLOCKS_MAX 128u
+
+/* An explanation lists the sizes of so many pieces; of more, it says the first and last ones. */
+#define LISTED_PIECES 8u
+
+/* A page: smaller chunks would be many. */
+#define CHUNK_BYTES_MIN 4096u
 
 /* The tile shapes of our own kernels. The list ends with 0 x 0. */
 static const struct cei_tile_shape gpu_shapes[] = {
@@ -71,11 +78,25 @@ struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t
 
 /* --- the caller's tuning --------------------------------------------------- */
 
+/* Checks the fields with which the struct has grown. */
+static const char *later_fault(const struct ceov_op_tuning *from)
+{
+	struct ceov_op_tuning tuning;
+
+	cei_sized_take(&tuning, from, sizeof(tuning));
+	if (tuning.chunk_bytes && tuning.chunk_bytes < CHUNK_BYTES_MIN)
+		return "tuning->chunk_bytes is neither 0 nor 4096 or more";
+	if ((unsigned)tuning.cut > CEOV_CUT_GROWING)
+		return "tuning->cut is none of enum ceov_op_cut";
+	return NULL;
+}
+
 const char *cei_selector_fault(const struct ceov_op_tuning *tuning)
 {
 	if (!tuning)
 		return NULL;
-	if (cei_sized_fault(tuning, sizeof(*tuning), sizeof(*tuning)))
+	if (cei_sized_fault(tuning, offsetof(struct ceov_op_tuning, chunk_bytes),
+			    sizeof(*tuning)))
 		return "tuning: its struct_bytes is not the size of struct ceov_op_tuning, or "
 			"it sets fields that this library does not know";
 	if ((unsigned)tuning->mode > CEOV_MODE_TWO_SHOT)
@@ -90,7 +111,7 @@ const char *cei_selector_fault(const struct ceov_op_tuning *tuning)
 		return "tuning->n_reduce_blocks is above 128";
 	if (!tuning->tile_rows != !tuning->tile_columns)
 		return "tuning: one of tile_rows and tile_columns is 0, the other is not";
-	return NULL;
+	return later_fault(tuning);
 }
 
 int cei_selector_is_direct(enum ceov_op_mode mode)
@@ -158,10 +179,44 @@ void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice
 {
 	const struct cei_op_shape *shape = args->shape;
 	uint64_t bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
+	uint64_t most = cei_ceiling(bytes, choice->n_pieces);
 
+	if (choice->cut.kind != CEOV_CUT_EQUAL)
+		most = cei_cut_most_rows(&choice->cut, cei_op_most_rows(shape), choice->n_pieces) *
+			shape->kind->row_bytes(shape);
 	cei_choice_say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
-		       (unsigned long long)cei_ceiling(bytes, choice->n_pieces),
-		       cei_choice_by(args->given->n_pieces));
+		       (unsigned long long)most, cei_choice_by(args->given->n_pieces));
+}
+
+static const char *cut_name(enum ceov_op_cut cut)
+{
+	switch (cut) {
+	case CEOV_CUT_WAVES:     return "waves";
+	case CEOV_CUT_SHRINKING: return "shrinking";
+	case CEOV_CUT_GROWING:   return "growing";
+	case CEOV_CUT_CHOOSE:
+	case CEOV_CUT_EQUAL:     break;
+	}
+	return "equal";
+}
+
+void cei_choice_say_cut(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	uint64_t rows = cei_op_most_rows(args->shape), n_rows;
+	uint32_t i, n = choice->n_pieces;
+
+	if (n == 1 || choice->cut.kind == CEOV_CUT_EQUAL)
+		return;
+	cei_choice_say(choice, "cut: %s (%s), rows", cut_name(choice->cut.kind),
+		       cei_choice_by(args->given->cut));
+	for (i = 0; i < n; i++) {
+		(void)cei_piece_rows(&choice->cut, rows, n, i, &n_rows);
+		if (n <= LISTED_PIECES || i < 2 || i == n - 1)
+			cei_choice_say(choice, " %llu", (unsigned long long)n_rows);
+		else if (i == 2)
+			cei_choice_say(choice, " ...");
+	}
+	cei_choice_say(choice, "\n");
 }
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
@@ -194,6 +249,8 @@ void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rate
 	choice.n_pieces = args.given->n_pieces ? args.given->n_pieces
 		: shape->kind->pieces(shape);
 	choice.mode = args.given->mode;
+	choice.cut.kind = CEOV_CUT_EQUAL;
+	choice.chunk_bytes = args.given->chunk_bytes;
 	shape->kind->choose(&args, &choice);
 	if (choice.mode == CEOV_MODE_CHOOSE)
 		choice.mode = CEOV_MODE_OVERLAP;

@@ -50,8 +50,10 @@ struct cei_rates cei_rates_host(void);
 struct cei_choice {
 	enum ceov_op_mode     mode;     /* never CEOV_MODE_CHOOSE */
 	uint32_t              n_pieces;
+	struct cei_row_cut    cut;      /* equal pieces, unless there is a product */
 	struct cei_tile_shape shape;    /* 0 x 0 for sums and moves */
 	uint32_t              n_reduce_blocks;
+	uint64_t              chunk_bytes;      /* the largest chunk of copies; 0: the context's */
 	double                gemm_ns;  /* predicted time of the product */
 	double                copy_ns;  /* predicted time of all copies of one rank */
 	double                run_ns;   /* predicted time of the run by simulation; 0: it was
@@ -99,6 +101,10 @@ void cei_choice_say(struct cei_choice *choice, const char *format, ...)
  * caller set them. */
 void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice);
+
+/* Appends a line with the rows of the pieces of the rank that has most rows, if there are several
+ * pieces that are not cut equally. */
+void cei_choice_say_cut(const struct cei_choose_args *args, struct cei_choice *choice);
 
 /* Returns "as given" if the caller or a stored tuning set the value, else "by the model". */
 const char *cei_choice_by(uint64_t is_given);

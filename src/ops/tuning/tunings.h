@@ -7,7 +7,10 @@
  * The file of tunings that were measured on this machine: ceoverlap/tunings in $XDG_CACHE_HOME, or
  * else in ~/.cache. Each line is one tuning:
  *
- *   key mode n_pieces tile_rows tile_columns n_reduce_blocks
+ *   key format mode n_pieces tile_rows tile_columns n_reduce_blocks cut chunk_bytes
+ *
+ * `format` is the number of this format. Lines of another one, which older libraries wrote without
+ * a number, cannot be understood.
  *
  * The file is a cache. It is always replaced as a whole, so that readers find either the old file
  * or the new one. If two processes write at once, the later one wins, and the line of the other one
