@@ -119,6 +119,18 @@ if command -v python3 > /dev/null; then
 fi
 expect 0 "operators, ranks as threads" overlap $run --one-process -g 2 -m tiny \
 	-t ag_gemm,gemm_rs --tokens 64,130 --pieces 2 --mode overlap --explain
+for cut in equal waves shrinking growing; do
+	expect 0 "products cut into $cut pieces" overlap $run -g 2 -m tiny --tokens 512 --cut $cut \
+		-t ag_gemm,gemm_rs,gemm_ar,gemm_a2a,a2a_gemm --pieces 3 --op-chunk 4K --explain \
+		--mode overlap -J "$json"
+	holds "$out" "^gemm_rs .* stream .* verified" "a product cut into $cut pieces is verified"
+	holds "$out" "chunks: at most 4096 bytes (as given)" "the explanation says the chunk"
+	[ $cut = equal ] || holds "$out" "^cut: $cut (as given), rows [0-9 ]*\$" "it says the rows"
+	holds "$json" "\"cut\": *\"$cut\"" "JSON says the cut"
+	holds "$json" '"op_chunk_bytes": *4096' "JSON says the chunk"
+done
+expect 1 "a sum cut unequally" overlap $run -g 2 -t all_reduce -b 64K --cut growing
+expect 2 "an unknown cut" overlap --cut tapered
 expect 0 "operators, B as k x n" overlap $run -g 2 -m tiny -t ag_gemm,gemm_rs \
 	--tokens 130 --kn --explain
 holds "$out" "B is k x n" "how B lies"

@@ -113,13 +113,15 @@ static uint64_t add_overlap_to_hash(uint64_t hash, const struct bench_overlap_op
 		overlap->is_tuned };
 	const uint32_t tuning[] = { (uint32_t)overlap->tuning.mode, overlap->tuning.n_pieces,
 		overlap->tuning.tile_rows, overlap->tuning.tile_columns,
-		overlap->tuning.n_reduce_blocks };
+		overlap->tuning.n_reduce_blocks, (uint32_t)overlap->tuning.cut };
 
 	hash = add_text_to_hash(hash, overlap->models);
 	hash = add_text_to_hash(hash, overlap->tokens);
 	hash = add_text_to_hash(hash, overlap->tables);
 	hash = add_to_hash(hash, overlap->shapes, overlap->n_shapes * sizeof(overlap->shapes[0]));
 	hash = add_to_hash(hash, flags, sizeof(flags));
+	hash = add_to_hash(hash, &overlap->tuning.chunk_bytes,
+			   sizeof(overlap->tuning.chunk_bytes));
 	return add_to_hash(hash, tuning, sizeof(tuning));
 }
 

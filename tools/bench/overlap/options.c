@@ -35,7 +35,7 @@ static const struct bench_case cases[] = {
 enum key {
 	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
 	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
-	KEY_KN, KEY_BY_NODE, KEY_SHAPE, KEY_TABLE,
+	KEY_KN, KEY_BY_NODE, KEY_SHAPE, KEY_TABLE, KEY_CUT, KEY_OP_CHUNK,
 };
 
 static const struct argp_option options_table[] = {
@@ -77,6 +77,10 @@ static const struct argp_option options_table[] = {
 	{ "mode", KEY_MODE, "overlap|sequence|direct|two-shot", 0, "How ours goes (default: "
 	  "chosen). direct, two-shot: sums, moves and gemm_ar by SMs, not copy engines", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
+	{ "cut", KEY_CUT, "equal|waves|shrinking|growing", 0, "Sizes of the pieces of products "
+	  "(default: equal, or chosen by --tune)", 2 },
+	{ "op-chunk", KEY_OP_CHUNK, "SIZE", 0, "Largest chunk of the operator's copies, at most "
+	  "--chunk, which holds for the whole context (default: that)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
 	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum, or of a direct mode "
 	  "(default: chosen)", 2 },
@@ -202,6 +206,17 @@ static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
 	return CEOV_MODE_CHOOSE;        /* argp_error() does not return */
 }
 
+static enum ceov_op_cut parse_cut(struct argp_state *state, const char *text)
+{
+	unsigned cut;
+
+	for (cut = CEOV_CUT_EQUAL; cut <= CEOV_CUT_GROWING; cut++)
+		if (!strcmp(text, bench_overlap_cut_name((enum ceov_op_cut)cut)))
+			return (enum ceov_op_cut)cut;
+	argp_error(state, "'%s' must be equal, waves, shrinking or growing", text);
+	return CEOV_CUT_CHOOSE;         /* argp_error() does not return */
+}
+
 static void parse_tile(struct argp_state *state, const char *text,
 		       struct ceov_op_tuning *tuning)
 {
@@ -225,6 +240,8 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state,
 	case KEY_PIECES:
 		tuning->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 1024);
 		break;
+	case KEY_CUT: tuning->cut = parse_cut(state, text); break;
+	case KEY_OP_CHUNK: tuning->chunk_bytes = bench_parse_size(state, text); break;
 	case KEY_TILE: parse_tile(state, text, tuning); break;
 	case KEY_REDUCE_BLOCKS:
 		tuning->n_reduce_blocks = (uint32_t)bench_parse_number(state, text, 1, 1024);

@@ -69,6 +69,9 @@ struct bench_overlap_options {
 /* Runs the command; argv[0] is "overlap". Returns the program's exit status. */
 int bench_overlap_main(int argc, char **argv);
 
+/* Returns the name of a cut on the command line and in reports. */
+const char *bench_overlap_cut_name(enum ceov_op_cut cut);
+
 /* --- rows ---------------------------------------------------------------- */
 
 enum bench_overlap_test {

@@ -282,7 +282,27 @@ static void add_table(struct json_object *object, const struct bench_overlap_row
 	add_string(object, "table_shape", text);
 }
 
-static struct json_object *row_to_json(const struct bench_overlap_row *row)
+const char *bench_overlap_cut_name(enum ceov_op_cut cut)
+{
+	static const char *const names[] = {
+		[CEOV_CUT_CHOOSE] = "chosen", [CEOV_CUT_EQUAL] = "equal",
+		[CEOV_CUT_WAVES] = "waves", [CEOV_CUT_SHRINKING] = "shrinking",
+		[CEOV_CUT_GROWING] = "growing",
+	};
+
+	return names[cut];
+}
+
+/* Adds how the caller of the command wanted rows and copies to be cut; 0: the operator chose. */
+static void add_cut(struct json_object *object, const struct ceov_op_tuning *tuning)
+{
+	add_integer(object, "pieces", tuning->n_pieces);
+	add_string(object, "cut", bench_overlap_cut_name(tuning->cut));
+	add_integer(object, "op_chunk_bytes", tuning->chunk_bytes);
+}
+
+static struct json_object *row_to_json(const struct bench_overlap_row *row,
+				       const struct ceov_op_tuning *tuning)
 {
 	struct json_object *object = json_object_new_object();
 	struct json_object *methods = json_object_new_object();
@@ -292,6 +312,7 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 	add_string(object, "launch", row->is_graph ? "graph" : "stream");
 	add_integer(object, "ranks", row->ranks);
 	add_string(object, "moved_by", row->by_sms ? "SM" : "engine");
+	add_cut(object, tuning);
 	if (is_plain(row)) {
 		add_integer(object, "bytes_per_rank", row->bytes);
 		add_flag(object, "by_node", row->by_node);
@@ -335,7 +356,7 @@ int bench_overlap_report_json(const struct bench_options *options,
 	add_integer(report, "schema_version", SCHEMA_VERSION);
 	json_object_object_add(report, "provenance", origin);
 	for (i = 0; i < n_rows; i++)
-		json_object_array_add(list, row_to_json(&rows[i]));
+		json_object_array_add(list, row_to_json(&rows[i], &options->overlap->tuning));
 	json_object_object_add(report, "rows", list);
 	return bench_report_write(options, report);
 }
