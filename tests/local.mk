@@ -411,6 +411,7 @@ if HAVE_CUDA
 libtesting_la_LIBADD = libwork_kernels.la
 libtesting_la_SOURCES += \
 	%D%/gpu/gpu_rig.c %D%/gpu/gpu_rig.h \
+	%D%/gpu/gpu_process.c %D%/gpu/gpu_process.h \
 	%D%/gpu/gpu_rounds.c %D%/gpu/gpu_rounds.h \
 	%D%/gpu/gpu_graph.c %D%/gpu/gpu_graph.h \
 	%D%/gpu/gpu_op_a2a.c %D%/gpu/gpu_op_check.h \

@@ -7,13 +7,13 @@
  * same.
  */
 
+#include "gpu_process.h"
 #include "gpu_rig.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -159,26 +159,17 @@ static void make_file(const char *name)
 
 static pid_t start(void (*body)(void))
 {
-	pid_t child;
+	pid_t child = gpu_process_fork();
 
-	fflush(stdout);
-	child = fork();
-	ck_assert_int_ge(child, 0);
 	if (child)
 		return child;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	body();
-	fflush(stdout);
-	_exit(0);
+	gpu_process_leave();
 }
 
 static void ends_well(pid_t child)
 {
-	int status = 0;
-
-	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "a client ended with 0x%x",
-		      status);
+	gpu_process_end(child, 0, 0);
 }
 
 /* --- tests -------------------------------------------------------------------- */
@@ -336,7 +327,6 @@ static void await_file(const char *name)
 START_TEST(test_a_killed_client_does_not_disturb)
 {
 	pid_t victim, other;
-	int status;
 
 	daemon_start(&server, "d.sock");
 	victim = start(hang);
@@ -344,7 +334,7 @@ START_TEST(test_a_killed_client_does_not_disturb)
 	other = start(move_created);
 	usleep(200000);
 	ck_assert_int_eq(kill(victim, SIGKILL), 0);
-	ck_assert_int_eq(waitpid(victim, &status, 0), victim);
+	gpu_process_end(victim, 1, SIGKILL);
 	ends_well(other);
 	ends_well(start(move_registered));
 	daemon_end(&server);

@@ -9,12 +9,9 @@
  */
 
 #include "gpu_op_rig.h"
+#include "gpu_process.h"
 
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -467,26 +464,7 @@ static void be_process(uint32_t rank)
 
 START_TEST(test_a_process_for_each_rank)
 {
-	pid_t processes[GPU_OP_RANKS_MAX];
-	int status = 0;
-	uint32_t i;
-
-	fflush(stdout);
-	for (i = 0; i < n_all; i++) {
-		processes[i] = fork();
-		ck_assert_int_ge(processes[i], 0);
-		if (processes[i])
-			continue;
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be_process(i);
-		fflush(stdout);
-		_exit(0);
-	}
-	for (i = 0; i < n_all; i++) {
-		ck_assert_int_eq(waitpid(processes[i], &status, 0), processes[i]);
-		ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status),
-			      "rank %u ended with status 0x%x", i, status);
-	}
+	gpu_process_each(n_all, be_process);
 }
 END_TEST
 

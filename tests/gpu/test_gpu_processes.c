@@ -7,6 +7,7 @@
  * with status 1, which its parent sees.
  */
 
+#include "gpu_process.h"
 #include "gpu_rig.h"
 
 #include <signal.h>
@@ -14,8 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ceoverlap/collective.h>
@@ -78,18 +77,14 @@ static void start(void (*body)(struct party *party))
 	struct party party;
 	uint32_t i;
 
-	fflush(stdout);
 	for (i = 0; i < n_ranks; i++) {
-		ranks[i] = fork();
-		ck_assert_int_ge(ranks[i], 0);
+		ranks[i] = gpu_process_fork();
 		if (ranks[i])
 			continue;
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		memset(&party, 0, sizeof(party));
 		party.rank = i;
 		body(&party);
-		fflush(stdout);
-		_exit(0);
+		gpu_process_leave();
 	}
 }
 
@@ -97,14 +92,7 @@ static void start(void (*body)(struct party *party))
  * sent. */
 static void end(uint32_t rank, int by_signal)
 {
-	int status = 0;
-
-	ck_assert_int_eq(waitpid(ranks[rank], &status, 0), ranks[rank]);
-	if (by_signal)
-		ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == by_signal);
-	else
-		ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status),
-			      "rank %u ended with status 0x%x", rank, status);
+	gpu_process_end(ranks[rank], rank, by_signal);
 }
 
 static void wait_for_step(uint32_t step)
