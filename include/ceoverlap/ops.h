@@ -197,10 +197,10 @@ enum ceov_op_cut {
 	CEOV_CUT_CHOOSE = 0,            /* equal pieces, unless ceov_op_tune() measures that others
 					 * are faster */
 	CEOV_CUT_EQUAL = 1,
-	/* A piece ends where a wave of the product's tiles ends: as many tiles as all ranks' GPUs
-	 * can compute at once, so that no SM computes tiles of the next piece meanwhile. Waves are
-	 * counted from the rank's first row. The shape of tiles, and n, have to be the same at all
-	 * ranks then. */
+	/* A piece ends where a wave of the product's tiles ends: as many tiles as the GPU with the
+	 * fewest SMs computes at once, so that SMs are not left over at the end of a piece. Waves
+	 * are counted from the rank's first row. The shape of tiles, and n, have to be the same at
+	 * all ranks then. */
 	CEOV_CUT_WAVES = 2,
 	CEOV_CUT_SHRINKING = 3,         /* as n_pieces to n_pieces - 1 to ... to 1: for products
 					 * whose last copy nothing hides */

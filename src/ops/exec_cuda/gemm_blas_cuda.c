@@ -128,7 +128,7 @@ static int sum_up(struct blas_walk *walk)
 	counts[job->own] = job->c[0].rows * job->c[0].columns;
 	pieces[job->own] = n_rows * job->c[0].columns;
 	sum.marks.ready = NULL;
-	if (job->cut.kind != CEOV_CUT_EQUAL && job->n_pieces > 1) {
+	if (job->cut.kind > CEOV_CUT_EQUAL && job->n_pieces > 1) {
 		r = await_pieces(walk);
 		sum.marks.awaited = NULL;
 		sum.n_pieces = 1;
