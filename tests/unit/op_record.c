@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/plan.h"
 #include "ops/core/op.h"
 
 static struct op_record record;         /* of the job that runs */
@@ -80,4 +82,18 @@ void op_record_job(struct op_case *one, uint64_t scratch_bytes, struct op_record
 	op_rig_release(&rig);
 	op_rig_close(&rig);
 	*ret_record = record;
+}
+
+uint32_t op_record_target(const ceov_op *op, uint32_t i)
+{
+	const struct cei_piece *piece = &op->stages[0].plan[0]->steps[i].piece;
+	const struct ceov_buffer *scratch;
+	uint32_t rank;
+
+	for (rank = 0; piece->n_rows && rank < op->shape.n_ranks; rank++) {
+		scratch = op->workspace->scratch[rank];
+		if (piece->target - scratch->region->address[0] < scratch->region->size_bytes)
+			return rank;
+	}
+	return CEOV_NOBODY;
 }

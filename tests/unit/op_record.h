@@ -18,4 +18,7 @@ struct op_record {
  * what rank 1 queues. One thread at a time. */
 void op_record_job(struct op_case *one, uint64_t scratch_bytes, struct op_record *ret_record);
 
+/* Returns the target of transfer i of the op's first stage; CEOV_NOBODY: it moves nothing. */
+uint32_t op_record_target(const ceov_op *op, uint32_t i);
+
 #endif /* OP_RECORD_H */

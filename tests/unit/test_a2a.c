@@ -114,21 +114,6 @@ END_TEST
 
 /* --- what is sent ---------------------------------------------------------- */
 
-/* Returns the target of transfer i of a rank's plan; CEOV_NOBODY: it moves nothing. */
-static uint32_t target_of(const ceov_op *op, uint32_t i)
-{
-	const struct cei_piece *piece = &op->stages[0].plan[0]->steps[i].piece;
-	const struct ceov_buffer *scratch;
-	uint32_t rank;
-
-	for (rank = 0; piece->n_rows && rank < op->shape.n_ranks; rank++) {
-		scratch = op->workspace->scratch[rank];
-		if (piece->target - scratch->region->address[0] < scratch->region->size_bytes)
-			return rank;
-	}
-	return CEOV_NOBODY;
-}
-
 /* Rank 1 of 4 sends to ranks 2, 3 and 0. For a product that needs a piece from every rank, all
  * first pieces are sent first. */
 START_TEST(test_order_of_sending)
@@ -143,7 +128,7 @@ START_TEST(test_order_of_sending)
 	op_rig_open(&rig, RANKS, SCRATCH, NULL);
 	op = op_case_made(&one, rig.workspaces[1]);
 	for (i = 0; i < op->stages[0].plan[0]->program.n_transfers; i++) {
-		target = target_of(op, i);
+		target = op_record_target(op, i);
 		if (target == CEOV_NOBODY)
 			continue;
 		ck_assert_uint_lt(n, 6);
