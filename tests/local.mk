@@ -8,6 +8,7 @@
 # built by "make check" and run by "make check-gpu".
 threaded_suites = \
 	%D%/unit/test_a2a \
+	%D%/unit/test_orders \
 	%D%/unit/test_alive \
 	%D%/unit/test_alive_kills \
 	%D%/unit/test_alive_watch \
@@ -164,6 +165,7 @@ pure_suites = \
 	%D%/unit/test_pieces \
 	%D%/unit/test_tiles \
 	%D%/unit/test_tiles_limits \
+	%D%/unit/test_tiles_order \
 	%D%/unit/test_tiles_parts \
 	%D%/unit/test_dtype \
 	%D%/unit/test_selector \

@@ -208,7 +208,27 @@ enum ceov_op_cut {
 					 * the first piece */
 };
 
-/* A field that is 0 is chosen by the library; any other value is used as it is. */
+/* The order in which a product computes its tiles. In every order the tiles of one piece of a
+ * rank's rows follow each other; own rows come first where rows are gathered, and last where the
+ * product leaves. Results are the same in every bit. Ranks may differ in it, since no tile that
+ * tiles of a peer need waits itself (src/ops/compute/tiles.h), but bytes then leave in another
+ * order than that in which the peer uses them. Without effect on operators without a product. */
+enum ceov_op_order {
+	CEOV_ORDER_CHOOSE = 0,          /* CEOV_ORDER_BANDS, or what ceov_op_tune() measured */
+	/* Rank after rank, and of each rank piece after piece, as bytes come or leave. A piece is
+	 * cut into bands of rows (band_rows), and a band is computed column by column, so that
+	 * tiles that run at the same time share operands in the L2 cache. */
+	CEOV_ORDER_BANDS = 1,
+	CEOV_ORDER_COLUMNS = 2,         /* the same, but a piece is one band, however high: column
+					 * by column of tiles */
+	CEOV_ORDER_TURNS = 3            /* all ranks' first pieces, then all second ones, and so
+					 * on; each in bands. Bytes to ranks of this node leave in
+					 * the same order. With one piece, or one rank, it is
+					 * CEOV_ORDER_BANDS */
+};
+
+/* A field that is 0 is chosen by the library; any other value is used as it is. A struct that ends
+ * before a field counts as 0 there. */
 struct ceov_op_tuning {
 	size_t            struct_bytes;
 	enum ceov_op_mode mode;
@@ -221,13 +241,27 @@ struct ceov_op_tuning {
 					 * direct mode SMs that move the bytes, also without a
 					 * sum, at most 32; 0: one for each 8 KiB that go to a
 					 * peer, at most 16 */
-	/* A struct that ends before the following fields counts as if they were 0. */
 	uint64_t          chunk_bytes;  /* the largest chunk of the op's copies, 4096 or more; 0, or
 					 * more than max_chunk_bytes of the context: that. A
 					 * daemon's limit holds, too. No effect in capturable
 					 * workspaces, whose copies are whole. Ranks may differ
 					 * in it, except in ceov_op_tune() */
 	enum ceov_op_cut  cut;          /* the same at all ranks, as n_pieces */
+	enum ceov_op_order tile_order;
+	uint32_t          band_rows;    /* how many rows a band of the order has at most. Bands
+					 * consist of whole pairs of tiles, one at least, and those
+					 * of a piece are about equally high. 0: rows of 8 pairs.
+					 * With CEOV_ORDER_COLUMNS only 0 */
+	uint32_t          n_gemm_blocks; /* how many SMs the product uses at most, 2 or more, so
+					 * that other kernels find SMs beside it; the library's
+					 * kernels use pairs of SMs, so an odd number counts as the
+					 * even one below. 0, or more than the workspace's n_sms:
+					 * as many as that. The same at all ranks, unless n_pieces
+					 * and mode are set, which are chosen for that many SMs;
+					 * with CEOV_CUT_WAVES always.
+					 * cuBLAS does not keep to it, so the library then chooses
+					 * its own kernels where there are any. Without effect on
+					 * host ranks */
 };
 
 /* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */

@@ -229,7 +229,8 @@ class ceov_workspace_config(Struct):
 class ceov_op_tuning(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("mode", c_enum), ("n_pieces", c_uint32),
                 ("tile_rows", c_uint32), ("tile_columns", c_uint32),
-                ("n_reduce_blocks", c_uint32), ("chunk_bytes", c_uint64), ("cut", c_enum)]
+                ("n_reduce_blocks", c_uint32), ("chunk_bytes", c_uint64), ("cut", c_enum),
+                ("tile_order", c_enum), ("band_rows", c_uint32), ("n_gemm_blocks", c_uint32)]
 
 
 class ceov_ag_gemm(Struct):

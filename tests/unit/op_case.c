@@ -34,6 +34,13 @@ static void pick_tuning(uint64_t *random, struct op_case *one)
 		if (testing_below(random, 8) == 0)
 			one->tuning.n_pieces = PIECES_MAX;
 	}
+	if (testing_below(random, 2)) {
+		one->tuning.tile_order =
+			(enum ceov_op_order)testing_below(random, CEOV_ORDER_TURNS + 1);
+		if (one->tuning.tile_order != CEOV_ORDER_COLUMNS)
+			one->tuning.band_rows = (uint32_t)testing_below(random, 50);
+		one->tuning.n_gemm_blocks = 2 * (uint32_t)testing_below(random, 3);
+	}
 	if (testing_below(random, 3))
 		return;
 	one->tuning.tile_rows = tiles[testing_below(random, 7)];

@@ -43,7 +43,9 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 {
 	return x->mode == y->mode && x->n_pieces == y->n_pieces &&
 		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
-		x->n_reduce_blocks == y->n_reduce_blocks && x->cut == y->cut;
+		x->n_reduce_blocks == y->n_reduce_blocks && x->cut == y->cut &&
+		x->tile_order == y->tile_order && x->band_rows == y->band_rows &&
+		x->n_gemm_blocks == y->n_gemm_blocks;
 }
 
 static int is_direct(const struct ceov_op_tuning *tuning)
@@ -166,7 +168,7 @@ static double simulated(const struct cei_op_shape *shape, const struct ceov_op_t
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_cost_sim_args args = {
 		shape, &rates, { tuning->tile_rows, tuning->tile_columns }, tuning->n_pieces,
-		tuning->cut };
+		tuning->cut, tuning->tile_order };
 
 	return cei_cost_sim_ns(&args);
 }
@@ -189,7 +191,8 @@ START_TEST(test_cuts_that_gain_are_candidates)
 	for (i = 0; i < candidates.n; i++) {
 		ck_assert_int_eq(candidates.tuning[i].cut, CEOV_CUT_EQUAL);
 		ns = simulated(&shape, &candidates.tuning[i]);
-		if (candidates.tuning[i].mode == CEOV_MODE_OVERLAP && ns > 0 &&
+		if (candidates.tuning[i].mode == CEOV_MODE_OVERLAP &&
+		    candidates.tuning[i].tile_order == CEOV_ORDER_BANDS && ns > 0 &&
 		    (equal_ns < 0 || ns < equal_ns))
 			equal_ns = ns;
 	}
@@ -204,6 +207,67 @@ START_TEST(test_cuts_that_gain_are_candidates)
 		n_wanted += candidates.tuning[i].cut == wanted;
 	}
 	ck_assert_uint_eq(n_wanted, 1);
+}
+END_TEST
+
+static uint32_t n_of_order(const struct cei_candidates *candidates, enum ceov_op_order order,
+			   uint32_t band_rows)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < candidates->n; i++)
+		n += candidates->tuning[i].tile_order == order &&
+			candidates->tuning[i].band_rows == band_rows;
+	return n;
+}
+
+/* Orders are tried where they differ from the usual one: turns between three ranks and more, higher
+ * bands where pieces are higher than a band. */
+START_TEST(test_orders_of_tiles)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 8192, 8192, 8192);
+	struct cei_candidates candidates = list(&shape, NULL, 1);
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
+
+	check_list(&candidates);
+	ck_assert_int_eq(candidates.tuning[0].tile_order, CEOV_ORDER_BANDS);
+	ck_assert_uint_eq(candidates.tuning[0].band_rows, 0);
+	ck_assert_uint_eq(candidates.tuning[0].n_gemm_blocks, 0);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_TURNS, 0), 1);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_BANDS, 1024), 1);
+	given.n_pieces = 1;
+	candidates = list(&shape, &given, 1);
+	check_list(&candidates);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_TURNS, 0), 0);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_BANDS, 1024), 1);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_BANDS, 4096), 1);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_COLUMNS, 0), 1);
+	shape.n_ranks = 2;
+	candidates = list(&shape, NULL, 1);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_TURNS, 0), 0);
+	shape = shape_of(&cei_gemm_rs, 256, 4096, 4096);
+	candidates = list(&shape, NULL, 1);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_BANDS, 0), candidates.n);
+}
+END_TEST
+
+/* 40 pairs of tiles or 66, one round of both is as long. */
+START_TEST(test_a_budget_for_one_round)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 256, 4096, 10 * 256);
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .n_pieces = 1,
+					.tile_rows = 128, .tile_columns = 256 };
+	struct cei_candidates candidates = list(&shape, &given, 1);
+	uint32_t i, n = 0;
+
+	check_list(&candidates);
+	for (i = 0; i < candidates.n; i++) {
+		if (!candidates.tuning[i].n_gemm_blocks)
+			continue;
+		ck_assert_uint_eq(candidates.tuning[i].n_gemm_blocks, 80);
+		n++;
+	}
+	ck_assert_uint_eq(n, 1);
 }
 END_TEST
 
@@ -365,7 +429,7 @@ START_TEST(test_what_is_given_is_kept)
 	check_list(&candidates);
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_uint_eq(candidates.tuning[i].n_pieces, 7);
-	memset(&given, 0, sizeof(given));
+	given = (struct ceov_op_tuning){ .struct_bytes = sizeof(given) };
 	given.cut = CEOV_CUT_GROWING;
 	given.chunk_bytes = 1 << 20;
 	candidates = list(&shape, &given, 1);
@@ -375,19 +439,31 @@ START_TEST(test_what_is_given_is_kept)
 		ck_assert_int_eq(candidates.tuning[i].cut, CEOV_CUT_GROWING);
 		ck_assert_uint_eq(candidates.tuning[i].chunk_bytes, 1 << 20);
 	}
-	memset(&given, 0, sizeof(given));
+	given = (struct ceov_op_tuning){ .struct_bytes = sizeof(given) };
 	given.mode = CEOV_MODE_SEQUENCE;
 	candidates = list(&shape, &given, 1);
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_int_eq(candidates.tuning[i].mode, CEOV_MODE_SEQUENCE);
-	memset(&given, 0, sizeof(given));
+	given = (struct ceov_op_tuning){ .struct_bytes = sizeof(given) };
 	given.tile_rows = 128;
 	given.tile_columns = 192;
 	candidates = list(&shape, &given, 1);
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_uint_eq(candidates.tuning[i].tile_columns, 192);
 	ck_assert_uint_ge(candidates.n, 2);
-	memset(&given, 0, sizeof(given));
+	given = (struct ceov_op_tuning){ .struct_bytes = sizeof(given) };
+	given.tile_order = CEOV_ORDER_TURNS;
+	given.band_rows = 512;
+	given.n_gemm_blocks = 100;
+	candidates = list(&shape, &given, 1);
+	check_list(&candidates);
+	ck_assert_uint_ge(candidates.n, 3);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_TURNS, 512), candidates.n);
+	for (i = 0; i < candidates.n; i++) {
+		ck_assert_uint_eq(candidates.tuning[i].n_gemm_blocks, 100);
+		ck_assert_uint_le(candidates.tuning[i].tile_columns, 256);      /* not cuBLAS */
+	}
+	given = (struct ceov_op_tuning){ .struct_bytes = sizeof(given) };
 	given.n_reduce_blocks = 12;
 	shape = shape_of(&cei_reduce_scatter, 16 << 20, 0, 0);
 	candidates = list(&shape, &given, 1);
@@ -415,25 +491,30 @@ START_TEST(test_hashes)
 {
 	const struct ceov_op_tuning plain = {
 		.struct_bytes = sizeof(plain), .mode = CEOV_MODE_OVERLAP, .n_pieces = 2,
-		.tile_rows = 128, .tile_columns = 256, .n_reduce_blocks = 16 };
-	struct ceov_op_tuning other[8], both[2];
+		.tile_rows = 128, .tile_columns = 256, .n_reduce_blocks = 16,
+		.tile_order = CEOV_ORDER_BANDS, .band_rows = 512, .n_gemm_blocks = 64,
+	};
+	struct ceov_op_tuning other[11], both[2];
 	uint64_t hash = cei_candidates_hash(&plain, 1);
 	uint32_t i;
 
-	for (i = 0; i < 8; i++)
+	for (i = 0; i < 11; i++)
 		other[i] = plain;
 	other[0].mode = CEOV_MODE_SEQUENCE;
 	other[1].n_pieces = 4;
 	other[2].tile_rows = 256;
 	other[3].tile_columns = 128;
 	other[4].n_reduce_blocks = 8;
-	other[5].cut = CEOV_CUT_GROWING;
-	other[6].chunk_bytes = 4096;
+	other[5].tile_order = CEOV_ORDER_TURNS;
+	other[6].band_rows = 256;
+	other[7].n_gemm_blocks = 66;
+	other[8].cut = CEOV_CUT_GROWING;
+	other[9].chunk_bytes = 4096;
 	ck_assert_uint_ne(hash, 0);
 	ck_assert_uint_eq(hash >> 40, 0);
-	for (i = 0; i < 7; i++)
+	for (i = 0; i < 10; i++)
 		ck_assert_uint_ne(cei_candidates_hash(&other[i], 1), hash);
-	ck_assert_uint_eq(cei_candidates_hash(&other[7], 1), hash);
+	ck_assert_uint_eq(cei_candidates_hash(&other[10], 1), hash);
 	both[0] = plain;
 	both[1] = other[1];
 	hash = cei_candidates_hash(both, 2);
@@ -453,6 +534,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_lists_are_sound_and_repeat);
 	tcase_add_test(all, test_products);
 	tcase_add_loop_test(all, test_cuts_that_gain_are_candidates, 0, 2);
+	tcase_add_test(all, test_orders_of_tiles);
+	tcase_add_test(all, test_a_budget_for_one_round);
 	tcase_add_test(all, test_a_library_has_whole_rows);
 	tcase_add_test(all, test_sums);
 	tcase_add_test(all, test_what_is_given_is_kept);

@@ -80,6 +80,7 @@ static void check_bounds(uint64_t *random)
 		.rates = &rates,
 		.tile = tiles[testing_below(random, 3)],
 		.n_pieces = 1 + (uint32_t)testing_below(random, 8),
+		.order = testing_below(random, 2) ? CEOV_ORDER_TURNS : CEOV_ORDER_BANDS,
 	};
 	uint64_t columns = shape.kind == &cei_ag_gemm ? shape.product.k : shape.product.n[0];
 	double copies_ns = (double)((n_ranks - 1) * shape.rows[0] * columns * 2) /
@@ -107,7 +108,8 @@ START_TEST(test_what_cannot_be_played_is_refused)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 4, 4096, 4096, 4096);
 	struct cei_rates rates = cei_rates_gpu();
-	struct cei_cost_sim_args args = { &shape, &rates, { 32, 32 }, 1, CEOV_CUT_EQUAL };
+	struct cei_cost_sim_args args = { &shape, &rates, { 32, 32 }, 1, CEOV_CUT_EQUAL,
+					  CEOV_ORDER_BANDS };
 
 	ck_assert_double_lt(cei_cost_sim_ns(&args), 0);
 	args.tile.rows = args.tile.columns = 128;
@@ -120,6 +122,53 @@ START_TEST(test_what_cannot_be_played_is_refused)
 }
 END_TEST
 
+/* In turns, first pieces have come from all peers long before the last ones, so an all-reduce sends
+ * their sums meanwhile. Rows that are gathered are needed as they come, in whichever order. */
+START_TEST(test_turns)
+{
+	struct cei_op_shape shape = shape_of(_i ? &cei_gemm_ar : &cei_ag_gemm, 4, 8192, 4096, 4096);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_cost_sim_args args = {
+		.shape = &shape, .rates = &rates, .tile = { 128, 128 }, .n_pieces = 4,
+	};
+	double by_rank, in_turns;
+
+	rates.copy_bytes_per_ns = 100;  /* so that copies determine the time */
+	by_rank = cei_cost_sim_ns(&args);
+	args.order = CEOV_ORDER_COLUMNS;
+	ck_assert_double_eq(cei_cost_sim_ns(&args), by_rank);
+	args.order = CEOV_ORDER_TURNS;
+	in_turns = cei_cost_sim_ns(&args);
+	if (_i)
+		ck_assert_double_lt(in_turns, by_rank);
+	else
+		ck_assert_double_eq(in_turns, by_rank);
+	args.n_pieces = 1;
+	in_turns = cei_cost_sim_ns(&args);
+	args.order = CEOV_ORDER_BANDS;
+	ck_assert_double_eq(in_turns, cei_cost_sim_ns(&args));
+}
+END_TEST
+
+/* All peers' pieces are taken once, whatever the order. */
+START_TEST(test_every_piece_has_its_turn)
+{
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 5, 5, 8, 8);
+	struct cei_play play = { .shape = &shape, .n_pieces = 3, .order = (enum ceov_op_order)_i };
+	unsigned char seen[6][3] = { { 0 } };
+	struct cei_play_turn turn;
+	uint32_t at;
+
+	ck_assert_uint_eq(cei_play_turns(&play), 12);
+	for (at = 0; at < 12; at++) {
+		turn = cei_play_turn_at(&play, at);
+		ck_assert(turn.step >= 1 && turn.step <= 4 && turn.piece < 3);
+		ck_assert_uint_eq(seen[turn.step][turn.piece]++, 0);
+	}
+	ck_assert_uint_eq(cei_play_turn_at(&play, 1).step, _i == CEOV_ORDER_TURNS ? 2 : 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *made = suite_create("forecast");
@@ -128,6 +177,9 @@ int main(void)
 	tcase_add_loop_test(all, test_what_was_measured_was_forecast, 0,
 			    sizeof(measured) / sizeof(measured[0]));
 	tcase_add_test(all, test_no_faster_than_its_parts);
+	tcase_add_loop_test(all, test_turns, 0, 2);
+	tcase_add_loop_test(all, test_every_piece_has_its_turn, CEOV_ORDER_BANDS,
+			    CEOV_ORDER_TURNS + 1);
 	tcase_add_test(all, test_what_cannot_be_played_is_refused);
 	suite_add_tcase(made, all);
 	return testing_run(made);

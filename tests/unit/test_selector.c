@@ -407,8 +407,9 @@ START_TEST(test_bad_lines_are_passed_over)
 	file = fopen(path, "a");
 	ck_assert_ptr_nonnull(file);
 	memset(line, 'x', sizeof(line));
-	fprintf(file, "b 2 9 1 1 1 1 1 0\nb 2 1 99 0 0 0 1 0\nb 2 1\n\nb 2 1 1 1 1 1 1 0 more\n"
-		"b 2 1 1 1 1 1 9 0\nb 2 1 1 1 1 1 1 5\n%.*s\nb 2 1 2 128 256 0 1 0\n"
+	fprintf(file, "b 2 9 1 1 1 1 1 0 0 0 0\nb 2 1 99 0 0 0 1 0 0 0 0\nb 2 1\n\n"
+		"b 2 1 1 1 1 1 1 0 0 0 0 more\nb 2 1 1 1 1 1 9 0 0 0 0\n"
+		"b 2 1 1 1 1 1 1 5 0 0 0\n%.*s\nb 2 1 2 128 256 0 1 0 0 0 0\n"
 		"b 2 1 2 128 256", 399, line);
 	fclose(file);
 	expect_pieces("a", 3);
@@ -430,7 +431,7 @@ START_TEST(test_other_formats_are_passed_over)
 	file_path(path, sizeof(path));
 	file = fopen(path, "a");
 	ck_assert_ptr_nonnull(file);
-	fputs("a 1 7 128 256 0\nb 1 7 128 256 0\na 3 1 7 128 256 0 1 0\n", file);
+	fputs("a 1 7 128 256 0\nb 1 7 128 256 0\na 3 1 7 128 256 0 1 0 0 0 0\n", file);
 	fclose(file);
 	expect_pieces("a", 3);
 	ck_assert_int_eq(cei_tunings_recall("b", &tuning), CEOV_NONE);
@@ -454,6 +455,39 @@ START_TEST(test_cuts_and_chunks_are_remembered)
 	ck_assert_int_eq(cei_tunings_recall("a", &seen), 0);
 	ck_assert_int_eq(seen.cut, CEOV_CUT_SHRINKING);
 	ck_assert_uint_eq(seen.chunk_bytes, UINT64_C(1) << 40);
+}
+END_TEST
+
+/* Order and budget are stored, too. Lines of other formats, or whose order makes no sense, are as
+ * if they were not there. */
+START_TEST(test_orders_are_remembered)
+{
+	static const char *const lines[] = {
+		"b 1 2 128 256 0\n", "b 1 1 2 128 256 0 1 0 0 0 0\n", "b 3 1 2 128 256 0 1 0 0 0 0\n",
+		"b 2 1 2 128 256 0 1 0 4 0 0\n", "b 2 1 2 128 256 0 1 0 2 64 0\n",
+		"b 2 1 2 128 256 0 1 0 1 64 1\n", "b 2 1 2 128 256 0 1 0 1 64\n"
+	};
+	struct ceov_op_tuning tuning = tuning_of(3), seen;
+	char path[200];
+	FILE *file;
+	uint32_t i;
+
+	tuning.tile_order = CEOV_ORDER_TURNS;
+	tuning.band_rows = 512;
+	tuning.n_gemm_blocks = 64;
+	ck_assert_int_eq(cei_tunings_remember(&report, "a", &tuning), 0);
+	file_path(path, sizeof(path));
+	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		file = fopen(path, "a");
+		ck_assert_ptr_nonnull(file);
+		ck_assert_int_ge(fputs(lines[i], file), 0);
+		ck_assert_int_eq(fclose(file), 0);
+		ck_assert_int_eq(cei_tunings_recall("b", &seen), CEOV_NONE);
+	}
+	ck_assert_int_eq(cei_tunings_recall("a", &seen), 0);
+	ck_assert_int_eq(seen.tile_order, CEOV_ORDER_TURNS);
+	ck_assert_uint_eq(seen.band_rows, 512);
+	ck_assert_uint_eq(seen.n_gemm_blocks, 64);
 }
 END_TEST
 
@@ -540,6 +574,7 @@ static Suite *suite(void)
 	tcase_add_test(file, test_bad_lines_are_passed_over);
 	tcase_add_test(file, test_other_formats_are_passed_over);
 	tcase_add_test(file, test_cuts_and_chunks_are_remembered);
+	tcase_add_test(file, test_orders_are_remembered);
 	tcase_add_test(file, test_the_file_is_bounded);
 	tcase_add_test(file, test_no_folder);
 	tcase_add_test(file, test_keys);

@@ -59,6 +59,9 @@ static struct asked ask(uint64_t *random)
 	args->exchanges = args->scatters && testing_below(random, 2);
 	args->sums_leave = args->scatters && !args->exchanges && testing_below(random, 2);
 	args->waits = testing_below(random, 4) != 0;
+	args->order = (enum ceov_op_order)testing_below(random, CEOV_ORDER_TURNS + 1);
+	if (args->order != CEOV_ORDER_COLUMNS && testing_below(random, 2))
+		args->band_rows = (uint32_t)testing_below(random, 2 * ROWS_MAX);
 	args->n_products = args->scatters ? 1 :
 		1 + (uint32_t)testing_below(random, CEI_GEMM_B_MAX);
 	args->pair = 1 + (uint32_t)testing_below(random, 2);
@@ -348,7 +351,12 @@ static uint64_t turn_of(const struct asked *asked, const struct cei_gemm_tile *t
 	if (args->scatters)
 		step = (args->n_ranks + found.rank - args->rank - 1) %
 			args->n_ranks;
-	return ((uint64_t)step << 32) + ((uint64_t)found.piece << 16) + tile->b;
+	if (args->order != CEOV_ORDER_TURNS)
+		return ((uint64_t)step << 32) + ((uint64_t)found.piece << 16) + tile->b;
+	if (!is_own(asked, &found))
+		return ((uint64_t)found.piece + 1) << 48 | (uint64_t)step << 16 | tile->b;
+	return (args->scatters ? (uint64_t)args->n_pieces + 1 : 0) << 48 |
+		(uint64_t)found.piece << 16 | tile->b;
 }
 
 static void check_order(const struct asked *asked, const struct cei_tiles *tiles)

@@ -70,6 +70,11 @@ START_TEST(test_questions_that_make_no_sense_are_refused)
 	refuse(&asked);
 	asked.args.scatters = 1;
 	refuse(&asked);
+	asked.args.order = CEOV_ORDER_TURNS + 1;
+	refuse(&asked);
+	asked.args.order = CEOV_ORDER_COLUMNS;
+	asked.args.band_rows = 128;             /* but there are no bands */
+	refuse(&asked);
 	asked.args.exchanges = 1;               /* but rows are gathered */
 	refuse(&asked);
 	asked.args.sums_leave = 1;              /* but rows are gathered */

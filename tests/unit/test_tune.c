@@ -369,8 +369,8 @@ START_TEST(test_odd_lines_of_tunings)
 	ck_assert_ptr_nonnull(file);
 	for (i = 0; i < 5000; i++)
 		fputc('x', file);
-	fputs(" 2 1 3 16 24 0 1 0\nnonsense\n\ntwo 2 1 3 16 24 0 1 0\nthree 2 1 3 16 24 0 1 0",
-	      file);
+	fputs(" 2 1 3 16 24 0 1 0 0 0 0\nnonsense\n\ntwo 2 1 3 16 24 0 1 0 0 0 0\n"
+	      "three 2 1 3 16 24 0 1 0 0 0 0", file);
 	ck_assert_int_eq(fclose(file), 0);
 	ck_assert_int_eq(cei_tunings_recall("one", &seen), 0);
 	ck_assert_int_eq(cei_tunings_recall("two", &seen), 0);
@@ -391,7 +391,7 @@ START_TEST(test_creation_takes_tiles_alone)
 {
 	struct ceov_op_tuning known = {
 		.struct_bytes = sizeof(known), .mode = CEOV_MODE_OVERLAP, .tile_rows = 16,
-		.tile_columns = 24, .cut = CEOV_CUT_EQUAL };
+		.tile_columns = 24, .cut = CEOV_CUT_EQUAL, .tile_order = CEOV_ORDER_TURNS };
 	struct op_case one = case_of(OP_GEMM_RS);
 	char key[CEI_TUNING_KEY_BYTES];
 	struct cei_choice model;
@@ -410,6 +410,7 @@ START_TEST(test_creation_takes_tiles_alone)
 	ck_assert_int_eq(cei_tunings_remember(&rig.context->report, key, &known), 0);
 	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
 	ck_assert_uint_eq(op->choice.shape.columns, 24);
+	ck_assert_int_eq(op->choice.order, CEOV_ORDER_TURNS);
 	ck_assert_uint_eq(op->choice.n_pieces, model.n_pieces);
 	ck_assert(op->is_tuned);
 	ceov_op_release(op);

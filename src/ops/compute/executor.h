@@ -85,6 +85,8 @@ struct cei_gemm_job {
 	uint32_t              own;
 	uint32_t              n_pieces;
 	struct cei_row_cut    cut;
+	uint32_t              n_blocks;         /* on a GPU: how many SMs our own kernel uses at
+						 * most; 0: as many as the executor may */
 	int                   is_claimed;       /* 1: whichever cluster is free takes the next
 						 * tiles; 0: they are assigned in advance */
 	struct cei_job_marks  marks;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Makes the list of a GEMM's tiles: by rank, piece and product, and within a piece in an order that
- * uses caches well. */
+/* Makes the list of a GEMM's tiles: by rank and piece, or in turns, then by product, and within a
+ * piece in an order that uses caches well. */
 
 #include "ops/compute/tiles.h"
 
@@ -28,6 +28,12 @@ struct stretch {
 	uint64_t n_blocks;              /* blocks of as many rows as a tile has; the last one
 					 * may have fewer */
 	uint32_t n_arrivals;            /* how many tiles count themselves at the piece's mark */
+};
+
+/* A rank, by its place in the order of ranks (rank_at()), and one of its pieces. */
+struct turn {
+	uint32_t step;
+	uint32_t piece;
 };
 
 /* A position in the grid of one piece and one product. */
@@ -173,6 +179,9 @@ static int check(const struct cei_tiles_args *args)
 	if (!args->shape.rows || args->shape.rows > UINT16_MAX ||
 	    !args->shape.columns || (args->pair != 1 && args->pair != 2))
 		return CEOV_ERR_INVALID;
+	if ((unsigned)args->order > CEOV_ORDER_TURNS ||
+	    (args->order == CEOV_ORDER_COLUMNS && args->band_rows))
+		return CEOV_ERR_INVALID;
 	return check_extents(args);
 }
 
@@ -280,12 +289,36 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 
 /* --- the order of tiles ---------------------------------------------------- */
 
+static uint64_t pairs_of_band(uint32_t band_rows, struct cei_tile_shape shape, uint32_t pair)
+{
+	uint64_t n = band_rows / ((uint64_t)shape.rows * pair);
+
+	if (!band_rows)
+		return BAND_MAX;
+	return n ? n : 1;
+}
+
+uint64_t cei_tiles_band(uint32_t band_rows, struct cei_tile_shape shape, uint32_t pair)
+{
+	return pairs_of_band(band_rows, shape, pair) * shape.rows * pair;
+}
+
+/* Returns how many groups the bands of a piece with n_groups groups have, but for the last one,
+ * which may have fewer. */
+static uint64_t height_of(const struct cei_tiles_args *args, uint64_t n_groups)
+{
+	uint64_t most = pairs_of_band(args->band_rows, args->shape, args->pair);
+
+	if (args->order == CEOV_ORDER_COLUMNS || !n_groups)
+		return n_groups;
+	return cei_ceiling(n_groups, cei_ceiling(n_groups, most));
+}
+
 /* Returns the i-th position in the grid. The grid is cut into bands of nearly equal height; the
  * order goes band by band, and in a band column by column, so that successive tiles form nearly a
  * square. */
-static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
+static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns, uint64_t height)
 {
-	uint64_t height = cei_ceiling(n_groups, cei_ceiling(n_groups, BAND_MAX));
 	uint64_t top = i / (height * n_columns) * height;
 	struct spot spot;
 
@@ -298,20 +331,20 @@ static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 }
 
 /* Appends a piece's tiles to `to`, or only counts them if `to` is NULL. Returns how many there are,
- * as walk_rank() and walk() do for a rank and for all ranks; these stop when there are more than
- * TILES_MAX. */
+ * as walk_turn() and walk() do for a turn and for all turns; the last one stops when there are more
+ * than TILES_MAX. */
 static uint64_t walk_piece(const struct cei_tiles_args *args,
 			   const struct stretch *stretch, struct cei_gemm_tile *to)
 {
 	uint64_t n_groups = cei_ceiling(stretch->n_blocks, args->pair);
-	uint64_t n_columns, i, n = 0;
+	uint64_t height = height_of(args, n_groups), n_columns, i, n = 0;
 	uint32_t product, half;
 	struct spot spot;
 
 	for (product = 0; product < args->n_products && n <= TILES_MAX; product++) {
 		n_columns = columns_of(args, stretch->rank, product);
 		for (i = 0; to && i < n_groups * n_columns; i++) {
-			spot = spot_at(i, n_groups, n_columns);
+			spot = spot_at(i, n_groups, n_columns, height);
 			for (half = 0; half < args->pair; half++)
 				*to++ = make_tile(args, stretch,
 						  spot.group * args->pair + half,
@@ -322,29 +355,7 @@ static uint64_t walk_piece(const struct cei_tiles_args *args,
 	return n;
 }
 
-static uint64_t walk_rank(const struct cei_tiles_args *args, uint32_t rank,
-			  struct cei_gemm_tile *to)
-{
-	struct stretch stretch = { .rank = rank };
-	uint64_t n = 0;
-
-	if (args->parts)
-		stretch.rank_column = before(args->parts, rank);
-	else
-		stretch.rank_row = before(args->rows, rank);
-	for (; stretch.piece < args->n_pieces; stretch.piece++) {
-		stretch.row = cei_piece_rows(&args->cut, args->rows[rank], args->n_pieces,
-					     stretch.piece, &stretch.n_rows);
-		stretch.n_blocks = cei_ceiling(stretch.n_rows, args->shape.rows);
-		stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, rank, 0));
-		n += walk_piece(args, &stretch, to ? to + n : NULL);
-		if (n > TILES_MAX)
-			break;
-	}
-	return n;
-}
-
-/* Returns the rank whose rows come i-th in the order that tiles.h describes: an all-gather takes
+/* Returns the rank whose rows come i-th where it goes rank after rank: an all-gather takes
  * the own rows first and then rows in the order of arrival; a reduce-scatter takes rows in the
  * order of sending, and the own rows last. */
 static uint32_t rank_at(const struct cei_tiles_args *args, uint32_t i)
@@ -354,13 +365,44 @@ static uint32_t rank_at(const struct cei_tiles_args *args, uint32_t i)
 	return (args->rank + args->n_ranks - i) % args->n_ranks;
 }
 
+/* Returns which piece comes at-th, of all ranks' pieces. */
+static struct turn turn_at(const struct cei_tiles_args *args, uint32_t at)
+{
+	uint32_t n_others = args->n_ranks - 1;
+	uint32_t own_step = args->scatters ? n_others : 0, own_at = own_step * args->n_pieces;
+	struct turn turn = { at / args->n_pieces, at % args->n_pieces };
+
+	if (args->order != CEOV_ORDER_TURNS || turn.step == own_step)
+		return turn;
+	at -= at >= own_at ? args->n_pieces : 0;        /* now its place among the peers' pieces */
+	turn.step = at % n_others + !args->scatters;
+	turn.piece = at / n_others;
+	return turn;
+}
+
+static uint64_t walk_turn(const struct cei_tiles_args *args, struct turn turn,
+			  struct cei_gemm_tile *to)
+{
+	struct stretch stretch = { .rank = rank_at(args, turn.step), .piece = turn.piece };
+
+	if (args->parts)
+		stretch.rank_column = before(args->parts, stretch.rank);
+	else
+		stretch.rank_row = before(args->rows, stretch.rank);
+	stretch.row = cei_piece_rows(&args->cut, args->rows[stretch.rank], args->n_pieces, stretch.piece,
+				     &stretch.n_rows);
+	stretch.n_blocks = cei_ceiling(stretch.n_rows, args->shape.rows);
+	stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, stretch.rank, 0));
+	return walk_piece(args, &stretch, to);
+}
+
 static uint64_t walk(const struct cei_tiles_args *args, struct cei_gemm_tile *to)
 {
+	uint32_t n_turns = args->n_ranks * args->n_pieces, at;
 	uint64_t n = 0;
-	uint32_t i;
 
-	for (i = 0; i < args->n_ranks && n <= TILES_MAX; i++)
-		n += walk_rank(args, rank_at(args, i), to ? to + n : NULL);
+	for (at = 0; at < n_turns && n <= TILES_MAX; at++)
+		n += walk_turn(args, turn_at(args, at), to ? to + n : NULL);
 	return n;
 }
 

@@ -29,6 +29,15 @@
  *                   at n_columns.
  *   marks           one rank's rows, piece by piece. Tiles await nothing and arrive at their
  *                   piece's counter.
+ *
+ * That is rank after rank. In turns (CEOV_ORDER_TURNS) the peers' first pieces come first, rank
+ * after rank, then all second ones; own rows stay in front of them, or behind. The tiles of a piece
+ * always follow each other, since cuBLAS counts arrivals piece by piece (gemm_blas_cuda.c).
+ *
+ * No order can dead-lock, also if ranks differ in it. What a tile of an all-gather awaits is copied
+ * without any tile's help. What a tile of a reduce-scatter or an all-reduce awaits are partial sums
+ * of own rows, which peers compute in tiles that await nothing. These stand in front of all tiles
+ * that do await, at every rank, so whoever executes the list in its order gets to them.
  */
 
 #include <stdint.h>
@@ -80,6 +89,8 @@ struct cei_tiles_args {
 	const uint64_t       *parts;            /* all-to-all and all-reduce: the columns of each
 						 * rank's part, if columns are divided; NULL: rows
 						 * are divided */
+	enum ceov_op_order    order;            /* CEOV_ORDER_CHOOSE counts as CEOV_ORDER_BANDS */
+	uint32_t              band_rows;        /* as in struct ceov_op_tuning */
 };
 
 struct cei_tiles {
@@ -94,6 +105,10 @@ struct cei_tile_list {
 	struct cei_tiles tiles;
 	void            *held;
 };
+
+/* Returns how many rows a band has at most: those of whole pairs of tiles. Not for
+ * CEOV_ORDER_COLUMNS. band_rows: as in struct ceov_op_tuning. */
+uint64_t cei_tiles_band(uint32_t band_rows, struct cei_tile_shape shape, uint32_t pair);
 
 /* Returns n / divisor, rounded up. */
 uint64_t cei_ceiling(uint64_t n, uint64_t divisor);

@@ -128,20 +128,36 @@ static int send_to_other_nodes(ceov_op *op, struct cei_send_stage *stage,
 	return r;
 }
 
-int cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
-		    int (*send)(ceov_op *op, uint32_t target))
+static int send_blocks(ceov_op *op, struct cei_send_stage *stage, const struct sending *sending)
 {
 	const struct cei_site *site = &op->workspace->object.context->site;
-	const struct sending sending = { .block = send };
 	uint32_t n_ranks = op->shape.n_ranks, i, target;
-	int r = send_to_other_nodes(op, stage, &sending);
+	int r = send_to_other_nodes(op, stage, sending);
 
 	for (i = 1; !r && i < n_ranks; i++) {
 		target = (op->workspace->rank + i) % n_ranks;
 		if (cei_site_is_local(site, target))
-			r = send(op, target);
+			r = send_block(op, sending, target);
 	}
 	return r ? r : say_sent(op, stage);
+}
+
+int cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
+		    int (*send)(ceov_op *op, uint32_t target))
+{
+	const struct sending sending = { .block = send };
+
+	return send_blocks(op, stage, &sending);
+}
+
+int cei_op_send_pieces(ceov_op *op, struct cei_send_stage *stage,
+		       int (*send)(ceov_op *op, uint32_t target, uint32_t piece))
+{
+	const struct sending sending = { .piece = send };
+
+	if (op->choice.order == CEOV_ORDER_TURNS)
+		return cei_op_send_in_turn(op, stage, send);
+	return send_blocks(op, stage, &sending);
 }
 
 int cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
@@ -266,7 +282,8 @@ int cei_op_says_nothing(const struct ceov_op_tuning *tuning)
 {
 	return !tuning || (tuning->mode == CEOV_MODE_CHOOSE && !tuning->n_pieces &&
 			   !tuning->tile_rows && !tuning->n_reduce_blocks &&
-			   !tuning->chunk_bytes && !tuning->cut);
+			   !tuning->chunk_bytes && !tuning->cut && !tuning->tile_order &&
+			   !tuning->band_rows && !tuning->n_gemm_blocks);
 }
 
 int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape,
@@ -306,10 +323,10 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 	return r;
 }
 
-/* Applies those parts of a stored tuning that may differ between ranks: tile shape and blocks. It
- * does so only if the model chose the pieces with which they were measured. Pieces and mode must be
- * equal at all ranks, but ranks may read different files; ceov_op_tune() sees to
- * that. In direct modes blocks must be equal, too. */
+/* Applies those parts of a stored tuning that may differ between ranks: tile shape, order of tiles
+ * and blocks. It does so only if the model chose the number of pieces with which they were
+ * measured. Pieces and mode must be equal at all ranks, but ranks may read different files;
+ * ceov_op_tune() sees to that. In direct modes blocks must be equal, too. */
 static void refine(ceov_op *op, const struct cei_rates *rates)
 {
 	struct ceov_op_tuning tuning;

@@ -107,6 +107,11 @@ int  cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 int  cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
 			 int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
 
+/* One of the two, by calls of send() for each piece: in turn if the op's tiles are taken in turns,
+ * else block after block. */
+int  cei_op_send_pieces(ceov_op *op, struct cei_send_stage *stage,
+			int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
+
 /* For ops that send as many rows as a run says: makes op->counts, numbers in host memory, where the
  * engine reads them and a daemon can map them, and where kernels of the rank's GPU can write. Their
  * values are not set. They are released with the op. */

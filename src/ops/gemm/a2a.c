@@ -120,6 +120,7 @@ void cei_a2a_explain(const struct cei_choose_args *args, struct cei_choice *choi
 	cei_choice_say(choice, "tiles: %ux%u (%s)%s\n", choice->shape.rows,
 		       choice->shape.columns, cei_choice_by(args->given->tile_rows),
 		       shape->product.b_is_k_by_n ? ", B is k x n" : "");
+	cei_product_say_order(args, choice);
 	if (!shape->a2a.is_by_columns)
 		cei_choice_say(choice, "divided: rows\n");
 	else if (shape->kind->product->scatters)

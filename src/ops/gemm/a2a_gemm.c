@@ -187,22 +187,12 @@ static int send_piece(ceov_op *op, uint32_t target, uint32_t piece)
 	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
-static int send_block(ceov_op *op, uint32_t target)
-{
-	uint32_t piece;
-	int r = 0;
-
-	for (piece = 0; !r && piece < op->choice.n_pieces; piece++)
-		r = send_piece(op, target, piece);
-	return r;
-}
-
-/* If rows are divided, blocks leave one after another, as tiles use them. If columns are, the first
- * pieces of all leave first, because a piece is computed when it has come from all ranks. */
+/* If rows are divided, pieces leave as tiles use them. If columns are, the first pieces of all
+ * leave first, because a piece is computed when it has come from all ranks. */
 static int send_all(ceov_op *op, struct cei_send_stage *stage)
 {
 	return op->shape.a2a.is_by_columns ? cei_op_send_in_turn(op, stage, send_piece)
-		: cei_op_send_all(op, stage, send_block);
+		: cei_op_send_pieces(op, stage, send_piece);
 }
 
 /* Adds the transfers. The first counters of `sent` say that this rank's A was sent; each further
@@ -415,30 +405,12 @@ static void play_pieces(struct cei_play *play)
 	}
 }
 
-/* If rows are divided: simulates the tiles of the own rows, and then those of peers' rows as these
- * arrive. All senders are assumed to be equally fast. */
 static void play(struct cei_play *play)
 {
-	const struct cei_op_shape *shape = play->shape;
-	double arrival_ns = 0;
-	uint32_t i, piece;
-	uint64_t n_rows, rows;
-
-	if (shape->a2a.is_by_columns) {
+	if (play->shape->a2a.is_by_columns)
 		play_pieces(play);
-		return;
-	}
-	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
-	for (i = 1; i < shape->n_ranks; i++) {
-		rows = shape->rows[shape->n_ranks - i];
-		for (piece = 0; piece < play->n_pieces; piece++) {
-			(void)cei_piece_rows(&play->cut, rows, play->n_pieces, piece, &n_rows);
-			if (!n_rows)
-				continue;
-			arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);
-			(void)cei_play_piece(play, n_rows, arrival_ns, 0, 0);
-		}
-	}
+	else
+		cei_play_gathered(play);
 }
 
 /* --- measuring ------------------------------------------------------------- */

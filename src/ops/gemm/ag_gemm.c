@@ -71,20 +71,15 @@ static struct cei_send send_of(const ceov_op *op, uint32_t source, uint32_t targ
 	};
 }
 
-/* Sends this rank's rows to one peer, piece by piece, unless another rank passes them on there. */
-static int send_rows(ceov_op *op, uint32_t target)
+/* Sends a piece of this rank's rows to one peer, unless another rank passes it on there. */
+static int send_rows(ceov_op *op, uint32_t target, uint32_t piece)
 {
-	uint32_t rank = op->workspace->rank, piece;
-	struct cei_send leg;
-	int r = 0;
+	uint32_t rank = op->workspace->rank;
+	struct cei_send leg = send_of(op, rank, target, piece);
 
 	if (!cei_levels_sends(&op->workspace->levels, rank, target))
 		return 0;
-	for (piece = 0; !r && piece < op->choice.n_pieces; piece++) {
-		leg = send_of(op, rank, target, piece);
-		r = cei_send_stage_add(&op->stages[0], &leg);
-	}
-	return r;
+	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
 static int pass_rows(ceov_op *op, uint32_t source, uint32_t target, uint32_t piece)
@@ -118,7 +113,7 @@ static int build(ceov_op *op)
 	stage->says_sent = 1;
 	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
-		r = cei_op_send_all(op, stage, send_rows);
+		r = cei_op_send_pieces(op, stage, send_rows);
 	if (!r)
 		r = cei_op_pass_all(op, pass_rows);
 	return r ? r : cei_op_await_here(op, stage, block_rows);
@@ -238,31 +233,6 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 	return cei_op_run(op, cei_ag_gemm.run_call, operands);
 }
 
-/* --- the cost model -------------------------------------------------------- */
-
-/* Simulates the tiles of the own rows, and then those of peers' rows as these arrive. All senders
- * are assumed to be equally fast. */
-static void play(struct cei_play *play)
-{
-	const struct cei_op_shape *shape = play->shape;
-	double arrival_ns = 0;
-	uint32_t i, peer, piece;
-	uint64_t n_rows;
-
-	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
-	for (i = 1; i < shape->n_ranks; i++) {
-		peer = shape->n_ranks - i;
-		for (piece = 0; piece < play->n_pieces; piece++) {
-			(void)cei_piece_rows(&play->cut, shape->rows[peer], play->n_pieces, piece,
-					     &n_rows);
-			if (!n_rows)
-				continue;
-			arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);
-			(void)cei_play_piece(play, n_rows, arrival_ns, 0, 0);
-		}
-	}
-}
-
 /* --- measuring ------------------------------------------------------------- */
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
@@ -297,7 +267,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 0, play, job_of, NULL };
+static const struct cei_product_kind product = { 0, cei_play_gathered, job_of, NULL };
 
 /* --- the kind -------------------------------------------------------------- */
 

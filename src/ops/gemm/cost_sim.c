@@ -87,6 +87,7 @@ static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)
 	play->tile = args->tile;
 	play->n_pieces = args->n_pieces;
 	play->cut = cei_cost_sim_cut(args);
+	play->order = args->order;
 	play->n_clusters = args->rates->n_sms / args->rates->pair;
 	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
 		if (kernels[i].shape.rows == play->tile.rows &&
@@ -145,40 +146,70 @@ double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t c
 		play->rates->copy_bytes_per_ns + play->rates->mark_ns;
 }
 
-/* Simulates the tiles of one peer's rows and their copies, which wait for the lane; *lane_ns is
- * when that is free. */
-static void play_target(struct cei_play *play, uint32_t target, double *lane_ns,
-			double arrived_ns[CEI_OP_PIECES_MAX])
+uint32_t cei_play_turns(const struct cei_play *play)
+{
+	return (play->shape->n_ranks - 1) * play->n_pieces;
+}
+
+struct cei_play_turn cei_play_turn_at(const struct cei_play *play, uint32_t at)
+{
+	uint32_t n_peers = play->shape->n_ranks - 1;
+
+	if (play->order == CEOV_ORDER_TURNS)
+		return (struct cei_play_turn){ 1 + at % n_peers, at / n_peers };
+	return (struct cei_play_turn){ 1 + at / play->n_pieces, at % play->n_pieces };
+}
+
+/* Simulates the tiles of one piece of a peer's rows and the copy, which waits for the lane;
+ * *lane_ns is when that is free. */
+static void play_send(struct cei_play *play, struct cei_play_turn turn, double *lane_ns,
+		      double arrived_ns[CEI_OP_PIECES_MAX])
 {
 	const struct cei_op_shape *shape = play->shape;
 	double done_ns;
 	uint64_t n_rows;
-	uint32_t piece;
 
-	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(&play->cut, shape->rows[target], play->n_pieces, piece,
-				     &n_rows);
-		if (!n_rows)
-			continue;
-		done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
-		if (done_ns > *lane_ns)
-			*lane_ns = done_ns;
-		*lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
-		/* All ranks are simulated alike: when rank 0 sends to its i-th target, the
-		 * peer whose i-th target is rank 0 sends to rank 0. */
-		if (*lane_ns > arrived_ns[piece])
-			arrived_ns[piece] = *lane_ns;
-	}
+	(void)cei_piece_rows(&play->cut, shape->rows[turn.step], play->n_pieces, turn.piece, &n_rows);
+	if (!n_rows)
+		return;
+	done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
+	if (done_ns > *lane_ns)
+		*lane_ns = done_ns;
+	*lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+	/* All ranks are simulated alike: when rank 0 sends to its i-th target, the peer whose i-th
+	 * target is rank 0 sends to rank 0. */
+	if (*lane_ns > arrived_ns[turn.piece])
+		arrived_ns[turn.piece] = *lane_ns;
 }
 
 void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_MAX])
 {
 	double lane_ns = 0;
-	uint32_t target;
+	uint32_t at;
 
 	memset(ret_arrived_ns, 0, CEI_OP_PIECES_MAX * sizeof(*ret_arrived_ns));
-	for (target = 1; target < play->shape->n_ranks; target++)
-		play_target(play, target, &lane_ns, ret_arrived_ns);
+	for (at = 0; at < cei_play_turns(play); at++)
+		play_send(play, cei_play_turn_at(play, at), &lane_ns, ret_arrived_ns);
+}
+
+void cei_play_gathered(struct cei_play *play)
+{
+	const struct cei_op_shape *shape = play->shape;
+	struct cei_play_turn turn;
+	double arrival_ns = 0;
+	uint64_t n_rows;
+	uint32_t at;
+
+	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
+	for (at = 0; at < cei_play_turns(play); at++) {
+		turn = cei_play_turn_at(play, at);
+		(void)cei_piece_rows(&play->cut, shape->rows[shape->n_ranks - turn.step], play->n_pieces,
+				     turn.piece, &n_rows);
+		if (!n_rows)
+			continue;
+		arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);
+		(void)cei_play_piece(play, n_rows, arrival_ns, 0, 0);
+	}
 }
 
 void cei_play_sums(struct cei_play *play, const double arrived_ns[CEI_OP_PIECES_MAX],
@@ -233,14 +264,14 @@ double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args)
 	return RUN_NS + end_of(&play);
 }
 
-uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, uint32_t first, uint32_t last,
+uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, struct cei_cost_cuts cuts,
 			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX])
 {
 	struct cei_cost_sim_args one = *args;
 	uint32_t n = 0, i;
 	double ns;
 
-	for (one.n_pieces = first; one.n_pieces <= last; one.n_pieces *= 2) {
+	for (one.n_pieces = cuts.first; one.n_pieces <= cuts.last; one.n_pieces *= 2) {
 		for (i = 0; one.tile = cei_selector_shape(one.rates, i),
 		     one.tile.rows && n < CEI_COST_SIMS_MAX; i++) {
 			ns = cei_cost_sim_ns(&one);

@@ -18,6 +18,8 @@ struct cei_cost_sim_args {
 	struct cei_tile_shape      tile;        /* one of these kernels' tile shapes */
 	uint32_t                   n_pieces;
 	enum ceov_op_cut           cut;
+	enum ceov_op_order         order;       /* only CEOV_ORDER_TURNS makes a difference: what
+						 * caches gain is not simulated */
 };
 
 /* Returns how the rows are cut. The rates may be any. Of a tile that no kernel has, as those of
@@ -42,10 +44,16 @@ struct cei_cost_sim {
 	enum ceov_op_cut      cut;
 };
 
-/* Simulates each number of pieces (first, twice first, ..., up to last) with each tile shape of the
- * kernels, the fewest pieces first; those of args are not read. Combinations that cannot be
- * simulated are left out. Returns how many results there are. */
-uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, uint32_t first, uint32_t last,
+/* The numbers of pieces to simulate: first, twice first, ..., up to last. */
+struct cei_cost_cuts {
+	uint32_t first;
+	uint32_t last;
+};
+
+/* Simulates each number of pieces with each tile shape of the kernels, the fewest pieces first; of
+ * args shape, rates and order are read. Combinations that cannot be simulated are left out. Returns
+ * how many results there are. */
+uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, struct cei_cost_cuts cuts,
 			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX]);
 
 /* --- for kinds with a product, which define struct cei_product_kind --- */
@@ -59,6 +67,7 @@ struct cei_play {
 	struct cei_tile_shape      tile;
 	uint32_t                   n_pieces;
 	struct cei_row_cut         cut;
+	enum ceov_op_order         order;
 	double                     tile_ns;
 	uint32_t                   n_clusters;
 	uint64_t                   n_played;    /* pairs of tiles simulated so far; determines
@@ -66,6 +75,18 @@ struct cei_play {
 	double                     free_ns[CEI_PLAY_CLUSTERS_MAX];      /* [cluster]: when it has
 									 * finished its pairs */
 };
+
+/* A piece of a peer: the step-th in the order in which peers are served, from 1 on. */
+struct cei_play_turn {
+	uint32_t step;
+	uint32_t piece;
+};
+
+/* Returns which piece comes at-th of the (n_ranks - 1) * n_pieces pieces of peers. */
+struct cei_play_turn cei_play_turn_at(const struct cei_play *play, uint32_t at);
+
+/* Returns how many of these there are. */
+uint32_t cei_play_turns(const struct cei_play *play);
 
 /* Simulates the pairs of tiles of one piece, which has n_rows rows. A pair begins when its cluster
  * is free, but not before from_ns. The end of its computation is not before until_ns, when what it
@@ -83,6 +104,10 @@ void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_M
  * rows. */
 void cei_play_sums(struct cei_play *play, const double arrived_ns[CEI_OP_PIECES_MAX],
 		   double ret_done_ns[CEI_OP_PIECES_MAX]);
+
+/* For products whose rows come from other ranks: simulates the tiles of the own rows, and then
+ * those of peers' rows as these arrive. All senders are assumed to be equally fast. */
+void cei_play_gathered(struct cei_play *play);
 
 /* Lets the run end no earlier than at `ns`. */
 void cei_play_until(struct cei_play *play, double ns);

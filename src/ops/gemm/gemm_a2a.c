@@ -175,14 +175,13 @@ static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CE
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* Sends the block for a peer, each piece as soon as all its tiles are stored. */
-static int send_block(ceov_op *op, uint32_t target)
+/* Sends a piece of the block for a peer, as soon as all its tiles are stored. */
+static int send_piece(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
-	uint64_t rows = block_rows(shape, rank, target), row, n_rows, first = 0;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
+	uint64_t row, n_rows, first;
 	struct cei_send leg = { .target = target };
-	int r = 0;
 
 	leg.source_pitch_bytes = width_of(shape) * CEI_DTYPE16_BYTES;
 	leg.target_pitch_bytes = part_of(shape, target) * CEI_DTYPE16_BYTES;
@@ -190,17 +189,14 @@ static int send_block(ceov_op *op, uint32_t target)
 		first = cei_a2a_sum(shape->a2a.columns, target) * CEI_DTYPE16_BYTES;
 	else
 		first = cei_op_block_leaves(shape, rank, target) * leg.source_pitch_bytes;
-	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(&op->choice.cut, rows, n_pieces, piece, &n_rows);
-		leg.source_bytes = first + row * leg.source_pitch_bytes;
-		leg.target_bytes = received_at(shape) + arrives_at(shape, rank, target, row);
-		leg.n_rows = n_rows;
-		leg.n_bytes = n_rows ? leg.target_pitch_bytes : 0;
-		leg.ready = target * n_pieces + piece;
-		leg.arrives = rank * n_pieces + piece;
-		r = cei_send_stage_add(&op->stages[0], &leg);
-	}
-	return r;
+	row = cei_piece_rows(&op->choice.cut, block_rows(shape, rank, target), n_pieces, piece, &n_rows);
+	leg.source_bytes = first + row * leg.source_pitch_bytes;
+	leg.target_bytes = received_at(shape) + arrives_at(shape, rank, target, row);
+	leg.n_rows = n_rows;
+	leg.n_bytes = n_rows ? leg.target_pitch_bytes : 0;
+	leg.ready = target * n_pieces + piece;
+	leg.arrives = rank * n_pieces + piece;
+	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
 /* Adds the transfers. The job awaits marks that say that those peers have begun the run that send
@@ -216,7 +212,7 @@ static int build(ceov_op *op)
 		return r;
 	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
-		r = cei_op_send_all(op, stage, send_block);
+		r = cei_op_send_pieces(op, stage, send_piece);
 	return r ? r : cei_op_await_here(op, stage, block_rows);
 }
 

@@ -239,31 +239,26 @@ static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CE
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* For the first stage: sends the part of the product that a peer sums, each piece as soon as all
+/* For the first stage: sends a piece of the part of the product that a peer sums, as soon as all
  * its tiles are stored. */
-static int send_partials(ceov_op *op, uint32_t target)
+static int send_partials(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
 	uint64_t pitch_bytes = n_of(shape) * CEI_DTYPE16_BYTES, row, n_rows;
 	struct cei_send leg = { .target = target };
-	int r = 0;
 
 	leg.source_pitch_bytes = pitch_bytes;
 	leg.target_pitch_bytes = part_row_bytes(shape, target);
-	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(&op->choice.cut, part_rows(shape, target), n_pieces, piece,
-				     &n_rows);
-		leg.source_bytes = part_in_c(shape, target) + row * pitch_bytes;
-		leg.target_bytes = staging_at(shape) + rank * part_bytes(shape, target) +
-			row * leg.target_pitch_bytes;
-		leg.n_rows = n_rows;
-		leg.n_bytes = n_rows ? leg.target_pitch_bytes : 0;
-		leg.ready = target * n_pieces + piece;
-		leg.arrives = rank * n_pieces + piece;
-		r = cei_send_stage_add(&op->stages[0], &leg);
-	}
-	return r;
+	row = cei_piece_rows(&op->choice.cut, part_rows(shape, target), n_pieces, piece, &n_rows);
+	leg.source_bytes = part_in_c(shape, target) + row * pitch_bytes;
+	leg.target_bytes = staging_at(shape) + rank * part_bytes(shape, target) +
+		row * leg.target_pitch_bytes;
+	leg.n_rows = n_rows;
+	leg.n_bytes = n_rows ? leg.target_pitch_bytes : 0;
+	leg.ready = target * n_pieces + piece;
+	leg.arrives = rank * n_pieces + piece;
+	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
 /* Returns the counter of `arrived` that says that a piece of a rank's sums has come. */
@@ -294,13 +289,6 @@ static int send_sums(ceov_op *op, uint32_t target)
 	return r;
 }
 
-static int build_stage(ceov_op *op, uint32_t i, int (*send)(ceov_op *op, uint32_t target))
-{
-	int r = cei_send_stage_open(&op->stages[i], op->workspace, 0);
-
-	return r ? r : cei_op_send_all(op, &op->stages[i], send);
-}
-
 /* Returns whether any other rank has a part that is not empty. */
 static int others_have_parts(const ceov_op *op)
 {
@@ -315,18 +303,21 @@ static int others_have_parts(const ceov_op *op)
 /* Opens only stages that have something to send, since a plan without transfers is refused. */
 static int build(ceov_op *op)
 {
-	int r;
+	int sends = others_have_parts(op), r;
 
 	if (cei_selector_is_direct(op->choice.mode))
 		return cei_gemm_ar_direct_build(op, size_of(&op->shape));
 	r = cei_product_prepare(op);
 	if (r || op->shape.n_ranks == 1)
 		return r;
-	if (others_have_parts(op))
-		r = build_stage(op, 0, send_partials);
-	if (!r && part_rows(&op->shape, op->workspace->rank))
-		r = build_stage(op, 1, send_sums);
-	return r;
+	if (sends)
+		r = cei_send_stage_open(&op->stages[0], op->workspace, 0);
+	if (!r && sends)
+		r = cei_op_send_pieces(op, &op->stages[0], send_partials);
+	if (r || !part_rows(&op->shape, op->workspace->rank))
+		return r;
+	r = cei_send_stage_open(&op->stages[1], op->workspace, 0);
+	return r ? r : cei_op_send_all(op, &op->stages[1], send_sums);
 }
 
 /* --- the job --------------------------------------------------------------- */
@@ -509,7 +500,7 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 	}
 	choice->mode = CEOV_MODE_SEQUENCE;      /* for the shape of tiles */
 	cei_columns_choose(args, choice);
-	if (args->rates->has_library && !args->given->tile_rows)
+	if (cei_product_rates(args->rates, args->given).has_library && !args->given->tile_rows)
 		choice->shape = cei_product_whole_rows(size.m, size.n);
 	choice->mode = mode;
 	cei_direct_choose(args, cei_gemm_ar_direct_span(size, n_ranks, mode), choice);
@@ -517,10 +508,12 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	if (cei_selector_is_direct(choice->mode))
-		cei_direct_explain(args, choice);
-	else
+	if (!cei_selector_is_direct(choice->mode)) {
 		cei_a2a_explain(args, choice);
+		return;
+	}
+	cei_direct_explain(args, choice);
+	cei_product_say_order(args, choice);
 }
 
 /* --- measuring ------------------------------------------------------------- */

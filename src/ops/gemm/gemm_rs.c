@@ -86,28 +86,23 @@ uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* Sends the rows of the product that belong to a peer, each piece as soon as all its tiles are
+/* Sends a piece of the rows of the product that belong to a peer, as soon as all its tiles are
  * stored. */
-static int send_partials(ceov_op *op, uint32_t target)
+static int send_partials(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
 	uint64_t first = cei_op_rows_before(shape, target), row, n_rows;
 	struct cei_send leg = { .target = target };
-	int r = 0;
 
-	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(&op->choice.cut, shape->rows[target], n_pieces, piece,
-				     &n_rows);
-		leg.source_bytes = (first + row) * row_bytes(shape);
-		leg.target_bytes = staging_at(shape) + rank * stride_of(shape, target) +
-			row * row_bytes(shape);
-		leg.n_bytes = n_rows * row_bytes(shape);
-		leg.ready = target * n_pieces + piece;
-		leg.arrives = rank * n_pieces + piece;
-		r = cei_send_stage_add(&op->stages[0], &leg);
-	}
-	return r;
+	row = cei_piece_rows(&op->choice.cut, shape->rows[target], n_pieces, piece, &n_rows);
+	leg.source_bytes = (first + row) * row_bytes(shape);
+	leg.target_bytes = staging_at(shape) + rank * stride_of(shape, target) +
+		row * row_bytes(shape);
+	leg.n_bytes = n_rows * row_bytes(shape);
+	leg.ready = target * n_pieces + piece;
+	leg.arrives = rank * n_pieces + piece;
+	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
 static uint64_t block_rows(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
@@ -129,7 +124,7 @@ static int build(ceov_op *op)
 		return r;
 	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
-		r = cei_op_send_all(op, stage, send_partials);
+		r = cei_op_send_pieces(op, stage, send_partials);
 	return r ? r : cei_op_await_here(op, stage, block_rows);
 }
 

@@ -115,6 +115,8 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 	args.pair = executor->ops->pair(executor, op->choice.shape);
 	args.waits = waits;
 	args.scatters = op->kind->product->scatters;
+	args.order = op->choice.order;
+	args.band_rows = op->choice.band_rows;
 	if (op->kind->product->ask)
 		op->kind->product->ask(op, &args, rows);
 	r = cei_tiles_init(tiles, &args);
@@ -205,6 +207,7 @@ struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_lis
 	job.own = op->workspace->rank;
 	job.n_pieces = op->choice.n_pieces;
 	job.cut = op->choice.cut;
+	job.n_blocks = op->choice.n_gemm_blocks;
 	return job;
 }
 

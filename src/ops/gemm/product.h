@@ -18,6 +18,7 @@ struct cei_choose_args;
 struct cei_rates;
 struct cei_listing;                     /* candidates.h */
 struct cei_play;                        /* cost_sim.h */
+struct cei_cost_sim_args;               /* cost_sim.h */
 
 /* What a kind of operator with a product defines in addition to struct cei_op_kind. */
 struct cei_product_kind {
@@ -49,6 +50,18 @@ uint32_t cei_product_pieces(const struct cei_op_shape *shape);
 void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_product_candidates(const struct cei_listing *listing);
+
+/* Counts the tiles that tiles.c would list. */
+uint64_t cei_product_tiles(const struct cei_cost_sim_args *args);
+
+/* Returns the rates of a product that may use only the SMs that the tuning says. cuBLAS does not
+ * keep to a budget, so it is then no choice where there are kernels of our own. */
+struct cei_rates cei_product_rates(const struct cei_rates *rates,
+				   const struct ceov_op_tuning *given);
+
+/* Appends lines to the explanation that say in which order tiles are computed, and how many SMs
+ * they may use. */
+void cei_product_say_order(const struct cei_choose_args *args, struct cei_choice *choice);
 
 /* Returns the tile shape for cuBLAS: so many rows, and all columns. */
 struct cei_tile_shape cei_product_whole_rows(uint64_t rows, uint64_t columns);

@@ -33,44 +33,50 @@ static void insert(struct plays *plays, const struct cei_cost_sim *play)
 	plays->play[at] = *play;
 }
 
-static void play_all(const struct cei_listing *listing, enum ceov_op_cut cut,
-		     struct plays *ret_plays)
+static enum ceov_op_cut equal_unless(enum ceov_op_cut given)
 {
-	struct cei_cost_sim_args model = {
-		.shape = listing->shape, .rates = listing->rates, .cut = cut };
+	return given ? given : CEOV_CUT_EQUAL;
+}
+
+static void play_all(const struct cei_listing *listing, enum ceov_op_cut cut,
+		     enum ceov_op_order order, struct plays *ret_plays)
+{
+	const struct cei_cost_sim_args args = { .shape = listing->shape, .rates = listing->rates,
+						.cut = cut, .order = order };
+	const struct cei_cost_cuts cuts = { cei_candidates_first_cut(listing),
+					    cei_candidates_last_cut(listing) };
 	struct cei_cost_sim all[CEI_COST_SIMS_MAX];
 	uint32_t i, n = 0;
 
 	if (listing->rates->n_sms && listing->rates->has_tiles)
-		n = cei_cost_sim_all(&model, cei_candidates_first_cut(listing),
-				     cei_candidates_last_cut(listing), all);
+		n = cei_cost_sim_all(&args, cuts, all);
 	ret_plays->n = 0;
 	for (i = 0; i < n; i++)
 		insert(ret_plays, &all[i]);
 }
 
-static void add_play(const struct cei_listing *listing, const struct cei_cost_sim *play)
+static struct ceov_op_tuning tuning_of(const struct cei_cost_sim *play)
 {
-	const struct ceov_op_tuning tuning = {
-		.struct_bytes = sizeof(tuning),
-		.mode = CEOV_MODE_OVERLAP,
-		.n_pieces = play->n_pieces,
-		.tile_rows = play->tile.rows,
-		.tile_columns = play->tile.columns,
-		.cut = play->cut,
-	};
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 
-	cei_candidates_add(listing, &tuning);
+	tuning.mode = CEOV_MODE_OVERLAP;
+	tuning.n_pieces = play->n_pieces;
+	tuning.tile_rows = play->tile.rows;
+	tuning.tile_columns = play->tile.columns;
+	tuning.cut = play->cut;
+	return tuning;
 }
 
 static void add_near(const struct cei_listing *listing, const struct plays *plays)
 {
+	struct ceov_op_tuning tuning;
 	uint32_t i;
 
 	for (i = 0; i < plays->n && i < NEAR_MAX; i++) {
 		if (plays->play[i].ns > plays->play[0].ns * NEAR)
 			return;
-		add_play(listing, &plays->play[i]);
+		tuning = tuning_of(&plays->play[i]);
+		cei_candidates_add(listing, &tuning);
 	}
 }
 
@@ -80,14 +86,110 @@ static void add_cuts(const struct cei_listing *listing, const struct plays *equa
 	static const enum ceov_op_cut cuts[] = {
 		CEOV_CUT_WAVES, CEOV_CUT_SHRINKING, CEOV_CUT_GROWING
 	};
+	struct ceov_op_tuning tuning;
 	struct plays plays;
 	uint32_t i;
 
 	for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
-		play_all(listing, cuts[i], &plays);
-		if (plays.n && equal->n && plays.play[0].ns < equal->play[0].ns * CUT_WORTH)
-			add_play(listing, &plays.play[0]);
+		play_all(listing, cuts[i], CEOV_ORDER_BANDS, &plays);
+		if (!plays.n || !equal->n || plays.play[0].ns >= equal->play[0].ns * CUT_WORTH)
+			continue;
+		tuning = tuning_of(&plays.play[0]);
+		cei_candidates_add(listing, &tuning);
 	}
+}
+
+/* Returns the fastest simulation with tiles that the caller's tuning allows, and at least so many
+ * pieces; NULL: there is none. */
+static const struct cei_cost_sim *fastest(const struct cei_listing *listing,
+					  const struct plays *plays, uint32_t n_pieces)
+{
+	const struct ceov_op_tuning *given = listing->given;
+	uint32_t i;
+
+	for (i = 0; i < plays->n; i++)
+		if (plays->play[i].n_pieces >= n_pieces &&
+		    (!given->tile_rows || (plays->play[i].tile.rows == given->tile_rows &&
+					   plays->play[i].tile.columns == given->tile_columns)))
+			return &plays->play[i];
+	return NULL;
+}
+
+/* Adds the fastest cut in turns, if it is near the best. With one peer, or one piece, turns are the
+ * order that there is anyway. */
+static void add_turns(const struct cei_listing *listing, double best_ns)
+{
+	const struct cei_cost_sim *play;
+	struct ceov_op_tuning tuning;
+	struct plays plays;
+
+	if (listing->shape->n_ranks < 3)
+		return;
+	play_all(listing, equal_unless(listing->given->cut), CEOV_ORDER_TURNS, &plays);
+	play = fastest(listing, &plays, 2);
+	if (!play || play->ns > best_ns * NEAR)
+		return;
+	tuning = tuning_of(play);
+	tuning.tile_order = CEOV_ORDER_TURNS;
+	cei_candidates_add(listing, &tuning);
+}
+
+static struct cei_cost_sim_args model_of(const struct cei_listing *listing,
+					 const struct cei_cost_sim *play)
+{
+	return (struct cei_cost_sim_args){ listing->shape, listing->rates, play->tile,
+					   play->n_pieces, play->cut, CEOV_ORDER_BANDS };
+}
+
+/* Adds other heights of bands to the fastest cut, for what caches gain by them, where its pieces
+ * are high enough to make a difference. */
+static void add_bands(const struct cei_listing *listing, const struct cei_cost_sim *play)
+{
+	const struct cei_cost_sim_args model = model_of(listing, play);
+	const struct cei_row_cut cut = cei_cost_sim_cut(&model);
+	struct ceov_op_tuning tuning = tuning_of(play);
+	uint64_t usual = cei_tiles_band(0, play->tile, listing->rates->pair), n_rows;
+
+	n_rows = cei_cut_most_rows(&cut, cei_op_most_rows(listing->shape), play->n_pieces);
+	tuning.tile_order = CEOV_ORDER_BANDS;
+	tuning.band_rows = (uint32_t)(usual / 2);
+	if (n_rows > usual / 2)
+		cei_candidates_add(listing, &tuning);
+	tuning.band_rows = (uint32_t)(usual * 2);
+	if (n_rows > usual)
+		cei_candidates_add(listing, &tuning);
+	tuning.tile_order = CEOV_ORDER_COLUMNS;
+	tuning.band_rows = 0;
+	if (n_rows > usual * 2)
+		cei_candidates_add(listing, &tuning);
+}
+
+/* Adds the fewest SMs with which the fastest cut takes no more rounds of tiles: they need as long,
+ * and leave the other SMs and their share of memory to copies. */
+static void add_budget(const struct cei_listing *listing, const struct cei_cost_sim *play)
+{
+	const struct cei_rates *rates = listing->rates;
+	const struct cei_cost_sim_args model = model_of(listing, play);
+	uint64_t n_pairs = cei_product_tiles(&model) / rates->pair;
+	uint64_t n_rounds = cei_ceiling(n_pairs, rates->n_sms / rates->pair), n;
+	struct ceov_op_tuning tuning = tuning_of(play);
+
+	n = n_rounds ? cei_ceiling(n_pairs, n_rounds) * rates->pair : 0;
+	if (!n || n + rates->pair > rates->n_sms)
+		return;
+	tuning.n_gemm_blocks = (uint32_t)n;
+	cei_candidates_add(listing, &tuning);
+}
+
+static void add_orders(const struct cei_listing *listing, const struct plays *plays)
+{
+	const struct cei_cost_sim *play = fastest(listing, plays, 1);
+
+	if (!play)
+		return;
+	add_turns(listing, play->ns);
+	add_bands(listing, play);
+	add_budget(listing, play);
 }
 
 static void add_sequence(const struct cei_listing *listing)
@@ -113,21 +215,24 @@ static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 	cei_candidates_add(listing, &tuning);
 }
 
-void cei_product_candidates(const struct cei_listing *listing)
+void cei_product_candidates(const struct cei_listing *from)
 {
-	const struct cei_rates *rates = listing->rates;
-	enum ceov_op_cut given = listing->given->cut;
-	struct plays plays;
+	const struct cei_rates taken = cei_product_rates(from->rates, from->given);
+	const struct cei_rates *rates = &taken;
+	const struct cei_listing limited = { from->shape, rates, from->given, from->candidates };
+	const struct cei_listing *listing = &limited;
 	uint32_t n_pieces = cei_candidates_first_cut(listing);
+	struct plays plays;
 
-	play_all(listing, given ? given : CEOV_CUT_EQUAL, &plays);
+	play_all(listing, equal_unless(from->given->cut), CEOV_ORDER_BANDS, &plays);
 	add_near(listing, &plays);
-	if (!given)
+	if (!from->given->cut)
 		add_cuts(listing, &plays);
 	add_sequence(listing);
 	if (rates->has_library && rates->has_tiles)
 		add_library(listing, plays.n ? plays.play[0].n_pieces
 				     : listing->candidates->tuning[0].n_pieces);
+	add_orders(listing, &plays);
 	if (!rates->has_library || rates->has_tiles)
 		return;
 	for (; n_pieces <= cei_candidates_last_cut(listing); n_pieces *= 2)

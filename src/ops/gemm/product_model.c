@@ -28,8 +28,21 @@ uint32_t cei_product_pieces(const struct cei_op_shape *shape)
 	return n;
 }
 
-/* Counts the tiles that tiles.c would list. */
-static uint64_t count_tiles(const struct cei_cost_sim_args *args)
+struct cei_rates cei_product_rates(const struct cei_rates *rates,
+				   const struct ceov_op_tuning *given)
+{
+	struct cei_rates taken = *rates;
+
+	if (!given->n_gemm_blocks || !rates->n_sms)
+		return taken;
+	if (given->n_gemm_blocks < rates->n_sms)
+		taken.n_sms = given->n_gemm_blocks;
+	if (rates->has_tiles)
+		taken.has_library = 0;
+	return taken;
+}
+
+uint64_t cei_product_tiles(const struct cei_cost_sim_args *args)
 {
 	const struct cei_op_shape *shape = args->shape;
 	struct cei_row_cut cut = cei_cost_sim_cut(args);
@@ -65,7 +78,7 @@ static double gemm_ns(const struct cei_cost_sim_args *args)
 {
 	uint32_t n_sms = args->rates->n_sms;
 
-	return (double)cei_ceiling(count_tiles(args), n_sms ? n_sms : 1) *
+	return (double)cei_ceiling(cei_product_tiles(args), n_sms ? n_sms : 1) *
 		tile_ns(args->shape, args->rates, args->tile);
 }
 
@@ -144,7 +157,8 @@ static struct cei_cost_sim_args model_of(const struct cei_choose_args *args,
 					 const struct cei_choice *choice)
 {
 	return (struct cei_cost_sim_args){ args->shape, args->rates, choice->shape,
-					   choice->n_pieces, choice->cut.kind };
+					   choice->n_pieces, choice->cut.kind,
+					   CEOV_ORDER_BANDS };
 }
 
 /* By how much more pieces must win. Candidates are compared from the fewest pieces on, and a later
@@ -153,13 +167,15 @@ static struct cei_cost_sim_args model_of(const struct cei_choose_args *args,
 #define WORTH 0.99
 
 /* Returns the fastest combination of an allowed number of pieces and a tile shape. All tile shapes
- * are tried, even those that this rank's caller excludes, because all ranks must find the same
- * number of pieces. If none could be simulated, ns of the result is negative. */
+ * are tried, even those that this rank's caller excludes, and none but the default order of tiles,
+ * because all ranks must find the same number of pieces. If none could be simulated, ns of the
+ * result is negative. */
 static struct cei_cost_sim best_play(const struct cei_cost_sim_args *args, uint32_t given_pieces)
 {
 	struct cei_cost_sim all[CEI_COST_SIMS_MAX], best = { .ns = -1 };
-	uint32_t n = cei_cost_sim_all(args, given_pieces ? given_pieces : 1,
-				      given_pieces ? given_pieces : PIECES_MAX, all), i;
+	const struct cei_cost_cuts cuts = { given_pieces ? given_pieces : 1,
+					    given_pieces ? given_pieces : PIECES_MAX };
+	uint32_t n = cei_cost_sim_all(args, cuts, all), i;
 
 	for (i = 0; i < n; i++)
 		if (best.ns < 0 || all[i].ns < best.ns * WORTH)
@@ -189,15 +205,34 @@ static void choose_by_play(const struct cei_choose_args *args, struct cei_choice
 	choice->shape.columns = given->tile_columns;
 }
 
+/* Predicts the run anew if the caller asked for turns: only now, because mode and pieces must not
+ * depend on an order in which ranks may differ. */
+static void play_turns(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	struct cei_cost_sim_args model = model_of(args, choice);
+	double ns;
+
+	if (choice->order != CEOV_ORDER_TURNS || choice->run_ns <= 0)
+		return;
+	model.order = choice->order;
+	ns = cei_cost_sim_ns(&model);
+	if (ns > 0)
+		choice->run_ns = ns;
+}
+
 /* --- the choice ------------------------------------------------------------ */
 
-void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *choice)
+void cei_product_choose(const struct cei_choose_args *from, struct cei_choice *choice)
 {
-	const struct cei_op_shape *shape = args->shape;
-	const struct ceov_op_tuning *given = args->given;
-	const struct cei_rates *rates = args->rates;
+	const struct cei_op_shape *shape = from->shape;
+	const struct ceov_op_tuning *given = from->given;
+	const struct cei_rates taken = cei_product_rates(from->rates, given), *rates = &taken;
+	const struct cei_choose_args limited = { shape, rates, given }, *args = &limited;
 	struct cei_cost_sim_args model;
 
+	choice->order = given->tile_order ? given->tile_order : CEOV_ORDER_BANDS;
+	choice->band_rows = given->band_rows;
+	choice->n_gemm_blocks = given->n_gemm_blocks;
 	if (choice->mode == CEOV_MODE_SEQUENCE)
 		choice->n_pieces = 1;
 	choice->cut.kind = given->cut ? given->cut : CEOV_CUT_EQUAL;
@@ -215,6 +250,7 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 		choice->mode = CEOV_MODE_OVERLAP; /* a sequence has one piece */
 	if (choice->mode == CEOV_MODE_CHOOSE)
 		choice->mode = choose_mode(shape, choice, rates);
+	play_turns(args, choice);
 	if (choice->mode == CEOV_MODE_SEQUENCE)
 		choice->n_pieces = 1;
 	model = model_of(args, choice);
@@ -223,11 +259,35 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 	choice->cut = cei_cost_sim_cut(&model);
 }
 
+void cei_product_say_order(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	int in_turns = choice->order == CEOV_ORDER_TURNS;
+	int by_kernel = cei_selector_has_kernel(args->rates, choice->shape);
+
+	cei_choice_say(choice, "order: %s", in_turns ? "all ranks' first pieces, then second ones"
+		       : "rank after rank");
+	if (choice->order == CEOV_ORDER_COLUMNS)
+		cei_choice_say(choice, ", column by column");
+	else if (by_kernel)
+		cei_choice_say(choice, ", bands of at most %llu rows",
+			       (unsigned long long)cei_tiles_band(choice->band_rows, choice->shape,
+								  args->rates->pair));
+	cei_choice_say(choice, " (%s)\n", cei_choice_by(args->given->tile_order ||
+							args->given->band_rows));
+	if (!choice->n_gemm_blocks)
+		return;
+	cei_choice_say(choice, "SMs of the product: at most %u (as given)%s\n",
+		       choice->n_gemm_blocks, !args->rates->n_sms ? ", without effect on the host"
+		       : by_kernel ? "" : ", to which cuBLAS does not keep");
+}
+
 void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
+	const struct cei_rates taken = cei_product_rates(args->rates, args->given);
+	const struct cei_choose_args limited = { args->shape, &taken, args->given };
 	const struct cei_op_shape *shape = args->shape;
-	struct cei_cost_sim_args model = model_of(args, choice);
-	uint64_t n_tiles = count_tiles(&model);
+	struct cei_cost_sim_args model = model_of(&limited, choice);
+	uint64_t n_tiles = cei_product_tiles(&model);
 
 	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
@@ -236,4 +296,5 @@ void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *
 		       choice->shape.columns, (unsigned long long)n_tiles,
 		       cei_choice_by(args->given->tile_rows),
 		       shape->product.b_is_k_by_n ? ", B is k x n" : "");
+	cei_product_say_order(args, choice);
 }

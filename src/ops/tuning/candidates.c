@@ -16,7 +16,44 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 	return x->mode == y->mode && x->n_pieces == y->n_pieces &&
 		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
 		x->n_reduce_blocks == y->n_reduce_blocks && x->cut == y->cut &&
-		x->chunk_bytes == y->chunk_bytes;
+		x->chunk_bytes == y->chunk_bytes && x->tile_order == y->tile_order &&
+		x->band_rows == y->band_rows && x->n_gemm_blocks == y->n_gemm_blocks;
+}
+
+/* Returns the candidate with what the caller's tuning sets, where the candidate leaves it open. The
+ * model says nothing about chunks, nor about cuts of ops that leave them open. */
+static struct ceov_op_tuning completed(const struct cei_listing *listing,
+				       const struct ceov_op_tuning *tuning)
+{
+	const struct ceov_op_tuning *given = listing->given;
+	struct ceov_op_tuning taken = *tuning;
+
+	taken.chunk_bytes = given->chunk_bytes;
+	if (!taken.cut)
+		taken.cut = given->cut ? given->cut : CEOV_CUT_EQUAL;
+	if (!listing->shape->kind->product)
+		return taken;
+	if (!taken.tile_order)
+		taken.tile_order = given->tile_order ? given->tile_order : CEOV_ORDER_BANDS;
+	if (!taken.band_rows)
+		taken.band_rows = given->band_rows;
+	if (!taken.n_gemm_blocks)
+		taken.n_gemm_blocks = given->n_gemm_blocks;
+	return taken;
+}
+
+/* Returns whether a completed candidate has the order and the budget that the caller's tuning sets,
+ * and they agree with each other. */
+static int is_order_allowed(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
+{
+	const struct ceov_op_tuning *given = listing->given;
+
+	if (!listing->shape->kind->product)
+		return 1;
+	return (!given->tile_order || given->tile_order == tuning->tile_order) &&
+		(!given->band_rows || given->band_rows == tuning->band_rows) &&
+		(!given->n_gemm_blocks || given->n_gemm_blocks == tuning->n_gemm_blocks) &&
+		!cei_selector_fault(tuning);
 }
 
 /* Returns whether a candidate agrees with each field that the caller's tuning sets. The candidate
@@ -37,23 +74,19 @@ static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tu
 		 given->tile_columns == tuning->tile_columns);
 }
 
-/* The model says nothing about chunks and about cuts of ops that leave them open, so these are what
- * the caller set. */
 void cei_candidates_add(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
 {
+	const struct ceov_op_tuning taken = completed(listing, tuning);
 	struct cei_candidates *candidates = listing->candidates;
-	struct ceov_op_tuning added = *tuning;
 	uint32_t i;
 
-	added.chunk_bytes = listing->given->chunk_bytes;
-	if (!added.cut)
-		added.cut = listing->given->cut ? listing->given->cut : CEOV_CUT_EQUAL;
-	if (!is_allowed(listing, &added) || candidates->n == CEI_CANDIDATES_MAX)
+	if (!is_allowed(listing, &taken) || !is_order_allowed(listing, &taken) ||
+	    candidates->n == CEI_CANDIDATES_MAX)
 		return;
 	for (i = 0; i < candidates->n; i++)
-		if (is_same(&candidates->tuning[i], &added))
+		if (is_same(&candidates->tuning[i], &taken))
 			return;
-	candidates->tuning[candidates->n++] = added;
+	candidates->tuning[candidates->n++] = taken;
 }
 
 struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
@@ -71,6 +104,9 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 	tuning.n_reduce_blocks = choice.n_reduce_blocks;
 	tuning.chunk_bytes = choice.chunk_bytes;
 	tuning.cut = choice.cut.kind;
+	tuning.tile_order = choice.order;
+	tuning.band_rows = choice.band_rows;
+	tuning.n_gemm_blocks = choice.n_gemm_blocks;
 	return tuning;
 }
 
@@ -124,6 +160,8 @@ uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n)
 			   tunings[i].tile_columns);
 		hash = mix(hash, (uint64_t)tunings[i].cut << 32 | tunings[i].n_reduce_blocks);
 		hash = mix(hash, tunings[i].chunk_bytes);
+		hash = mix(hash, (uint64_t)tunings[i].tile_order << 32 | tunings[i].band_rows);
+		hash = mix(hash, tunings[i].n_gemm_blocks);
 	}
 	hash = (hash ^ hash >> 40) & ((UINT64_C(1) << 40) - 1);
 	return hash ? hash : 1;

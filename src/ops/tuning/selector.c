@@ -76,29 +76,53 @@ struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t
 	return shapes[at];
 }
 
+int cei_selector_has_kernel(const struct cei_rates *rates, struct cei_tile_shape shape)
+{
+	struct cei_tile_shape own;
+	uint32_t i;
+
+	if (!rates->n_sms)
+		return 1;               /* the host computes tiles of any shape */
+	for (i = 0; own = cei_selector_shape(rates, i), rates->has_tiles && own.rows; i++)
+		if (own.rows == shape.rows && own.columns == shape.columns)
+			return 1;
+	return 0;
+}
+
 /* --- the caller's tuning --------------------------------------------------- */
 
-/* Checks the fields with which the struct has grown. */
-static const char *later_fault(const struct ceov_op_tuning *from)
+static const char *cut_fault(const struct ceov_op_tuning *tuning)
 {
-	struct ceov_op_tuning tuning;
-
-	cei_sized_take(&tuning, from, sizeof(tuning));
-	if (tuning.chunk_bytes && tuning.chunk_bytes < CHUNK_BYTES_MIN)
+	if (tuning->chunk_bytes && tuning->chunk_bytes < CHUNK_BYTES_MIN)
 		return "tuning->chunk_bytes is neither 0 nor 4096 or more";
-	if ((unsigned)tuning.cut > CEOV_CUT_GROWING)
+	if ((unsigned)tuning->cut > CEOV_CUT_GROWING)
 		return "tuning->cut is none of enum ceov_op_cut";
 	return NULL;
 }
 
-const char *cei_selector_fault(const struct ceov_op_tuning *tuning)
+static const char *order_fault(const struct ceov_op_tuning *tuning)
 {
-	if (!tuning)
+	if ((unsigned)tuning->tile_order > CEOV_ORDER_TURNS)
+		return "tuning->tile_order is none of enum ceov_op_order";
+	if (tuning->tile_order == CEOV_ORDER_COLUMNS && tuning->band_rows)
+		return "tuning: CEOV_ORDER_COLUMNS has no bands, so band_rows must be 0";
+	if (tuning->n_gemm_blocks == 1)
+		return "tuning->n_gemm_blocks is 1, but products run on pairs of SMs";
+	return NULL;
+}
+
+const char *cei_selector_fault(const struct ceov_op_tuning *from)
+{
+	struct ceov_op_tuning taken;
+	const struct ceov_op_tuning *tuning = &taken;
+	const char *fault;
+
+	if (!from)
 		return NULL;
-	if (cei_sized_fault(tuning, offsetof(struct ceov_op_tuning, chunk_bytes),
-			    sizeof(*tuning)))
+	if (cei_sized_fault(from, offsetof(struct ceov_op_tuning, chunk_bytes), sizeof(taken)))
 		return "tuning: its struct_bytes is not the size of struct ceov_op_tuning, or "
 			"it sets fields that this library does not know";
+	cei_sized_take(&taken, from, sizeof(taken));
 	if ((unsigned)tuning->mode > CEOV_MODE_TWO_SHOT)
 		return "tuning->mode is none of enum ceov_op_mode";
 	if (tuning->n_pieces > CEI_OP_PIECES_MAX)
@@ -111,7 +135,8 @@ const char *cei_selector_fault(const struct ceov_op_tuning *tuning)
 		return "tuning->n_reduce_blocks is above 128";
 	if (!tuning->tile_rows != !tuning->tile_columns)
 		return "tuning: one of tile_rows and tile_columns is 0, the other is not";
-	return later_fault(tuning);
+	fault = cut_fault(tuning);
+	return fault ? fault : order_fault(tuning);
 }
 
 int cei_selector_is_direct(enum ceov_op_mode mode)

@@ -45,7 +45,7 @@ void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes
 
 struct cei_rates cei_rates_host(void);
 
-#define CEI_CHOICE_TEXT_BYTES 640u
+#define CEI_CHOICE_TEXT_BYTES 768u
 
 struct cei_choice {
 	enum ceov_op_mode     mode;     /* never CEOV_MODE_CHOOSE */
@@ -54,6 +54,9 @@ struct cei_choice {
 	struct cei_tile_shape shape;    /* 0 x 0 for sums and moves */
 	uint32_t              n_reduce_blocks;
 	uint64_t              chunk_bytes;      /* the largest chunk of copies; 0: the context's */
+	enum ceov_op_order    order;    /* for products; never CEOV_ORDER_CHOOSE */
+	uint32_t              band_rows;        /* the next two as in struct ceov_op_tuning */
+	uint32_t              n_gemm_blocks;
 	double                gemm_ns;  /* predicted time of the product */
 	double                copy_ns;  /* predicted time of all copies of one rank */
 	double                run_ns;   /* predicted time of the run by simulation; 0: it was
@@ -74,12 +77,15 @@ void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rate
 			 const struct ceov_op_tuning *tuning,
 			 struct cei_choice *ret_choice);
 
-/* Returns what is wrong with a caller's tuning, or NULL. It does not check whether there is a
- * kernel for the tile shape, because only the executor knows. */
-const char *cei_selector_fault(const struct ceov_op_tuning *tuning);
+/* Returns what is wrong with a caller's tuning, which may be of an older size, or NULL. It does not
+ * check whether there is a kernel for the tile shape, because only the executor knows. */
+const char *cei_selector_fault(const struct ceov_op_tuning *from);
 
 /* Returns the i-th of the tile shapes of our own kernels; 0 x 0: there are no more. */
 struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i);
+
+/* Returns whether our own kernels compute tiles of that shape. */
+int cei_selector_has_kernel(const struct cei_rates *rates, struct cei_tile_shape shape);
 
 /* Returns whether kernels move the bytes in this mode, and not copy engines. */
 int cei_selector_is_direct(enum ceov_op_mode mode);

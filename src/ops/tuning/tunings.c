@@ -18,7 +18,6 @@
 #include "ops/kind.h"
 
 #define LINE_BYTES     (CEI_TUNING_KEY_BYTES + 128u)
-#define FORMAT         2u
 #define FILE_BYTES_MAX (2 * (uint64_t)CEI_TUNINGS_MAX * LINE_BYTES)
 
 /* --- keys ------------------------------------------------------------------ */
@@ -88,17 +87,19 @@ int cei_tunings_path(char *path, uint64_t n_bytes)
 static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
-	unsigned format, mode, cut;
+	unsigned format, mode, cut, order;
 	char end;
 
 	_Static_assert(CEI_TUNING_KEY_BYTES == 192, "the format has its length");
-	if (sscanf(line, "%191s %u %u %u %u %u %u %u %" SCNu64 "%c", key, &format, &mode,
+	if (sscanf(line, "%191s %u %u %u %u %u %u %u %" SCNu64 " %u %u %u%c", key, &format, &mode,
 		   &tuning.n_pieces, &tuning.tile_rows, &tuning.tile_columns,
-		   &tuning.n_reduce_blocks, &cut, &tuning.chunk_bytes, &end) != 10 ||
-	    end != '\n' || format != FORMAT)
+		   &tuning.n_reduce_blocks, &cut, &tuning.chunk_bytes, &order, &tuning.band_rows,
+		   &tuning.n_gemm_blocks, &end) != 13 ||
+	    end != '\n' || format != CEI_TUNINGS_FORMAT)
 		return CEOV_NONE;
 	tuning.mode = (enum ceov_op_mode)mode;
 	tuning.cut = (enum ceov_op_cut)cut;
+	tuning.tile_order = (enum ceov_op_order)order;
 	if (mode == CEOV_MODE_CHOOSE || cei_selector_fault(&tuning))
 		return CEOV_NONE;
 	*ret_tuning = tuning;
@@ -192,9 +193,10 @@ static int write_lines(const char *path, const char *key,
 	n = copy_others(text, key, NULL, 0);
 	copy_others(text, key, to, n < CEI_TUNINGS_MAX ? 0 : n - CEI_TUNINGS_MAX + 1);
 	free(text);
-	fprintf(to, "%s %u %u %u %u %u %u %u %" PRIu64 "\n", key, FORMAT, (unsigned)tuning->mode,
-		tuning->n_pieces, tuning->tile_rows, tuning->tile_columns, tuning->n_reduce_blocks,
-		(unsigned)tuning->cut, tuning->chunk_bytes);
+	fprintf(to, "%s %u %u %u %u %u %u %u %" PRIu64 " %u %u %u\n", key, CEI_TUNINGS_FORMAT,
+		(unsigned)tuning->mode, tuning->n_pieces, tuning->tile_rows, tuning->tile_columns,
+		tuning->n_reduce_blocks, (unsigned)tuning->cut, tuning->chunk_bytes,
+		(unsigned)tuning->tile_order, tuning->band_rows, tuning->n_gemm_blocks);
 	return ferror(to) ? ENOMEM : 0;
 }
 

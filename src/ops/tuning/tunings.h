@@ -7,10 +7,11 @@
  * The file of tunings that were measured on this machine: ceoverlap/tunings in $XDG_CACHE_HOME, or
  * else in ~/.cache. Each line is one tuning:
  *
- *   key format mode n_pieces tile_rows tile_columns n_reduce_blocks cut chunk_bytes
+ *   key format mode n_pieces tile_rows tile_columns n_reduce_blocks cut chunk_bytes tile_order
+ *   band_rows n_gemm_blocks
  *
- * `format` is the number of this format. Lines of another one, which older libraries wrote without
- * a number, cannot be understood.
+ * format is CEI_TUNINGS_FORMAT, and rises when fields are added. Lines of other formats, which older
+ * libraries wrote without a number, are not understood, so that what they say is measured anew.
  *
  * The file is a cache. It is always replaced as a whole, so that readers find either the old file
  * or the new one. If two processes write at once, the later one wins, and the line of the other one
@@ -22,6 +23,7 @@
 #include "base/report.h"
 #include "ops/tuning/selector.h"
 
+#define CEI_TUNINGS_FORMAT       2u             /* 1 had no number */
 #define CEI_TUNINGS_MAX          1024u          /* lines kept in the file; when there are more, the
 						 * oldest are dropped */
 #define CEI_TUNING_KEY_BYTES     192u
