@@ -80,6 +80,7 @@ static void check_bounds(uint64_t *random)
 		.rates = &rates,
 		.tile = tiles[testing_below(random, 3)],
 		.n_pieces = 1 + (uint32_t)testing_below(random, 8),
+		.cut = (enum ceov_op_cut)testing_below(random, CEOV_CUT_GROWING + 1),
 		.order = testing_below(random, 2) ? CEOV_ORDER_TURNS : CEOV_ORDER_BANDS,
 	};
 	uint64_t columns = shape.kind == &cei_ag_gemm ? shape.product.k : shape.product.n[0];
