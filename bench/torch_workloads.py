@@ -105,6 +105,18 @@ def exchange_alone(x: torch.Tensor, ids: torch.Tensor, n_experts: int):
     return exchange, theirs.sum(0)
 
 
+def sparing(n_sms: int, call):
+    """Returns the call, whose grouped products leave n_sms SMs to other kernels, by an experimental
+    setting of PyTorch's; 0: as it is."""
+    def spared():
+        torch._C._set_sm_carveout_experimental(n_sms)
+        try:
+            return call()
+        finally:
+            torch._C._set_sm_carveout_experimental(None)
+    return spared if n_sms else call
+
+
 def ep(options, group, n: int, hidden: int, n_experts: int, top_k: int, drop: float,
        ffn: int) -> Ways:
     """n tokens of each rank, of whose copies a share `drop` goes nowhere. ffn: of an expert; 0:
@@ -133,8 +145,9 @@ def ep(options, group, n: int, hidden: int, n_experts: int, top_k: int, drop: fl
     for n_groups in options.groups:
         if local % n_groups == 0 and n_groups > 1:
             parts = experts.groups(n_groups)
-            ways[f"operator, {n_groups} groups"] = lambda parts=parts: ct.moe(
-                x, ids, None, parts, n_experts, group, n_received=room)
+            ways[f"operator, {n_groups} groups"] = sparing(
+                options.spare_sms, lambda parts=parts: ct.moe(
+                    x, ids, None, parts, n_experts, group, n_received=room))
     return {
         **ways,
         "torch.distributed": lambda: mixture_by_torch(x, ids, None, experts, n_experts),

@@ -29,7 +29,7 @@ def workloads():
 def runs(table):
     """Each way of each row of a table."""
     module, group = workloads(), Group.of()
-    options = types.SimpleNamespace(shrink=256, groups=[1, 2])
+    options = types.SimpleNamespace(shrink=256, groups=[1, 2], spare_sms=4)
     for workload in module.named([table]):
         torch.manual_seed(rig.SEED * 64 + group.rank)
         with torch.no_grad():
@@ -96,6 +96,15 @@ class Workloads(unittest.TestCase):
         for name in ("ag", "sp_attn/6", "ag_moe/"):
             with self.assertRaises(SystemExit):
                 module.named([name])
+
+    def test_spare_sms(self):
+        """The setting holds during the call only, also if that fails."""
+        module, get = workloads(), torch._C._get_sm_carveout_experimental
+        self.assertEqual(module.sparing(4, get)(), 4)
+        self.assertIs(module.sparing(0, get), get)
+        with self.assertRaises(ZeroDivisionError):
+            module.sparing(4, lambda: 1 // 0)()
+        self.assertIsNone(get())
 
     def test_ideal(self):
         module = workloads()
