@@ -19,7 +19,7 @@ from ceoverlap import errors
 from ceoverlap.torch import Group, fsdp
 
 TESTS = ("test_group", "test_functional", "test_linear", "test_sums", "test_async_tp")
-LAYERS = ("test_experts", "test_attention")
+LAYERS = ("test_experts", "test_attention", "test_gathered")
 LIMIT_S = rig.patience(110)
 
 
