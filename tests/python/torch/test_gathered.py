@@ -165,6 +165,48 @@ def is_a_layer():
     close(scores.grad, factors.grad, dtype, "gradient of the weights")
 
 
+def repeats():
+    """Steps that follow each other at once yield the same bits: none reads what another one has
+    not yet written, or writes what another one still reads."""
+    case = Case(5, torch.bfloat16, (96, 64, 40, 6, 3))
+    leaves = case.x, case.weight
+
+    def step():
+        y = case.run()
+        return y.detach(), *torch.autograd.grad(y, leaves, case.grads[case.group.rank])
+
+    results = [step() for _ in range(6)]
+    for result in results[1:]:
+        for got, wanted in zip(result, results[0]):
+            equal(got, wanted, "a later step")
+
+
+def is_captured():
+    """A graph of the call and its gradients, replayed with other tokens and experts."""
+    case = Case(6, torch.bfloat16, (16, 32, 24, 5, 2))
+    ids = case.ids[case.group.rank].clone()
+    leaves, grad = (case.x, case.weight), case.grads[case.group.rank]
+
+    def call():
+        y = case.run(ids)
+        return y.detach(), *torch.autograd.grad(y, leaves, grad)
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            results = call()
+        for _ in range(3):
+            case.x.data.mul_(-0.5)
+            ids.copy_((ids + 1) % case.n_experts)
+            graph.replay()
+            for got, wanted in zip(results, call()):
+                torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
+        stream.synchronize()
+
+
 def is_refused():
     """Before anything is sent: what follows works."""
     case = Case(3, torch.float32, (4, 8, 8, 3, 2))
@@ -209,6 +251,14 @@ class GatheredExperts(unittest.TestCase):
 
     def test_layer(self):
         rig.run(is_a_layer)
+
+    def test_steps_at_once(self):
+        rig.run(repeats)
+
+    @rig.needs_gpus
+    @rig.needs_one_node
+    def test_capture(self):
+        rig.run(is_captured)
 
     def test_refusals(self):
         rig.run(is_refused)
