@@ -131,6 +131,22 @@ for cut in equal waves shrinking growing; do
 done
 expect 1 "a sum cut unequally" overlap $run -g 2 -t all_reduce -b 64K --cut growing
 expect 2 "an unknown cut" overlap --cut tapered
+expect 0 "an order of tiles" overlap $run --one-process -g 3 -m tiny \
+	-t ag_gemm,gemm_rs,gemm_ar,gemm_a2a,a2a_gemm --tokens 130 --pieces 3 --mode overlap \
+	--order turns --band 64 --gemm-blocks 8 --explain -J "$json"
+holds "$out" "order: all ranks' first pieces" "the order that is asked for"
+holds "$out" "SMs of the product: at most 8" "the budget of SMs"
+holds "$json" '"order": *"turns"' "JSON of the order"
+holds "$json" '"band_rows": *64' "JSON of bands"
+holds "$json" '"gemm_blocks": *8' "JSON of the budget"
+if grep -q 'WRONG\|unchecked' "$out"; then
+	echo "FAIL: rows with an order are not verified"
+	failed=1
+fi
+expect 0 "tiles column by column" overlap $run -g 2 -m tiny -t gemm_rs --tokens 130 \
+	--order columns
+expect 2 "an unknown order" overlap --order rows
+expect 2 "one SM" overlap --gemm-blocks 1
 expect 0 "operators, B as k x n" overlap $run -g 2 -m tiny -t ag_gemm,gemm_rs \
 	--tokens 130 --kn --explain
 holds "$out" "B is k x n" "how B lies"

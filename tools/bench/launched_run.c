@@ -113,7 +113,9 @@ static uint64_t add_overlap_to_hash(uint64_t hash, const struct bench_overlap_op
 		overlap->is_tuned };
 	const uint32_t tuning[] = { (uint32_t)overlap->tuning.mode, overlap->tuning.n_pieces,
 		overlap->tuning.tile_rows, overlap->tuning.tile_columns,
-		overlap->tuning.n_reduce_blocks, (uint32_t)overlap->tuning.cut };
+		overlap->tuning.n_reduce_blocks, (uint32_t)overlap->tuning.cut,
+		(uint32_t)overlap->tuning.tile_order, overlap->tuning.band_rows,
+		overlap->tuning.n_gemm_blocks };
 
 	hash = add_text_to_hash(hash, overlap->models);
 	hash = add_text_to_hash(hash, overlap->tokens);

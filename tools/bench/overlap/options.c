@@ -35,7 +35,8 @@ static const struct bench_case cases[] = {
 enum key {
 	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
 	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
-	KEY_KN, KEY_BY_NODE, KEY_SHAPE, KEY_TABLE, KEY_CUT, KEY_OP_CHUNK,
+	KEY_KN, KEY_BY_NODE, KEY_SHAPE, KEY_TABLE, KEY_CUT, KEY_OP_CHUNK, KEY_ORDER, KEY_BAND,
+	KEY_GEMM_BLOCKS,
 };
 
 static const struct argp_option options_table[] = {
@@ -84,6 +85,10 @@ static const struct argp_option options_table[] = {
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
 	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum, or of a direct mode "
 	  "(default: chosen)", 2 },
+	{ "order", KEY_ORDER, "bands|columns|turns", 0, "Order of the GEMM's tiles (default: "
+	  "chosen). turns: all ranks' first pieces before second ones", 2 },
+	{ "band", KEY_BAND, "ROWS", 0, "Most rows of a band of tiles (default: 8 pairs)", 2 },
+	{ "gemm-blocks", KEY_GEMM_BLOCKS, "N", 0, "Most SMs of the GEMM (default: all)", 2 },
 	{ "tune", KEY_TUNE, NULL, 0, "Measure the choices first (GPUs)", 2 },
 	{ "explain", KEY_EXPLAIN, NULL, 0, "Print what was chosen, and why", 2 },
 	{ "gathered", KEY_GATHERED, NULL, 0, "Ours leaves the gathered A, too, as the "
@@ -217,6 +222,17 @@ static enum ceov_op_cut parse_cut(struct argp_state *state, const char *text)
 	return CEOV_CUT_CHOOSE;         /* argp_error() does not return */
 }
 
+static enum ceov_op_order parse_order(struct argp_state *state, const char *text)
+{
+	unsigned order;
+
+	for (order = CEOV_ORDER_BANDS; order <= CEOV_ORDER_TURNS; order++)
+		if (!strcmp(text, bench_overlap_order_name((enum ceov_op_order)order)))
+			return (enum ceov_op_order)order;
+	argp_error(state, "'%s' must be bands, columns or turns", text);
+	return CEOV_ORDER_CHOOSE;       /* argp_error() does not return */
+}
+
 static void parse_tile(struct argp_state *state, const char *text,
 		       struct ceov_op_tuning *tuning)
 {
@@ -245,6 +261,13 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state,
 	case KEY_TILE: parse_tile(state, text, tuning); break;
 	case KEY_REDUCE_BLOCKS:
 		tuning->n_reduce_blocks = (uint32_t)bench_parse_number(state, text, 1, 1024);
+		break;
+	case KEY_ORDER: tuning->tile_order = parse_order(state, text); break;
+	case KEY_BAND:
+		tuning->band_rows = (uint32_t)bench_parse_number(state, text, 1, 1 << 30);
+		break;
+	case KEY_GEMM_BLOCKS:
+		tuning->n_gemm_blocks = (uint32_t)bench_parse_number(state, text, 2, 1024);
 		break;
 	default: return ARGP_ERR_UNKNOWN;
 	}

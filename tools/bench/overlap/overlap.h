@@ -160,6 +160,9 @@ void bench_overlap_derive(const struct bench_overlap_row *row,
 			  struct bench_overlap_derived *ret_derived);
 const char *bench_overlap_name(enum bench_overlap_test test);
 
+/* Returns the word for an order in options and JSON; "chosen" for CEOV_ORDER_CHOOSE. */
+const char *bench_overlap_order_name(enum ceov_op_order order);
+
 void bench_overlap_report_head(FILE *out);
 void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row);
 int  bench_overlap_report_json(const struct bench_options *options,

@@ -301,6 +301,24 @@ static void add_cut(struct json_object *object, const struct ceov_op_tuning *tun
 	add_integer(object, "op_chunk_bytes", tuning->chunk_bytes);
 }
 
+const char *bench_overlap_order_name(enum ceov_op_order order)
+{
+	static const char *const names[] = {
+		[CEOV_ORDER_CHOOSE] = "chosen", [CEOV_ORDER_BANDS] = "bands",
+		[CEOV_ORDER_COLUMNS] = "columns", [CEOV_ORDER_TURNS] = "turns",
+	};
+
+	return names[order];
+}
+
+/* Adds what the command asked of the product's tiles; 0: nothing. */
+static void add_order(struct json_object *object, const struct ceov_op_tuning *tuning)
+{
+	add_string(object, "order", bench_overlap_order_name(tuning->tile_order));
+	add_integer(object, "band_rows", tuning->band_rows);
+	add_integer(object, "gemm_blocks", tuning->n_gemm_blocks);
+}
+
 static struct json_object *row_to_json(const struct bench_overlap_row *row,
 				       const struct ceov_op_tuning *tuning)
 {
@@ -322,6 +340,7 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row,
 		add_integer(object, "m", row->m);
 		add_integer(object, "n", row->n);
 		add_integer(object, "k", row->k);
+		add_order(object, tuning);
 	}
 	if (bench_overlap_is_experts(row->test)) {
 		add_integer(object, "top_k", row->choices.top_k);
