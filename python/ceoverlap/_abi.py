@@ -84,6 +84,11 @@ CEOV_CUT_WAVES = 2
 CEOV_CUT_SHRINKING = 3
 CEOV_CUT_GROWING = 4
 
+CEOV_ORDER_CHOOSE = 0
+CEOV_ORDER_BANDS = 1
+CEOV_ORDER_COLUMNS = 2
+CEOV_ORDER_TURNS = 3
+
 # --- structs -----------------------------------------------------------------------------
 
 c_enum = c_uint32                       # none of these enums has a negative constant

@@ -39,6 +39,8 @@ _MODES = {"choose": _abi.CEOV_MODE_CHOOSE, "overlap": _abi.CEOV_MODE_OVERLAP,
 _CUTS = {"choose": _abi.CEOV_CUT_CHOOSE, "equal": _abi.CEOV_CUT_EQUAL,
          "waves": _abi.CEOV_CUT_WAVES, "shrinking": _abi.CEOV_CUT_SHRINKING,
          "growing": _abi.CEOV_CUT_GROWING}
+_ORDERS = {"choose": _abi.CEOV_ORDER_CHOOSE, "bands": _abi.CEOV_ORDER_BANDS,
+           "columns": _abi.CEOV_ORDER_COLUMNS, "turns": _abi.CEOV_ORDER_TURNS}
 _WIDE_KINDS = (_abi.ceov_reduce, _abi.ceov_moe, _abi.ceov_embedding)     # also take float32
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
@@ -47,7 +49,8 @@ class Tuning(NamedTuple):
     """Choices that the caller makes instead of the library; 0 and "choose" leave them to the
     library. mode is "overlap" or "sequence", or, where SMs shall move few bytes without copy
     engines, "direct" or "two-shot"; cut is "equal", or for products "waves", "shrinking" or
-    "growing"; for the other fields see struct ceov_op_tuning."""
+    "growing"; tile_order "bands", "columns" or "turns"; for the other fields see struct
+    ceov_op_tuning."""
     mode: str = "choose"
     n_pieces: int = 0
     tile_rows: int = 0
@@ -55,6 +58,9 @@ class Tuning(NamedTuple):
     n_reduce_blocks: int = 0
     chunk_bytes: int = 0
     cut: str = "choose"
+    tile_order: str = "choose"
+    band_rows: int = 0
+    n_gemm_blocks: int = 0
 
     def _struct(self) -> _abi.ceov_op_tuning:
         struct = _abi.new(_abi.ceov_op_tuning)
@@ -65,6 +71,9 @@ class Tuning(NamedTuple):
         struct.n_reduce_blocks = self.n_reduce_blocks
         struct.chunk_bytes = self.chunk_bytes
         struct.cut = number_of(_CUTS, self.cut, "cut")
+        struct.tile_order = number_of(_ORDERS, self.tile_order, "tile_order")
+        struct.band_rows = self.band_rows
+        struct.n_gemm_blocks = self.n_gemm_blocks
         return struct
 
 

@@ -278,6 +278,34 @@ class Operators(Case):
         with self.assertRaises(ceoverlap.InvalidError):
             Tuning(cut="tapered")._struct()
 
+    def test_orders_of_tiles(self):
+        rows, n, k = (40, 24, 40), 48, 16
+        sources = [(np.arange(sum(rows) * k) % (5 + r) - 2).reshape(-1, k).astype(np.float16)
+                   for r in range(3)]
+        b = (np.arange(n * k) % 3 - 1).reshape(n, k).astype(np.float16)
+        wanted = sum(a.astype(np.float32) @ b.astype(np.float32).T for a in sources)
+        spaces = self.workspaces(3, GemmReduceScatter.scratch_bytes(rows, k, n, "float16"))
+
+        def body(r):
+            first = sum(rows[:r])
+            for order, band, told in (("bands", 8, "bands of at most 64 rows"),
+                                      ("columns", 0, "column by column"),
+                                      ("turns", 0, "all ranks' first pieces")):
+                tuning = Tuning(n_pieces=3, tile_order=order, band_rows=8 * band,
+                                n_gemm_blocks=4)
+                op = GemmReduceScatter(spaces[r], rows, k, n, "float16", tuning)
+                self.assertIn("at most 4 (as given)", op.explain())
+                self.assertIn(told, op.explain())
+                np.testing.assert_array_equal(op.run(sources[r], b),
+                                              wanted[first:first + rows[r]])
+
+        in_threads(3, body)
+        for refused in (Tuning(tile_order="columns", band_rows=64), Tuning(n_gemm_blocks=1)):
+            with self.assertRaises(ceoverlap.InvalidError):
+                GemmReduceScatter(spaces[0], rows, k, n, "float16", refused)
+        with self.assertRaises(ceoverlap.InvalidError):
+            Tuning(tile_order="rows")._struct()
+
     def test_direct_modes(self):
         counts = (64, 128, 0)
         sources = [np.linspace(-1, r, 192).astype(np.float32) for r in range(3)]
