@@ -405,7 +405,8 @@ int  ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *run);
  * A run waits for nothing and uses no scratch: ranks need not make the same runs, and these are no
  * part of the workspace's sequence, except that they follow its other runs on streams. While
  * kernels beside a run hold SMs until a peer sends something, as NCCL's do, tiles need SMs all the
- * same: set n_sms or shares_sms of the workspace (docs/operators.md, "Beside NCCL").
+ * same: set n_sms or shares_sms of the workspace, or n_gemm_blocks of the tuning
+ * (docs/operators.md, "Beside NCCL").
  *
  * GRAPHS     In capturable workspaces runs may be captured. Waits for the last captured run take
  *            other streams into its graph, in which they must be joined to the first one.
