@@ -220,7 +220,7 @@ START_TEST(test_what_is_refused)
 }
 END_TEST
 
-/* A struct of an older header ends before chunks, cut and order; what lies behind it is not read. */
+/* A struct of an older header ends before chunks, cut and order. What lies behind is not read. */
 START_TEST(test_an_older_tuning)
 {
 	struct op_case one = case_of(_i);

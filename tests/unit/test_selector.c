@@ -463,8 +463,9 @@ END_TEST
 START_TEST(test_orders_are_remembered)
 {
 	static const char *const lines[] = {
-		"b 1 2 128 256 0\n", "b 1 1 2 128 256 0 1 0 0 0 0\n", "b 3 1 2 128 256 0 1 0 0 0 0\n",
-		"b 2 1 2 128 256 0 1 0 4 0 0\n", "b 2 1 2 128 256 0 1 0 2 64 0\n",
+		"b 1 2 128 256 0\n", "b 1 1 2 128 256 0 1 0 0 0 0\n",
+		"b 3 1 2 128 256 0 1 0 0 0 0\n", "b 2 1 2 128 256 0 1 0 4 0 0\n",
+		"b 2 1 2 128 256 0 1 0 2 64 0\n",
 		"b 2 1 2 128 256 0 1 0 1 64 1\n", "b 2 1 2 128 256 0 1 0 1 64\n"
 	};
 	struct ceov_op_tuning tuning = tuning_of(3), seen;

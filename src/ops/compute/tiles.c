@@ -389,8 +389,8 @@ static uint64_t walk_turn(const struct cei_tiles_args *args, struct turn turn,
 		stretch.rank_column = before(args->parts, stretch.rank);
 	else
 		stretch.rank_row = before(args->rows, stretch.rank);
-	stretch.row = cei_piece_rows(&args->cut, args->rows[stretch.rank], args->n_pieces, stretch.piece,
-				     &stretch.n_rows);
+	stretch.row = cei_piece_rows(&args->cut, args->rows[stretch.rank], args->n_pieces,
+				     stretch.piece, &stretch.n_rows);
 	stretch.n_blocks = cei_ceiling(stretch.n_rows, args->shape.rows);
 	stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, stretch.rank, 0));
 	return walk_piece(args, &stretch, to);

@@ -169,7 +169,8 @@ static void play_send(struct cei_play *play, struct cei_play_turn turn, double *
 	double done_ns;
 	uint64_t n_rows;
 
-	(void)cei_piece_rows(&play->cut, shape->rows[turn.step], play->n_pieces, turn.piece, &n_rows);
+	(void)cei_piece_rows(&play->cut, shape->rows[turn.step], play->n_pieces, turn.piece,
+			     &n_rows);
 	if (!n_rows)
 		return;
 	done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
@@ -203,8 +204,8 @@ void cei_play_gathered(struct cei_play *play)
 	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
 	for (at = 0; at < cei_play_turns(play); at++) {
 		turn = cei_play_turn_at(play, at);
-		(void)cei_piece_rows(&play->cut, shape->rows[shape->n_ranks - turn.step], play->n_pieces,
-				     turn.piece, &n_rows);
+		(void)cei_piece_rows(&play->cut, shape->rows[shape->n_ranks - turn.step],
+				     play->n_pieces, turn.piece, &n_rows);
 		if (!n_rows)
 			continue;
 		arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);

@@ -189,7 +189,8 @@ static int send_piece(ceov_op *op, uint32_t target, uint32_t piece)
 		first = cei_a2a_sum(shape->a2a.columns, target) * CEI_DTYPE16_BYTES;
 	else
 		first = cei_op_block_leaves(shape, rank, target) * leg.source_pitch_bytes;
-	row = cei_piece_rows(&op->choice.cut, block_rows(shape, rank, target), n_pieces, piece, &n_rows);
+	row = cei_piece_rows(&op->choice.cut, block_rows(shape, rank, target), n_pieces, piece,
+			     &n_rows);
 	leg.source_bytes = first + row * leg.source_pitch_bytes;
 	leg.target_bytes = received_at(shape) + arrives_at(shape, rank, target, row);
 	leg.n_rows = n_rows;

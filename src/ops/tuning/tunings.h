@@ -10,8 +10,9 @@
  *   key format mode n_pieces tile_rows tile_columns n_reduce_blocks cut chunk_bytes tile_order
  *   band_rows n_gemm_blocks
  *
- * format is CEI_TUNINGS_FORMAT, and rises when fields are added. Lines of other formats, which older
- * libraries wrote without a number, are not understood, so that what they say is measured anew.
+ * format is CEI_TUNINGS_FORMAT, and rises when fields are added. Lines of other formats, which
+ * older libraries wrote without a number, count as not there, so that what they say is measured
+ * anew.
  *
  * The file is a cache. It is always replaced as a whole, so that readers find either the old file
  * or the new one. If two processes write at once, the later one wins, and the line of the other one
