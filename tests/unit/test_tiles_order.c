@@ -107,7 +107,8 @@ static void check(const struct asked *asked)
 	uint32_t piece;
 
 	for (piece = 0; piece < asked->args.n_pieces; piece++) {
-		walk.first = cei_piece_rows(asked->rows, asked->args.n_pieces, piece, &n_rows);
+		walk.first = cei_piece_rows(&asked->args.cut, asked->rows,
+					    asked->args.n_pieces, piece, &n_rows);
 		take_piece(&walk, n_rows);
 	}
 	hold(walk.at == asked->tiles.n_tiles, "there are no further tiles");
