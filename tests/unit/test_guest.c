@@ -334,6 +334,7 @@ START_TEST(test_a_guest_is_asked_while_it_moves)
 	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on, guest), 0);
 	for (i = 0; i < LAUNCHES; i++) {
 		launch(plan, i, 1 + i);
+		ck_assert_int_eq(cei_guest_is_busy(guest), 1);  /* its mark is not raised yet */
 		fill(&owner, i, &seed);
 		arrived_whole(&owner, i);
 	}
