@@ -83,10 +83,13 @@ operators() {
 	count 1 "^a2a_gemm .* verified$" "a row of a2a_gemm"
 	count 1 "^reduce_scatter +$2 .* verified$" "a row of the reduce-scatter"
 	count 1 "^all_reduce +$2 .* verified$" "a row of the all-reduce"
+	count 2 "^ep_dispatch .* verified, " "rows of dispatches, with and without drops"
+	count 2 "^ep_combine .* verified, " "rows of combines, with and without drops"
 	count 1 "^# ceoverlap-bench " "one rank prints"
 	report "$1"
-	# The findings of checks come from other processes; they are small numbers, but not 0.
-	[ "$(grep -cE '"error": *[1-9][0-9.]+e-0[34]' "$json")" = 7 ] || fail "errors in the report"
+	# The findings of checks come from other processes; they are small numbers, but not 0, of
+	# the seven operators that add up and of the two rows of combines.
+	[ "$(grep -cE '"error": *[1-9][0-9.]+e-0[34]' "$json")" = 9 ] || fail "errors in the report"
 }
 
 read -ra quick <<< "--host -b 64K -n 3 -w 1 -T 30"
