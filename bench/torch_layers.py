@@ -139,8 +139,9 @@ def parse():
                             one.name for one in torch_workloads.WORKLOADS))
     parser.add_argument("--groups", type=int, nargs="+", default=[2, 4], help="numbers of groups "
                         "of experts that ep_moe tries beside one")
-    parser.add_argument("--spare-sms", type=int, default=0, help="SMs that products of groups of "
-                        "experts leave to the kernels of dispatches, which else wait for their end")
+    parser.add_argument("--spare-sms", type=int, default=0, help="further ways of ag_moe and of "
+                        "ep_moe with groups, whose products leave so many SMs to the kernels of "
+                        "moves and dispatches, which else wait for their end")
     parser.add_argument("--shrink", type=int, default=1, help="divide the named workloads' sizes "
                         "by this, to try them on the host")
     parser.add_argument("--json", metavar="FILE")

@@ -67,8 +67,8 @@ def mixture_by_torch(x, ids, weights, experts, n_experts):
     by_expert = number.repeat_interleave(theirs.flatten(), output_size=sum(received))
     by_expert = by_expert.argsort(stable=True)
     made = experts(rows.index_select(0, by_expert), theirs.sum(0).cumsum(0).to(torch.int32))
-    back = Exchange.apply(torch.zeros_like(made).index_copy(0, by_expert, made), received, sent)
-    copies = back.new_zeros(ids.numel(), back.shape[1]).index_copy(0, order, back)
+    back = Exchange.apply(torch.empty_like(made).index_copy_(0, by_expert, made), received, sent)
+    copies = back.new_zeros(ids.numel(), back.shape[1]).index_copy_(0, order, back)
     copies = copies.view(*ids.shape, -1)
     return (copies if weights is None else copies * weights[..., None].to(copies.dtype)).sum(1)
 

@@ -6,11 +6,12 @@ by PyTorch with torch.distributed, and what either part takes alone.
     operator           ceoverlap.torch
     torch.distributed  the collective, then the products or attention, or the other way round
     compute            the latter's products or attention alone, on what is there already
-    communication      the latter's collectives alone, of as many bytes
+    communication      the latter's collectives of tokens alone, without those of routing
 
 A call of "operator" hides all that it can where it takes as long as the longer one of the last two,
 which the table calls ideal."""
 
+import functools
 from typing import Callable, Dict, NamedTuple
 
 import torch
@@ -49,6 +50,18 @@ def routing(group, n: int, n_experts: int, top_k: int) -> torch.Tensor:
     return torch.rand(n, n_experts, device=group.device).topk(top_k, -1).indices.int()
 
 
+def spared(n_sms: int, name: str, call) -> Ways:
+    """Returns the call as a further way, in which its grouped products leave n_sms SMs to other
+    kernels, by an experimental setting of PyTorch's. 0: no further way."""
+    def sparing():
+        torch._C._set_sm_carveout_experimental(n_sms)
+        try:
+            return call()
+        finally:
+            torch._C._set_sm_carveout_experimental(None)
+    return {f"{name}, {n_sms} SMs spared": sparing} if n_sms else {}
+
+
 # --- all-gather + grouped products ---------------------------------------------------------
 
 
@@ -78,10 +91,16 @@ def ag_moe(options, group, m: int, columns: int, k: int, n_experts: int, top_k: 
         dist.all_gather_into_tensor(all_ids, ids)
         return multiply_sorted(all_x, all_ids, weight)
 
+    def multiply(rows, ends):
+        return F.grouped_mm(rows, weight, offs=ends)
+
+    def operator():
+        return ct.ag_moe(x, ids, multiply, n_experts, group).flatten(0, 1)
+
     one_after_the_other()
     return {
-        "operator": lambda: ct.ag_moe(x, ids, lambda rows, ends: F.grouped_mm(
-            rows, weight, offs=ends), n_experts, group).flatten(0, 1),
+        "operator": operator,
+        **spared(options.spare_sms, "operator", operator),
         "torch.distributed": one_after_the_other,
         "compute": lambda: multiply_sorted(all_x, all_ids, weight),
         "communication": gather,
@@ -105,18 +124,6 @@ def exchange_alone(x: torch.Tensor, ids: torch.Tensor, n_experts: int):
     return exchange, theirs.sum(0)
 
 
-def sparing(n_sms: int, call):
-    """Returns the call, whose grouped products leave n_sms SMs to other kernels, by an experimental
-    setting of PyTorch's; 0: as it is."""
-    def spared():
-        torch._C._set_sm_carveout_experimental(n_sms)
-        try:
-            return call()
-        finally:
-            torch._C._set_sm_carveout_experimental(None)
-    return spared if n_sms else call
-
-
 def ep(options, group, n: int, hidden: int, n_experts: int, top_k: int, drop: float,
        ffn: int) -> Ways:
     """n tokens of each rank, of whose copies a share `drop` goes nowhere. ffn: of an expert; 0:
@@ -126,14 +133,14 @@ def ep(options, group, n: int, hidden: int, n_experts: int, top_k: int, drop: fl
                       ffn and smaller(ffn, options.shrink))
     x, ids = random(group, n, hidden), routing(group, n, n_experts, top_k)
     ids[torch.rand(ids.shape, device=ids.device) < drop] = -1
-    room = int(n * top_k * (1 - drop) * ROOM)
+    sizes = {"capacity": 2 * n * top_k // group.size + STEP,
+             "n_received": int(n * top_k * (1 - drop) * ROOM)}
     exchange, counts = exchange_alone(x, ids, n_experts)
     if not ffn:
         def give_back(rows, _ends):
             return rows
         return {
-            "operator": lambda: ct.moe(x, ids, None, give_back, n_experts, group,
-                                       n_received=room),
+            "operator": lambda: ct.moe(x, ids, None, give_back, n_experts, group, **sizes),
             "torch.distributed": lambda: mixture_by_torch(x, ids, None, give_back, n_experts),
             "communication": exchange,
         }
@@ -141,13 +148,13 @@ def ep(options, group, n: int, hidden: int, n_experts: int, top_k: int, drop: fl
     experts = ct.SwiGLUExperts(local, hidden, ffn, group.device, torch.bfloat16)
     ends = counts.cumsum(0).to(torch.int32)
     rows = random(group, int(counts.sum()), hidden)
-    ways = {"operator": lambda: ct.moe(x, ids, None, experts, n_experts, group, n_received=room)}
+    ways = {"operator": lambda: ct.moe(x, ids, None, experts, n_experts, group, **sizes)}
     for n_groups in options.groups:
         if local % n_groups == 0 and n_groups > 1:
-            parts = experts.groups(n_groups)
-            ways[f"operator, {n_groups} groups"] = sparing(
-                options.spare_sms, lambda parts=parts: ct.moe(
-                    x, ids, None, parts, n_experts, group, n_received=room))
+            parts, name = experts.groups(n_groups), f"operator, {n_groups} groups"
+            ways[name] = functools.partial(ct.moe, x, ids, None, parts, n_experts, group,
+                                           **sizes)
+            ways.update(spared(options.spare_sms, name, ways[name]))
     return {
         **ways,
         "torch.distributed": lambda: mixture_by_torch(x, ids, None, experts, n_experts),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """Embedding bags + all-to-all of ceoverlap beside PyTorch's, in one run, at the shapes of
-"ceoverlap-bench overlap -t embedding_a2a": MLPerf's dlrm, bf16.
+"ceoverlap-bench overlap -t embedding_a2a": MLPerf's dlrm, 26 tables of all ranks, bf16.
 
     torchrun --nproc-per-node 4 bench/peers/embedding.py --json embedding.json
 
@@ -36,6 +36,7 @@ from torch_calls import measured_in_turn                    # noqa: E402
 
 PARTS = ("look-ups", "communication")   # methods that are no peers
 TOLERANCE = 0.01                        # of the norm
+TABLES = 26                             # of all ranks
 
 
 class Bags:
@@ -108,7 +109,8 @@ def parse(arguments=None):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples-of-all", type=int, nargs="+", default=[8192, 65536],
                         metavar="N", help="samples of all ranks, multiples of their number")
-    for name, default, what in (("tables", 7, "of a rank"), ("columns", 128, "of a table"),
+    parser.add_argument("--tables", type=int, help="of a rank (default: its part of 26)")
+    for name, default, what in (("columns", 128, "of a table"),
                                 ("rows", 1 << 20, "of a table"), ("bag", 16, "most indices of one"),
                                 ("rounds", 11, "that are measured"),
                                 ("calls", 6, "of a method in a round")):
@@ -125,7 +127,8 @@ def measure(options, group, n_samples):
     error = check(methods)
     us = measured_in_turn(methods, options, group)
     return {"samples": n_samples, "tables": options.tables, "columns": options.columns,
-            "us": us, "ideal_us": max(us[part][0] for part in PARTS), "error": error}
+            "rows": options.rows, "bag": options.bag, "rounds": options.rounds,
+            "calls": options.calls, "us": us, "ideal_us": max(us[part][0] for part in PARTS), "error": error}
 
 
 def show(row):
@@ -139,6 +142,7 @@ def show(row):
 def main():
     options = parse()
     n_ranks = int(os.environ["WORLD_SIZE"])
+    options.tables = options.tables or -(-TABLES // n_ranks)
     for n_samples in options.samples_of_all:
         if n_samples % n_ranks:
             raise SystemExit(f"embedding.py: {n_samples} samples cannot be shared out evenly to "

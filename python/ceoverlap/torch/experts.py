@@ -11,14 +11,17 @@ experts a callable (rows, ends) -> rows of the same shape: rows, n_received x hi
         behind ends[-1] is undefined, at the input and at the output: neither may depend on it.
 Sizes   how many rows go where is known on the GPU alone: only they travel, and the host waits
         for none of it. Memory is set aside for the most that may come. Without capacity or
-        n_received that is n_ranks * n_tokens * min(top_k, own experts) rows.
+        n_received that is n_ranks * n_tokens * min(top_k, own experts) rows, with groups of
+        experts for each group, of its own experts.
 Order   the same routing yields the same bits. Sums are in fp32.
 Groups  experts may be a list of callables. Then each has an equal part of this rank's experts, in
         order, and tokens travel to one group after another: the products of a group run on the
         caller's stream while, on a stream beside it, tokens come to the next group and results
         of the last one go back. Each group makes runs and kernels of its own, whose time does
         not shrink with its rows: use few groups, and one where products are short. A token's
-        sum is made of the groups' sums, each of which was rounded to x's dtype.
+        sum is made of the groups' sums, each of which was rounded to x's dtype. Callables of
+        several groups make no collective calls, of NCCL or of this package: those would run
+        beside the exchange, in an order that may differ from rank to rank.
 
 Nothing of this is in CUDA graphs, and torch.compile breaks the graph around it. On GPUs a run's
 call returns when the run has ended, unless CUDA_MODULE_LOADING=EAGER is set or
@@ -164,7 +167,8 @@ def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tenso
     x, expert_ids = x.reshape(-1, shape[-1]), expert_ids.reshape(-1, expert_ids.shape[-1])
     if weights is not None:
         weights = weights.reshape(expert_ids.shape)
-    parts = [experts] if callable(experts) else list(experts)
+    is_list = isinstance(experts, (Sequence, nn.ModuleList))    # the latter is callable, too
+    parts = list(experts) if is_list else [experts]
     if len(parts) != 1:
         return _in_groups(x, expert_ids, weights, parts, n_experts, group_of(group),
                           **sizes).view(shape)
@@ -252,6 +256,7 @@ def _in_groups(x, expert_ids, weights, parts: List[Experts], n_experts: int, gro
         raise errors.InvalidError(f"moe: {n_groups} groups of {n_experts} experts at "
                                   f"{group.size} ranks: each rank must have as many experts, and "
                                   "at least one group, whose number divides them")
+    expert_ids = expert_ids.to(torch.int32)     # others may have no -1
     n_each, n_most = n_local // n_groups, max(len(x), 1) if n_tokens is None else n_tokens
     limits = _sizes_of_a_group(n_groups, group.size, n_most, min(expert_ids.shape[1], n_each),
                                **sizes)

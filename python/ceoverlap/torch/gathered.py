@@ -7,12 +7,14 @@ has a part of every expert, as columns or rows of its weights.
 
 experts is a callable (rows, ends) -> rows, as ct.moe() takes it, but for all experts; its result
 may have another width. It is called for the tokens of one rank after another: of this rank's own
-first, of the others as they come, while further ones are still on their way. The host waits for
-nothing, and numbers of rows of an expert stay on the device.
+first, of the others as they come, while further ones are still on their way. It makes no collective
+calls, which would run beside these moves. Numbers of rows of an expert stay on the device, and the
+host waits for nothing, but where a call of an operator does (operators.Operators.waits): then
+nothing overlaps.
 
 A layer of which each rank has a part of ffn is
 
-    weights = ct.all_gather(weights)[..., None]
+    weights = ct.all_gather(weights.to(x.dtype))[..., None]
     y = ct.reduce_scatter((ct.ag_moe(x, expert_ids, experts, n_experts) * weights).sum(1))
 """
 
@@ -61,7 +63,7 @@ class _Copied(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        copies = torch.empty_like(grad).index_copy(0, ctx.order, grad)
+        copies = torch.empty_like(grad).index_copy_(0, ctx.order, grad)
         return copies.unflatten(0, (-1, ctx.top_k)).sum(1), None, None
 
 
@@ -101,7 +103,7 @@ def _sorted(ids: torch.Tensor, n_experts: int) -> Tuple[torch.Tensor, torch.Tens
 def _padded(ids: torch.Tensor, n_experts: int) -> torch.Tensor:
     """Returns ids as rows that can be moved. A number that no expert has would reach over the
     memory of others, so it is taken for the nearest one."""
-    ids = ids.to(torch.int32).clamp(0, n_experts - 1)
+    ids = ids.clamp(0, n_experts - 1).to(torch.int32)
     return operand(F.pad(ids, (0, -ids.shape[1] % ID_STEP)))
 
 
@@ -136,8 +138,9 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
                 number beyond that counts as the nearest expert
     experts     see the module; it is called once for each rank
 
-    x and the parameters of experts have gradients. That of x is the sum over ranks, as that of
-    ct.all_gather(); it is sent when all of it is there, and so does not overlap."""
+    x and the parameters of experts have gradients, x at all ranks or at none. Its gradient is the
+    sum over ranks, as that of ct.all_gather(); it is sent when all of it is there, and so does not
+    overlap."""
     at = group_of(group)
     _check(x, expert_ids, n_experts, at)
     n, top_k = expert_ids.shape

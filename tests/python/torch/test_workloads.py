@@ -45,7 +45,7 @@ def differs():
     """A way that returns something else is found."""
     module, group = workloads(), Group.of()
     (workload,) = module.named(["sp_attn/8192"])
-    options = types.SimpleNamespace(shrink=256, groups=[])
+    options = types.SimpleNamespace(shrink=256, groups=[], spare_sms=0)
     with torch.no_grad():
         ways = workload.ways(options, group, *workload.shape)
         with mock.patch.dict(ways, operator=lambda: 1.1 * ways["torch.distributed"]()):
@@ -100,10 +100,10 @@ class Workloads(unittest.TestCase):
     def test_spare_sms(self):
         """The setting holds during the call only, also if that fails."""
         module, get = workloads(), torch._C._get_sm_carveout_experimental
-        self.assertEqual(module.sparing(4, get)(), 4)
-        self.assertIs(module.sparing(0, get), get)
+        self.assertEqual(module.spared(4, "way", get)["way, 4 SMs spared"](), 4)
+        self.assertEqual(module.spared(0, "way", get), {})
         with self.assertRaises(ZeroDivisionError):
-            module.sparing(4, lambda: 1 // 0)()
+            module.spared(4, "way", lambda: 1 // 0)["way, 4 SMs spared"]()
         self.assertIsNone(get())
 
     def test_ideal(self):
