@@ -123,6 +123,10 @@ first_half() {
 }
 
 second_half() {
+	local parts=()
+
+	# Each way has a model of 2.2 G parameters, so two GPUs have no room for five ways.
+	[ "$ranks" -lt 4 ] || parts=(--parts)
 	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
 	bench sums-by-sms 20 overlap -t all_reduce -b 4M -e 256M --mode two-shot \
 		--reduce-blocks 16 -n 10
@@ -138,7 +142,8 @@ second_half() {
 		step "suite-$suite" 30 env srcdir="$top" \
 			bash "$top/tests/run_test.sh" "tests/gpu/test_gpu_$suite"
 	done
-	with_torch fsdp 50 "$top/examples/torch_fsdp.py" --parts --json "$out/fsdp.json"
+	with_torch fsdp 50 "$top/examples/torch_fsdp.py" "${parts[@]}" --steps 12 \
+		--json "$out/fsdp.json"
 	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py" --json "$out/tp-mlp.json"
 	step measure 40 ./ceoverlap-bench measure --quick --no-store -T 35 -J "$out/measure.json"
 	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T 45 -J "$out/sweep.json" \

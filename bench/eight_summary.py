@@ -91,6 +91,8 @@ def operators(folder):
                       if name != "ours" and way.get("us_median")]
             shape = (f"{row['m']} x {row['n']} x {row['k']}" if "m" in row
                      else f"{row['bytes_per_rank'] / 2**20:g} MiB")
+            if row.get("top_k"):
+                shape += f", top {row['top_k']}, {row.get('dropped_percent', 0)} % dropped"
             by_sms = " SM" if row.get("moved_by") == "SM" else ""
             rows.append([row["operator"] + by_sms, row.get("model", ""), shape, row["launch"],
                          str(row["ranks"]), number(ours),
@@ -145,9 +147,13 @@ def examples(folder):
     """The training examples in PyTorch."""
     rows = []
     for _, file in load(folder, "fsdp.json"):
+        if file.get("shares_gpus"):     # ranks take turns, and times say nothing
+            continue
         times = {name: median(way["step_ms"]) for name, way in file["ways"].items()}
         rows += example_rows("FSDP2 step", file["ranks"], times, "ms")
     for _, file in load(folder, "tp-mlp.json"):
+        if file.get("shares_gpus"):
+            continue
         rows += example_rows("MLP block", file["ranks"], file["step_us"], "us")
     if not rows:
         return []

@@ -8,10 +8,10 @@ each step by all of them, in random order.
 
 prints each step's losses, and at the end how long steps took and how much memory they held
 at most. --profile also lists what all-gathers had the GPU do. --parts trains with ceoverlap's
-all-gathers alone and with its reduce-scatters alone, too, which tells which of both costs time. Without GPUs it runs on the
-CPU over gloo, if the model is small: --layers 2 --hidden 64 --vocab 256 --seq 32. Where there
-are fewer GPUs than ranks, these share them, over gloo and with a small model: that compares
-losses, and says nothing of speed."""
+all-gathers alone and with its reduce-scatters alone, too, which tells which of both costs time.
+Without GPUs it runs on the CPU over gloo, if the model is small: --layers 2 --hidden 64
+--vocab 256 --seq 32. Where there are fewer GPUs than ranks, these share them, over gloo and with a
+small model: that compares losses, and says nothing of speed."""
 
 import argparse
 import dataclasses

@@ -121,6 +121,8 @@ static uint64_t add_overlap_to_hash(uint64_t hash, const struct bench_overlap_op
 	hash = add_text_to_hash(hash, overlap->tokens);
 	hash = add_text_to_hash(hash, overlap->tables);
 	hash = add_to_hash(hash, overlap->shapes, overlap->n_shapes * sizeof(overlap->shapes[0]));
+	hash = add_to_hash(hash, overlap->choices,
+			   overlap->n_shapes * sizeof(overlap->choices[0]));
 	hash = add_to_hash(hash, flags, sizeof(flags));
 	hash = add_to_hash(hash, &overlap->tuning.chunk_bytes,
 			   sizeof(overlap->tuning.chunk_bytes));
