@@ -55,7 +55,8 @@ struct ceov_embedding {
 	const struct ceov_op_tuning *tuning;    /* n_pieces: into how many pieces a rank cuts what
 						 * it sends to another one; a mode of
 						 * CEOV_MODE_SEQUENCE looks up everything before
-						 * anything is sent. NULL: the library chooses */
+						 * anything is sent. An unequal cut is refused.
+						 * NULL: the library chooses */
 };
 
 /* The bags of the own tables for the samples of all ranks. All memory is of the rank's place. */

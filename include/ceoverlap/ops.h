@@ -210,9 +210,10 @@ enum ceov_op_cut {
 
 /* The order in which a product computes its tiles. In every order the tiles of one piece of a
  * rank's rows follow each other; own rows come first where rows are gathered, and last where the
- * product leaves. Results are the same in every bit. Ranks may differ in it, since no tile that
- * tiles of a peer need waits itself (src/ops/compute/tiles.h), but bytes then leave in another
- * order than that in which the peer uses them. Without effect on operators without a product. */
+ * product leaves. Results are the same in every bit. Ranks may differ in it, except in
+ * ceov_op_tune(): tiles that peers need come before all tiles that wait, in every order. But bytes
+ * then leave in another order than that in which the peer uses them. Without effect on operators
+ * without a product. */
 enum ceov_op_order {
 	CEOV_ORDER_CHOOSE = 0,          /* CEOV_ORDER_BANDS, or what ceov_op_tune() measured */
 	/* Rank after rank, and of each rank piece after piece, as bytes come or leave. A piece is
@@ -250,18 +251,21 @@ struct ceov_op_tuning {
 	enum ceov_op_order tile_order;
 	uint32_t          band_rows;    /* how many rows a band of the order has at most. Bands
 					 * consist of whole pairs of tiles, one at least, and those
-					 * of a piece are about equally high. 0: rows of 8 pairs.
-					 * With CEOV_ORDER_COLUMNS only 0 */
+					 * of a piece are about equally high. 0: rows of 8 pairs,
+					 * or what ceov_op_tune() measured. With
+					 * CEOV_ORDER_COLUMNS only 0. Ranks may differ in it, as in
+					 * tile_order */
 	uint32_t          n_gemm_blocks; /* how many SMs the product uses at most, 2 or more, so
 					 * that other kernels find SMs beside it; the library's
 					 * kernels use pairs of SMs, so an odd number counts as the
-					 * even one below. 0, or more than the workspace's n_sms:
-					 * as many as that. The same at all ranks, unless n_pieces
+					 * even one below. More than the workspace's n_sms: as many
+					 * as that. 0: likewise, or what ceov_op_tune() measured.
+					 * The same at all ranks, unless n_pieces
 					 * and mode are set, which are chosen for that many SMs;
 					 * with CEOV_CUT_WAVES always.
-					 * cuBLAS does not keep to it, so the library then chooses
-					 * its own kernels where there are any. Without effect on
-					 * host ranks */
+					 * cuBLAS does not keep to it, so with any value but 0 the
+					 * library chooses its own kernels where there are any.
+					 * Without effect on host ranks */
 };
 
 /* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */
@@ -394,8 +398,8 @@ int  ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *run);
 /*
  * One rank multiplies, C = A B^T, and tells which rows of C are stored while it computes further
  * ones. So whatever the caller queues on another stream, NCCL's calls for example, begins with the
- * first rows. The rows of C form groups, in order and as equal as tiles allow; each group has a
- * mark.
+ * first rows. The rows of C form groups, in order and as equal as tiles allow, unless the tuning's
+ * cut says otherwise; each group has a mark.
  *
  *   ceov_gemm_marks_run(op, &run);                  on one stream
  *   for each group:
@@ -419,7 +423,8 @@ struct ceov_gemm_marks {
 	uint64_t                     k;
 	uint64_t                     n;
 	const struct ceov_op_tuning *tuning;    /* n_pieces is the number of groups; fewer are made
-						 * where rows do not suffice. A sequence has one */
+						 * where rows do not suffice. cut says how large
+						 * they are. A sequence has one */
 	int                          b_is_k_by_n;
 };
 
@@ -676,8 +681,9 @@ struct ceov_moe {
 	uint64_t                     n_received;        /* rows for which `received` has room;
 						 * a run to which more come fails. 0:
 						 * n_ranks * capacity */
-	const struct ceov_op_tuning *tuning;    /* NULL; a mode or a number of pieces has no
-						 * effect so far */
+	const struct ceov_op_tuning *tuning;    /* of which chunk_bytes has an effect; a mode or
+						 * a number of pieces has none so far. An unequal
+						 * cut is refused. NULL: the library chooses */
 };
 
 /* Where the copies of one run went: memory of the rank's place, which belongs to the caller. A

@@ -94,6 +94,7 @@ static void pick_tuning(uint64_t *random, struct op_case *one, int has_library)
 	if (one->k)
 		pick_tiles(random, one, has_library);
 	op_case_pick_cut(one, random, 1 << 18);
+	op_case_pick_order(one, random, 24);
 }
 
 /* Leaves so few rows of a GEMM + all-reduce that columns are divided, if they may be. */
@@ -147,6 +148,7 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 		"ag_gemm", "gemm_rs", "reduce_scatter", "all_reduce", "gemm_a2a", "a2a_gemm",
 		"gemm_ar"
 	};
+	const struct ceov_op_tuning *tuning = &one->tuning;
 	size_t at;
 	uint32_t i;
 
@@ -160,13 +162,14 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 				       (unsigned long long)one->n[i]);
 	if (at < n_bytes)
 		snprintf(text + at, n_bytes - at, " stride %llu scale %g spread %u%s k %llu%s "
-			 "mode %d pieces %u cut %d chunk %llu tiles %ux%u blocks %u",
-			 (unsigned long long)one->stride, (double)one->scale, one->spread,
-			 one->by_columns ? " by columns" : "", (unsigned long long)one->k,
-			 one->b_is_k_by_n ? " x n" : "", (int)one->tuning.mode,
-			 one->tuning.n_pieces, (int)one->tuning.cut,
-			 (unsigned long long)one->tuning.chunk_bytes, one->tuning.tile_rows,
-			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
+			 "mode %d pieces %u cut %d chunk %llu tiles %ux%u blocks %u order %d "
+			 "band %u SMs %u", (unsigned long long)one->stride, (double)one->scale,
+			 one->spread, one->by_columns ? " by columns" : "",
+			 (unsigned long long)one->k, one->b_is_k_by_n ? " x n" : "",
+			 (int)tuning->mode, tuning->n_pieces, (int)tuning->cut,
+			 (unsigned long long)tuning->chunk_bytes, tuning->tile_rows,
+			 tuning->tile_columns, tuning->n_reduce_blocks, (int)tuning->tile_order,
+			 tuning->band_rows, tuning->n_gemm_blocks);
 }
 
 /* --- sizes ----------------------------------------------------------------- */
@@ -252,8 +255,7 @@ void gpu_op_fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p
 	gpu_launch(&data->rank->gpu, stream, "cei_fill", blocks_for(made.n), &made);
 }
 
-void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,
-		      uint64_t number)
+void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream, uint64_t number)
 {
 	const struct op_case *one = data->one;
 	struct gpu_operand operand = { .rank = data->rank->rank };
@@ -557,8 +559,7 @@ static void check_guard(const struct gpu_op_data *data, void *results, uint64_t 
 		gpu_check(&data->rank->gpu, &guard);
 }
 
-void gpu_op_data_check(const struct gpu_op_data *data, enum gpu_stream stream,
-		       uint64_t number)
+void gpu_op_data_check(const struct gpu_op_data *data, enum gpu_stream stream, uint64_t number)
 {
 	struct gpu_op_check check;
 	uint32_t i;

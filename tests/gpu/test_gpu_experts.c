@@ -195,6 +195,8 @@ START_TEST(test_through_a_daemon)
 	random_shapes = testing_seed();
 	each_rank(2, try_shapes, NULL);
 	daemon_end(&server);
+	has_daemon = 0;
+	ck_assert_int_eq(unsetenv("CEOVERLAP_DAEMON"), 0);
 }
 END_TEST
 

@@ -34,13 +34,7 @@ static void pick_tuning(uint64_t *random, struct op_case *one)
 		if (testing_below(random, 8) == 0)
 			one->tuning.n_pieces = PIECES_MAX;
 	}
-	if (testing_below(random, 2)) {
-		one->tuning.tile_order =
-			(enum ceov_op_order)testing_below(random, CEOV_ORDER_TURNS + 1);
-		if (one->tuning.tile_order != CEOV_ORDER_COLUMNS)
-			one->tuning.band_rows = (uint32_t)testing_below(random, 50);
-		one->tuning.n_gemm_blocks = 2 * (uint32_t)testing_below(random, 3);
-	}
+	op_case_pick_order(one, random, 1);
 	if (testing_below(random, 3))
 		return;
 	one->tuning.tile_rows = tiles[testing_below(random, 7)];
@@ -94,6 +88,16 @@ void op_case_pick_scale(struct op_case *one, uint64_t *random)
 float op_case_scale(const struct op_case *one, uint32_t rank)
 {
 	return one->scale != 0 ? one->scale * (float)(1 + rank) : 1;
+}
+
+void op_case_pick_order(struct op_case *one, uint64_t *random, uint32_t step)
+{
+	if (op_is_sum(one->sort) || testing_below(random, 2))
+		return;
+	one->tuning.tile_order = (enum ceov_op_order)testing_below(random, CEOV_ORDER_TURNS + 1);
+	if (one->tuning.tile_order != CEOV_ORDER_COLUMNS)
+		one->tuning.band_rows = step * (uint32_t)testing_below(random, 50);
+	one->tuning.n_gemm_blocks = 2 * step * (uint32_t)testing_below(random, 3);
 }
 
 void op_case_pick_cut(struct op_case *one, uint64_t *random, uint64_t chunk_bytes)

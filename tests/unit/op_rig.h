@@ -53,6 +53,10 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
 /* Gives every other reduce-scatter a random stride; does nothing for other kinds. */
 void op_case_pick_stride(struct op_case *one, uint64_t *random);
 
+/* Gives every other product a random order of tiles, bands of up to 49 steps of rows, and a budget
+ * of none, 2 or 4 steps of SMs. */
+void op_case_pick_order(struct op_case *one, uint64_t *random, uint32_t step);
+
 /* Gives a product's tuning a random cut, and every other case a chunk of so many bytes or up to
  * three times as many. */
 void op_case_pick_cut(struct op_case *one, uint64_t *random, uint64_t chunk_bytes);

@@ -44,6 +44,7 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 	return x->mode == y->mode && x->n_pieces == y->n_pieces &&
 		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
 		x->n_reduce_blocks == y->n_reduce_blocks && x->cut == y->cut &&
+		x->chunk_bytes == y->chunk_bytes &&
 		x->tile_order == y->tile_order && x->band_rows == y->band_rows &&
 		x->n_gemm_blocks == y->n_gemm_blocks;
 }

@@ -175,6 +175,7 @@ static void expect_text(const ceov_op *op, const char *wanted)
 START_TEST(test_cuts_and_chunks_are_explained)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 2, 1024, 8, 8);
+	struct op_case sum = op_case_of(OP_GEMM_AR, 2, 1024, 8, 8);
 	struct op_rig rig;
 	ceov_op *op;
 
@@ -186,6 +187,10 @@ START_TEST(test_cuts_and_chunks_are_explained)
 	expect_text(op, "pieces: 4 of at most 6144 bytes (as given)\n"
 		    "cut: growing (as given), rows 128 192 320 384\n");
 	expect_text(op, "chunks: at most 5000 bytes (as given)\n");
+	ceov_op_release(op);
+	sum.tuning = one.tuning;
+	op = op_case_made(&sum, rig.workspaces[0]);
+	expect_text(op, "cut: growing (as given), rows 128 192 320 384\n");
 	ceov_op_release(op);
 	one.tuning.chunk_bytes = UINT64_MAX;
 	op = op_case_made(&one, rig.workspaces[0]);

@@ -308,7 +308,9 @@ START_TEST(test_every_text_fits)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, UINT64_C(1) << 24, 1 << 30, 1 << 30);
 	struct ceov_op_tuning given = {
-		.struct_bytes = sizeof(given), .n_pieces = 8, .cut = CEOV_CUT_SHRINKING };
+		.struct_bytes = sizeof(given), .n_pieces = 8, .cut = CEOV_CUT_SHRINKING,
+		.tile_order = CEOV_ORDER_TURNS, .band_rows = UINT32_MAX,
+		.n_gemm_blocks = UINT32_MAX };
 	struct cei_choice choice = choose(&shape, _i ? &given : NULL);
 
 	ck_assert_uint_lt(strlen(choice.text), sizeof(choice.text) - 1);

@@ -323,10 +323,10 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 	return r;
 }
 
-/* Applies those parts of a stored tuning that may differ between ranks: tile shape, order of tiles
- * and blocks. It does so only if the model chose the number of pieces with which they were
- * measured. Pieces and mode must be equal at all ranks, but ranks may read different files;
- * ceov_op_tune() sees to that. In direct modes blocks must be equal, too. */
+/* Applies those parts of a stored tuning that may differ between ranks: tile shape, order of tiles,
+ * bands, and numbers of SMs. It does so only if the model chose the number of pieces with which
+ * they were measured. Pieces and mode must be equal at all ranks, but ranks may read different
+ * files; ceov_op_tune() sees to that. In direct modes blocks must be equal, too. */
 static void refine(ceov_op *op, const struct cei_rates *rates)
 {
 	struct ceov_op_tuning tuning;

@@ -117,6 +117,7 @@ void cei_a2a_explain(const struct cei_choose_args *args, struct cei_choice *choi
 
 	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
+	cei_choice_say_cut(args, choice);
 	cei_choice_say(choice, "tiles: %ux%u (%s)%s\n", choice->shape.rows,
 		       choice->shape.columns, cei_choice_by(args->given->tile_rows),
 		       shape->product.b_is_k_by_n ? ", B is k x n" : "");

@@ -6,6 +6,7 @@
 #include "ops/gemm/product.h"
 
 #include "ops/gemm/cost_sim.h"
+#include "ops/kind.h"
 #include "ops/tuning/candidates.h"
 
 /* Candidates whose predicted time is within this factor of the best one's are measured. The
@@ -123,7 +124,9 @@ static void add_turns(const struct cei_listing *listing, double best_ns)
 	struct ceov_op_tuning tuning;
 	struct plays plays;
 
-	if (listing->shape->n_ranks < 3)
+	/* Where columns arrive, the list of tiles has one rank. */
+	if (listing->shape->n_ranks < 3 || (listing->shape->a2a.is_by_columns &&
+					    !listing->shape->kind->product->scatters))
 		return;
 	play_all(listing, equal_unless(listing->given->cut), CEOV_ORDER_TURNS, &plays);
 	play = fastest(listing, &plays, 2);

@@ -261,7 +261,8 @@ void cei_product_choose(const struct cei_choose_args *from, struct cei_choice *c
 
 void cei_product_say_order(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	int in_turns = choice->order == CEOV_ORDER_TURNS;
+	int in_turns = choice->order == CEOV_ORDER_TURNS && choice->n_pieces > 1 &&
+		args->shape->n_ranks > 1;
 	int by_kernel = cei_selector_has_kernel(args->rates, choice->shape);
 
 	cei_choice_say(choice, "order: %s", in_turns ? "all ranks' first pieces, then second ones"

@@ -12,9 +12,10 @@
 
 #include "ops/tuning/selector.h"
 
-/* Room for the model's choice, 8 candidates near it, 3 unequal cuts, a sequence, and 7 more: some
- * numbers of pieces for cuBLAS, or one of them, 4 orders of tiles and a budget of SMs. */
-#define CEI_CANDIDATES_MAX 20u
+/* Room for the model's choice, 8 candidates near it, 3 unequal cuts, a sequence, 7 more (some
+ * numbers of pieces for cuBLAS, or one of them, 4 orders of tiles and a budget of SMs), and 6 in
+ * which SMs make the sums. */
+#define CEI_CANDIDATES_MAX 26u
 
 struct cei_candidates {
 	uint32_t              n;
@@ -41,8 +42,9 @@ struct cei_listing {
 };
 
 /* Adds a candidate to the list, unless it is already there, differs from what the caller set, or
- * the list is full. Order of tiles and budget of SMs may be open in it: they are then what the
- * caller set, or what is chosen without a word. */
+ * the list is full. Cut, order of tiles, bands and budget of SMs may be open in it: they are then
+ * what the caller set, or what is chosen without a word. chunk_bytes is always what the caller
+ * set. */
 void cei_candidates_add(const struct cei_listing *listing,
 			const struct ceov_op_tuning *tuning);
 

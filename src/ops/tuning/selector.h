@@ -71,8 +71,8 @@ struct cei_choose_args {
 						 * open */
 };
 
-/* Keeps the fields that tuning sets, and finds all others by the model. tuning may be NULL;
- * cei_selector_fault() must have accepted it. */
+/* Keeps the fields that tuning sets, and finds all others by the model. tuning may be NULL; it has
+ * its full size (cei_sized_take()), and cei_selector_fault() must have accepted it. */
 void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			 const struct ceov_op_tuning *tuning,
 			 struct cei_choice *ret_choice);
