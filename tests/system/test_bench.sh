@@ -176,7 +176,8 @@ expect 0 "experts, all choices dropped" overlap $run --one-process -g 2 -t ep_a2
 [ "$(grep -c ' verified$' "$out")" = 2 ] || { echo "FAIL: no rows of no choices"; failed=1; }
 expect 1 "experts that ranks cannot share" overlap $run -g 3 -t ep_a2a --shape 20,16,8,2,0
 expect 2 "a shape that is none" overlap --shape 64,12,8
-for shape in 64,16,8,2 64,16,8,9,0 64,16,8,2,101 64,12,8,2,0 64,16,8,0,0 64,16,8,2,0, 64,16,8,; do
+for shape in 64,16,8,2 64,16,8,9,0 64,16,8,2,101 64,12,8,2,0 64,16,8,0,0 "64,16,8,2,0," \
+		"64,16,8,"; do
 	expect 2 "a shape $shape" overlap --shape "$shape"
 done
 # Of a table: only its operators run; K is shared out where the table says so.
