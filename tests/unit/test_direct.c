@@ -6,6 +6,7 @@
  * what is explained. Results of moves are in test_move.c. */
 
 #include <check.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -265,7 +266,8 @@ END_TEST
 
 struct failing {
 	struct op_case one;
-	int            aborts;          /* 1: rank 1 aborts in place of its second run */
+	int            aborts;          /* 1: rank 1 aborts in place of its second run, ... */
+	_Atomic uint32_t n_ready;       /* ... when so many, all others, have made their first */
 	int            results[OP_RANKS_MAX];
 	uint64_t       took_ns[OP_RANKS_MAX];
 };
@@ -281,9 +283,12 @@ static void run_without(const struct op_part *part)
 	run_and_check(&failing->one, part->rank, 1, op);
 	op_data_make(&failing->one, part->rank, 2, &data);
 	begin_ns = cei_now_ns();
-	if (part->rank != 1)
+	if (part->rank != 1) {
+		atomic_fetch_add(&failing->n_ready, 1);
 		failing->results[part->rank] = op_data_run(&failing->one, op, &data);
-	else if (failing->aborts) {
+	} else if (failing->aborts) {
+		while (atomic_load(&failing->n_ready) < failing->one.n_ranks - 1)
+			usleep(100);    /* the case has a time limit */
 		usleep(LATE_US);
 		ck_assert_int_eq(ceov_workspace_abort(op->workspace), 0);
 	}
