@@ -482,7 +482,7 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, test_random_operators, 0, 4);
 	tcase_add_loop_test(tcase, test_random_sums_by_node, 0, 5);
-	tcase_add_loop_test(tcase, test_large_operands, 0, 5);
+	tcase_add_loop_test(tcase, test_large_operands, 0, (int)testing_share(5));
 	tcase_add_test(tcase, test_direct_modes_are_refused);
 	tcase_add_test(tcase, test_random_moves);
 	tcase_add_test(tcase, test_each_lane_says_what_it_sent);

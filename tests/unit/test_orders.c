@@ -289,7 +289,8 @@ int main(void)
 
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 100);
-	tcase_add_loop_test(all, test_every_order_gives_the_same_bits, 0, 4 * N_PRODUCTS);
+	tcase_add_loop_test(all, test_every_order_gives_the_same_bits, 0,
+			    (int)testing_share(4 * N_PRODUCTS));
 	tcase_add_loop_test(all, test_random_shapes, 1, 1 + OP_RANKS_MAX);
 	tcase_add_loop_test(all, test_turns_send_in_turn, 0, 2 * N_PRODUCTS);
 	tcase_add_loop_test(all, test_what_is_refused, 0, N_PRODUCTS);
