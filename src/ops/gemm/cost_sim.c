@@ -47,13 +47,8 @@ static const struct {
 /* Returns the tile shape if there is a kernel for it, and the first one of the kernels' if not. */
 static struct cei_tile_shape known_tile(const struct cei_cost_sim_args *args)
 {
-	struct cei_tile_shape tile;
-	uint32_t i;
-
-	for (i = 0; tile = cei_selector_shape(args->rates, i), tile.rows; i++)
-		if (tile.rows == args->tile.rows && tile.columns == args->tile.columns)
-			return tile;
-	return cei_selector_shape(args->rates, 0);
+	return cei_selector_lists(args->rates, args->tile) ? args->tile
+		: cei_selector_shape(args->rates, 0);
 }
 
 struct cei_row_cut cei_cost_sim_cut(const struct cei_cost_sim_args *args)

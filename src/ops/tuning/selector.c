@@ -76,17 +76,22 @@ struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t
 	return shapes[at];
 }
 
-int cei_selector_has_kernel(const struct cei_rates *rates, struct cei_tile_shape shape)
+int cei_selector_lists(const struct cei_rates *rates, struct cei_tile_shape shape)
 {
 	struct cei_tile_shape own;
 	uint32_t i;
 
-	if (!rates->n_sms)
-		return 1;               /* the host computes tiles of any shape */
-	for (i = 0; own = cei_selector_shape(rates, i), rates->has_tiles && own.rows; i++)
+	for (i = 0; own = cei_selector_shape(rates, i), own.rows; i++)
 		if (own.rows == shape.rows && own.columns == shape.columns)
 			return 1;
 	return 0;
+}
+
+int cei_selector_has_kernel(const struct cei_rates *rates, struct cei_tile_shape shape)
+{
+	if (!rates->n_sms)
+		return 1;               /* the host computes tiles of any shape */
+	return rates->has_tiles && cei_selector_lists(rates, shape);
 }
 
 /* --- the caller's tuning --------------------------------------------------- */

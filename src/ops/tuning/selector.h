@@ -84,6 +84,9 @@ const char *cei_selector_fault(const struct ceov_op_tuning *from);
 /* Returns the i-th of the tile shapes of our own kernels; 0 x 0: there are no more. */
 struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i);
 
+/* Returns whether it is one of these shapes. */
+int cei_selector_lists(const struct cei_rates *rates, struct cei_tile_shape shape);
+
 /* Returns whether our own kernels compute tiles of that shape. */
 int cei_selector_has_kernel(const struct cei_rates *rates, struct cei_tile_shape shape);
 
