@@ -160,6 +160,17 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	return workspace;
 }
 
+void gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspace *workspace)
+{
+	struct ceov_failure failure = { .text = "it told nothing more" };
+	int r = ceov_workspace_status(workspace);
+
+	if (!r)
+		return;
+	(void)ceov_last_failure(rank->context, &failure);
+	ck_abort_msg("rank %u: %s: %s", rank->rank, ceov_strerror(r), failure.text);
+}
+
 /* Retries, because each peer unmaps the workspace only in its own call of this function. */
 void gpu_op_workspace_release(struct gpu_op_rank *rank, ceov_workspace *workspace)
 {

@@ -77,6 +77,10 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 void            gpu_op_workspace_release(struct gpu_op_rank *rank,
 					 ceov_workspace *workspace);
 
+/* Fails with the library's words if a run of the workspace has failed. Call it before results are
+ * compared, which are wrong then, too. */
+void            gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspace *workspace);
+
 /* Returns how many graphs a workspace should have cached: n, or 0 if ranks share a context. */
 uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);
 
