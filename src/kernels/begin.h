@@ -10,8 +10,9 @@
  *
  *   cei_op_begin (struct cei_op_begin)                       one block of 64 threads
  *   cei_op_await (struct cei_op_await)                       one block, one thread
+ *   cei_op_raise (struct cei_op_raise)                       one block, one thread
  *
- * cei_op_await holds a stream until counters have reached the number of the run, or until a
+ * cei_op_raise raises counters behind the kernels before it. cei_op_await holds a stream until counters have reached the number of the run, or until a
  * timeout. cei_op_begin begins run e = *epoch + 1 of its rank. It:
  *
  *   closes the rank's gates: sets them to 0 (nobody raises or awaits one between runs)
@@ -79,6 +80,18 @@ struct cei_op_await {
 	uint32_t                 *status;
 	uint32_t                 *failed;       /* word in GPU memory that a failed await sets to
 						 * non-zero; or NULL */
+};
+
+/* Parameters of cei_op_raise: raises counters index to index + n - 1 of signal to value. Behind a
+ * failure it raises nothing if epoch is NULL, and does raise them otherwise; struct cei_gemm_marks
+ * says why. */
+struct cei_op_raise {
+	struct ceov_device_signal signal;
+	uint32_t                  index;
+	uint32_t                  n;
+	uint64_t                  value;
+	const uint64_t           *epoch;
+	const uint32_t           *failed;       /* word in GPU memory, not 0: a wait has failed */
 };
 
 #endif /* CEI_BEGIN_H */

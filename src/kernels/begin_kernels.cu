@@ -65,3 +65,12 @@ cei_op_await(const __grid_constant__ struct cei_op_await await)
 	if (result != CEOV_DEVICE_REACHED)
 		cei_mark_fail({ await.status, await.failed, await.epoch }, result);
 }
+
+extern "C" __global__ void __launch_bounds__(1)
+cei_op_raise(const __grid_constant__ struct cei_op_raise raise)
+{
+	if (!raise.epoch && *(const volatile uint32_t *)raise.failed)
+		return;
+	for (uint32_t i = 0; i < raise.n; i++)
+		ceov_device_arrive(raise.signal, raise.index + i, 1, raise.value);
+}

@@ -189,6 +189,46 @@ START_TEST(test_behind_a_failed_wait_nobody_waits)
 }
 END_TEST
 
+/* What raise_behind() is tried in. */
+enum raise_case { RAISE_GOOD, RAISE_FAILED, RAISE_FAILED_CAPTURED, RAISE_CASES };
+
+/* Raises two counters of rank 0 to 9 behind a wait that is good or not. Arrivals are counted in
+ * words of rank 1. */
+static void raise_behind(enum raise_case which)
+{
+	struct cei_op_raise raise;
+	void *arguments[] = { &raise };
+	const struct cei_module_launch made = {
+		.name = "cei_op_raise",
+		.n_blocks = 1,
+		.n_threads = 1,
+		.arguments = arguments,
+	};
+
+	memset(&raise, 0, sizeof(raise));
+	raise.signal.counters = words_of(0);
+	raise.signal.arrivals = (uint32_t *)words_of(1);
+	raise.index = LAST_USE;
+	raise.n = 2;
+	raise.value = 9;
+	raise.epoch = which == RAISE_FAILED_CAPTURED ? words_of(0) + EPOCH : NULL;
+	raise.failed = &gpu.results[1].status;
+	if (which != RAISE_GOOD)
+		await_done(NULL, SHORT_NS);
+	gpu_launch_as(&gpu, GPU_CONSUME, &made);
+	gpu_idle(&gpu, GPU_CONSUME);
+}
+
+START_TEST(test_marks_behind_a_failed_wait)
+{
+	const uint64_t raised[RANK_WORDS] = { 0, 9, 9 }, left[RANK_WORDS] = { 0 };
+
+	raise_behind((enum raise_case)_i);
+	check_rank(0, _i == RAISE_FAILED ? left : raised);
+	check_rank(1, left);
+}
+END_TEST
+
 static Suite *suite(uint32_t n_gpus)
 {
 	Suite *made = suite_create("gpu begin");
@@ -201,6 +241,7 @@ static Suite *suite(uint32_t n_gpus)
 	tcase_add_loop_test(all, test_ranks_begin_many_runs_without_waiting_in_a_circle, 0,
 			    2);
 	tcase_add_loop_test(all, test_behind_a_failed_wait_nobody_waits, 0, 2);
+	tcase_add_loop_test(all, test_marks_behind_a_failed_wait, 0, RAISE_CASES);
 	suite_add_tcase(made, all);
 	return made;
 }

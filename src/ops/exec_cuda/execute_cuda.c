@@ -411,6 +411,30 @@ int cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 	return r ? r : cei_module_launch(own->module, &launch);
 }
 
+int cei_gpu_raise(struct cei_gpu_executor *own, void *stream, const struct cei_job_marks *marks,
+		  const struct cei_counters *counters)
+{
+	struct cei_op_raise raise;
+	void *arguments[] = { &raise };
+	struct cei_module_launch launch = {
+		.name = "cei_op_raise",
+		.n_blocks = 1,
+		.n_threads = 1,
+		.stream = stream,
+		.arguments = arguments,
+	};
+	int r;
+
+	memset(&raise, 0, sizeof(raise));
+	raise.index = counters->first;
+	raise.n = counters->n;
+	raise.epoch = marks->epoch;
+	raise.value = marks->epoch ? 1 : marks->value;
+	raise.failed = cei_gpu_word(own, CEI_GPU_WORD_FAILED);
+	r = cei_gpu_signal(own, counters->signal, &raise.signal);
+	return r ? r : cei_module_launch(own->module, &launch);
+}
+
 static int gpu_await(struct cei_executor *executor, void *stream,
 		     const struct cei_job_marks *marks, const struct cei_counters *counters)
 {

@@ -78,6 +78,12 @@ int  cei_gpu_peer_counter(const struct cei_gpu_executor *own, ceov_signal *signa
 int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 		   const struct cei_job_marks *marks, const struct cei_counters *counters);
 
+/* Raises the counters from the stream, unless a wait of this run or of one before it has failed:
+ * what stands behind such a wait must not be taken for good. In a captured run they are raised all
+ * the same, because its poison goes with them. */
+int  cei_gpu_raise(struct cei_gpu_executor *own, void *stream, const struct cei_job_marks *marks,
+		   const struct cei_counters *counters);
+
 /* Returns in *ret_is whether the stream is being captured. The GPU's context must be current. */
 int  cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is);
 

@@ -137,24 +137,26 @@ static int sum_up(struct blas_walk *walk)
 	return r ? r : cei_gpu_reduce(walk->own, walk->stream, &sum);
 }
 
-/* Raises the marks of those pieces that sum_up() has summed, behind the sum. A list has a piece's
- * tiles one after another. */
+/* Raises the marks of those pieces that sum_up() has summed, behind the sum, unless what it waits
+ * for did not come. Counters of pieces that have rows follow each other. */
 static int raise_summed(struct blas_walk *walk)
 {
 	const struct cei_gemm_job *job = walk->job;
-	uint32_t last = CEI_GEMM_NONE, i;
+	struct cei_counters counters = { job->marks.ready, CEI_GEMM_NONE, 0 };
 	const struct cei_gemm_tile *tile;
-	int r = 0;
+	uint32_t last = 0, i;
 
-	for (i = 0; !r && job->marks.ready && i < job->tiles->n_tiles; i++) {
+	for (i = 0; i < job->tiles->n_tiles; i++) {
 		tile = &job->tiles->tile[i];
-		if (tile->reduce == CEI_GEMM_NONE || tile->arrive == CEI_GEMM_NONE ||
-		    tile->arrive == last)
+		if (tile->reduce == CEI_GEMM_NONE || tile->arrive == CEI_GEMM_NONE)
 			continue;
-		last = tile->arrive;
-		r = raise_mark(walk, last);
+		last = tile->arrive > last ? tile->arrive : last;
+		counters.first = tile->arrive < counters.first ? tile->arrive : counters.first;
 	}
-	return r;
+	if (!counters.signal || counters.first == CEI_GEMM_NONE)
+		return 0;
+	counters.n = last - counters.first + 1;
+	return cei_gpu_raise(walk->own, walk->stream, &job->marks, &counters);
 }
 
 /* Makes the stream wait until everything was sent, so that the caller may then change the
