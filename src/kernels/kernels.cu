@@ -10,3 +10,4 @@
 #include "kernels/gemm_kernels.cu"
 #include "kernels/experts_kernels.cu"
 #include "kernels/embedding_kernels.cu"
+#include "kernels/rows_kernels.cu"

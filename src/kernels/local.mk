@@ -11,6 +11,7 @@ kernel_sources = \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
 	%D%/embedding_kernels.cu \
+	%D%/rows_kernels.cu \
 	%D%/gemm_layout.cuh \
 	%D%/gemm_pairs.cuh \
 	%D%/gemm_sm90.cuh \
@@ -28,6 +29,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/fill.h \
 	%D%/reduce.h \
 	%D%/gemm.h \
+	%D%/rows.h \
 	%D%/module.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
@@ -46,6 +48,7 @@ kernels.fatbin: $(kernel_sources) \
 		%D%/fill.h \
 		%D%/gemm.h \
 		%D%/reduce.h \
+		%D%/rows.h \
 		include/ceoverlap/ceoverlap.h \
 		include/ceoverlap/device.cuh \
 		include/ceoverlap/ops.h

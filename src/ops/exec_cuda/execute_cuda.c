@@ -357,34 +357,6 @@ static int gpu_copy(struct cei_executor *executor, void *stream, void *target,
 	return cei_gpu_executor_check(own, result, "copying on the caller's stream");
 }
 
-static int gpu_copy_rows(struct cei_executor *executor, void *stream,
-			 const struct cei_rows *rows)
-{
-	struct cei_gpu_executor *own = own_of(executor);
-	struct cei_cuda_hold hold;
-	CUDA_MEMCPY2D shape;
-	CUresult result;
-	int r;
-
-	if (!rows->row_bytes || !rows->n_rows)
-		return 0;
-	r = cei_cuda_push(own->cuda, own->gpu, &hold);
-	if (r)
-		return r;
-	memset(&shape, 0, sizeof(shape));
-	shape.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-	shape.srcDevice = (CUdeviceptr)(uintptr_t)rows->source;
-	shape.srcPitch = rows->source_pitch_bytes;
-	shape.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-	shape.dstDevice = (CUdeviceptr)(uintptr_t)rows->target;
-	shape.dstPitch = rows->target_pitch_bytes;
-	shape.WidthInBytes = rows->row_bytes;
-	shape.Height = rows->n_rows;
-	result = own->cuda->calls.copy_2d(&shape, stream);
-	cei_cuda_pop(own->cuda, &hold);
-	return cei_gpu_executor_check(own, result, "copying rows on the caller's stream");
-}
-
 int cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 		  const struct cei_job_marks *marks, const struct cei_counters *counters)
 {
@@ -568,7 +540,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.reduce = gpu_reduce,
 	.direct = cei_gpu_direct,
 	.copy = gpu_copy,
-	.copy_rows = gpu_copy_rows,
+	.copy_rows = cei_gpu_copy_rows,
 	.experts = &cei_gpu_experts,
 	.embedding = &cei_gpu_embedding,
 	.await = gpu_await,

@@ -106,6 +106,9 @@ int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape 
 int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 		  const struct cei_gemm_job *job);
 
+/* rows_cuda.c: the function `copy_rows` of struct cei_executor_ops. */
+int  cei_gpu_copy_rows(struct cei_executor *executor, void *stream, const struct cei_rows *rows);
+
 /* forks_cuda.c: branches of graphs, as struct cei_executor_ops describes them. */
 int  cei_gpu_fork(struct cei_executor *executor, void *stream, void **fork);
 int  cei_gpu_join(struct cei_executor *executor, void *stream, void *fork);
