@@ -15,7 +15,8 @@
 #include "kernels/pattern.cuh"
 #include "kernels/vectors.cuh"
 
-#define EMBEDDING_FLIGHT 4u             /* rows of a bag that a thread has in flight */
+#define EMBEDDING_FLIGHT 4u             /* rows of a bag, or bags that are checked, that a thread
+					 * has in flight */
 
 static __device__ __forceinline__ bool embedding_has_failed(const struct cei_embedding_work &work)
 {
@@ -30,22 +31,62 @@ static __device__ __forceinline__ void embedding_refuse(const struct cei_embeddi
 		*(volatile uint64_t *)&work.verdicts[i] = CEI_EMBEDDING_REFUSED;
 }
 
-/* Returns what is wrong with a bag, as far as a lane's share of its indices tells; 0: nothing. */
-static __device__ __forceinline__ int embedding_fault(const struct cei_embedding_work &work,
-						      uint64_t bag, uint32_t lane)
+/* Where the indices of a bag lie. */
+struct embedding_span {
+	int64_t begin, end;
+};
+
+/* Returns whether the indices of a bag from `at` on, of which a lane has a share, are rows of its
+ * table. A negative index is above all rows when it is taken for an unsigned number. */
+static __device__ __forceinline__ bool embedding_has_rows(const struct cei_embedding_work &work,
+							  int64_t at, int64_t end, uint64_t n_rows)
 {
-	const int64_t begin = work.offsets[bag], end = work.offsets[bag + 1];
-	const uint64_t n_rows = work.tables[bag / work.n_samples].n_rows;
 	bool is_good = true;
 
-	if (begin < 0 || end < begin || (uint64_t)end > work.n_indices)
-		return CEI_EMBEDDING_NO_BAG;
-	if (!work.indices)
-		return 0;
-	/* A negative index is above all rows when it is taken for an unsigned number. */
-	for (int64_t at = begin + lane; at < end; at += CEI_EMBEDDING_CHECK_LANES)
+	for (; at < end; at += CEI_EMBEDDING_CHECK_LANES)
 		is_good = is_good && (uint64_t)work.indices[at] < n_rows;
-	return is_good ? 0 : CEI_EMBEDDING_NO_ROW;
+	return is_good;
+}
+
+/* Returns what is wrong with a bag and those that lie one or more steps behind it, as far as a
+ * lane's share of their indices tells; 0: nothing. Their offsets are loaded at the same time, and so
+ * are their first indices: most bags have no more than there are lanes. */
+static __device__ __forceinline__ int embedding_fault(const struct cei_embedding_work &work,
+						      uint64_t bag, uint64_t step, uint32_t lane)
+{
+	const uint64_t n_bags = work.n_tables * work.n_samples;
+	struct embedding_span spans[EMBEDDING_FLIGHT];
+	uint64_t indices[EMBEDDING_FLIGHT], n_rows;
+	int fault = 0;
+
+#pragma unroll
+	for (uint32_t i = 0; i < EMBEDDING_FLIGHT; i++) {
+		spans[i] = { 0, 0 };
+		if (bag + i * step < n_bags)
+			spans[i] = { work.offsets[bag + i * step], work.offsets[bag + i * step + 1] };
+	}
+#pragma unroll
+	for (uint32_t i = 0; i < EMBEDDING_FLIGHT; i++) {
+		if (spans[i].begin < 0 || spans[i].end < spans[i].begin ||
+		    (uint64_t)spans[i].end > work.n_indices) {
+			fault = CEI_EMBEDDING_NO_BAG;
+			spans[i] = { 0, 0 };
+		}
+		indices[i] = 0;         /* a row of every table */
+		if (work.indices && spans[i].begin + lane < spans[i].end)
+			indices[i] = (uint64_t)work.indices[spans[i].begin + lane];
+	}
+#pragma unroll
+	for (uint32_t i = 0; i < EMBEDDING_FLIGHT; i++) {
+		if (bag + i * step >= n_bags || !work.indices)
+			continue;
+		n_rows = work.tables[(bag + i * step) / work.n_samples].n_rows;
+		if (indices[i] >= n_rows ||
+		    !embedding_has_rows(work, spans[i].begin + lane + CEI_EMBEDDING_CHECK_LANES,
+					spans[i].end, n_rows))
+			fault = fault ? fault : CEI_EMBEDDING_NO_ROW;
+	}
+	return fault;
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_EMBEDDING_THREADS)
@@ -61,8 +102,8 @@ cei_embedding_check(const __grid_constant__ struct cei_embedding_work work)
 		return;
 	}
 	for (uint64_t bag = thread_index() / CEI_EMBEDDING_CHECK_LANES; !fault && bag < n_bags;
-	     bag += step)
-		fault = embedding_fault(work, bag, lane);
+	     bag += EMBEDDING_FLIGHT * step)
+		fault = embedding_fault(work, bag, step, lane);
 	if (!fault)
 		return;
 	cei_mark_fail({ work.status, work.failed, NULL }, fault);

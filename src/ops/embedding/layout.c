@@ -22,10 +22,6 @@
 /* Below it all numbers and sizes of bags fit 63 bits. */
 #define INDICES_MAX (UINT64_C(1) << 32)
 
-/* More pieces of a block gain little: copies out of scratch are several times as fast as those that
- * arrive. */
-#define PIECES_MOST 4u
-
 /* --- shapes ---------------------------------------------------------------- */
 
 static int is_good_table(const struct ceov_embedding *from, uint64_t table)
@@ -145,11 +141,6 @@ uint64_t cei_embedding_row_bytes(const struct cei_op_shape *shape)
 }
 
 /* --- the choice ------------------------------------------------------------ */
-
-uint32_t cei_embedding_pieces(const struct cei_op_shape *shape)
-{
-	return cei_selector_pieces(shape, PIECES_MOST);
-}
 
 void cei_embedding_choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {

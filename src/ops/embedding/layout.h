@@ -18,7 +18,6 @@ const struct ceov_op_tuning *cei_embedding_shape(struct cei_op_shape *shape, con
 const char *cei_embedding_fault(const struct cei_op_shape *shape);
 uint64_t cei_embedding_row_bytes(const struct cei_op_shape *shape);     /* of the rank whose tables
 									 * have most columns */
-uint32_t cei_embedding_pieces(const struct cei_op_shape *shape);
 void     cei_embedding_choose(const struct cei_choose_args *args, struct cei_choice *choice);
 void     cei_embedding_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 void     cei_embedding_fini(ceov_op *op);
