@@ -23,7 +23,7 @@
  *
  * BLOCKS Block b of each rank stores, awaits and reads the same vectors of each span as block b of
  * every other rank, so blocks of one kernel do not wait for each other, and all ranks must launch
- * the same number of blocks and threads. All blocks must run at the same time as those of peers on
+ * the same number of blocks and threads, with the same `each`. All blocks must run at the same time as those of peers on
  * the same GPU. Counters of `arrived`: source * n_blocks + b, and `second` more for the second
  * step. Every block raises and awaits its counters even if its spans are empty: so a rank that has
  * ended a run knows that all others have begun it, on which the halves of scratch rest
@@ -47,6 +47,7 @@
 #define CEI_DIRECT_BLOCKS_MAX 32u
 #define CEI_DIRECT_THREADS    512u
 #define CEI_DIRECT_HALVES     2u
+#define CEI_DIRECT_FLIGHT     16u       /* vectors that a thread can have in flight, of all ranks */
 
 /* What this rank and one rank r exchange, in bytes. For r = own: what stays. */
 struct cei_direct_span {
@@ -81,6 +82,10 @@ struct cei_direct {
 	uint32_t                half;           /* of a run that is not captured */
 	uint32_t                second;         /* the first counter of the second step */
 	float                   scale;          /* factor of the sums */
+	uint32_t                each;           /* vectors of a span that a thread has in flight: 1,
+						 * 4 or 8; as many at all ranks. If there are
+						 * several, n_ranks times as many are at most
+						 * CEI_DIRECT_FLIGHT */
 
 	struct ceov_device_signal arrived[CEI_DIRECT_HALVES];   /* [half]: the own signals */
 	uint64_t                  value;        /* the run's number, if epoch is NULL */

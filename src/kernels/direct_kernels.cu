@@ -6,7 +6,9 @@
  *
  * Bytes are stored, not loaded, across the link: a store needs no answer, so what a run waits for
  * is one way of the bytes and one of the counter behind them. Loads of several ranks' data are
- * issued before the first of them is used, because with few bytes the time is all latency.
+ * issued before the first of them is used, because with few bytes the time is all latency. With many
+ * bytes, few SMs come to the links' rate only if each thread has several vectors of each rank in
+ * flight: functions are made for EACH of them.
  */
 
 #include <ceoverlap/device.cuh>
@@ -15,7 +17,6 @@
 #include "kernels/marks.cuh"
 #include "kernels/vectors.cuh"
 
-#define DIRECT_GROUP 8u                 /* ranks whose vectors a thread has in flight */
 #define DIRECT_POLLS 256u               /* looks at a counter before the clock and the abort word
 						 * are read, too */
 
@@ -57,15 +58,61 @@ static __device__ __forceinline__ uint4 *vectors_to(void *base, uint64_t at)
 	return (uint4 *)((char *)base + at);
 }
 
-/* The vectors of a span that a thread has: first_vector(), and each step() behind it. */
+/* The vectors of a span that a thread has: EACH from here on, CEI_DIRECT_THREADS apart, and as many
+ * each step() behind them. Distances that the compiler knows take no registers. */
+template <uint32_t EACH>
 static __device__ __forceinline__ uint64_t first_vector()
 {
-	return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	return (uint64_t)blockIdx.x * EACH * CEI_DIRECT_THREADS + threadIdx.x;
 }
 
+template <uint32_t EACH>
 static __device__ __forceinline__ uint64_t step()
 {
-	return (uint64_t)gridDim.x * blockDim.x;
+	return (uint64_t)gridDim.x * EACH * CEI_DIRECT_THREADS;
+}
+
+/* Of how many ranks a thread has EACH vectors in flight, the own one among them or not. If EACH is
+ * not 1, the host has made sure that all ranks are among them. */
+template <uint32_t EACH> struct direct_group {
+	static constexpr uint32_t all = EACH == 1 ? CEI_DIRECT_FLIGHT / 2
+		: CEI_DIRECT_FLIGHT / EACH;
+	static constexpr uint32_t others = EACH == 1 ? all : all - 1;
+};
+
+/* Returns how many of the vectors from vector i on lie in n_bytes; many count as UINT32_MAX. */
+static __device__ __forceinline__ uint32_t n_within(uint64_t i, uint64_t n_bytes)
+{
+	const uint64_t n = n_bytes / sizeof(uint4);
+
+	return i >= n ? 0 : (uint32_t)min((unsigned long long)(n - i), (unsigned long long)UINT32_MAX);
+}
+
+/* Loads EACH vectors from vector i on, but none that lies behind n_bytes. */
+template <uint32_t EACH>
+static __device__ __forceinline__ void direct_load(const uint4 *from, uint64_t i, uint64_t n_bytes,
+						   uint4 (&raw)[EACH])
+{
+	const uint32_t n = n_within(i, n_bytes);
+
+	from += i;
+#pragma unroll
+	for (uint32_t e = 0; e < EACH; e++)
+		if (e * CEI_DIRECT_THREADS < n)
+			raw[e] = cei_load(from + e * CEI_DIRECT_THREADS);
+}
+
+template <uint32_t EACH>
+static __device__ __forceinline__ void direct_store(uint4 *to, uint64_t i, uint64_t n_bytes,
+						    const uint4 (&raw)[EACH])
+{
+	const uint32_t n = n_within(i, n_bytes);
+
+	to += i;
+#pragma unroll
+	for (uint32_t e = 0; e < EACH; e++)
+		if (e * CEI_DIRECT_THREADS < n)
+			to[e * CEI_DIRECT_THREADS] = raw[e];
 }
 
 /* --- counters ------------------------------------------------------------ */
@@ -198,51 +245,56 @@ static __device__ __forceinline__ void end_turn(const struct cei_direct &direct,
 /* --- bytes --------------------------------------------------------------- */
 
 /* Stores each peer's span of source to the peer's half. */
+template <uint32_t EACH>
 static __device__ __forceinline__ void push(const struct cei_direct &direct,
 					    const struct direct_turn &turn)
 {
-	uint4 raw[DIRECT_GROUP];
+	constexpr uint32_t n_group = direct_group<EACH>::others;
+	uint4 raw[n_group][EACH];
 	uint32_t group, k, peer;
 	uint64_t i, most = 0;
 
 	for (k = 1; k < direct.n_ranks; k++)
 		most = max((unsigned long long)most,
 			   (unsigned long long)direct.spans[behind(direct, k)].n_leaves);
-	for (i = first_vector(); i * sizeof(uint4) < most; i += step())
-		for (group = 1; group < direct.n_ranks; group += DIRECT_GROUP) {
+	for (i = first_vector<EACH>(); i * sizeof(uint4) < most; i += step<EACH>())
+		for (group = 1; group < direct.n_ranks && (EACH == 1 || group == 1);
+		     group += n_group) {
 #pragma unroll
-			for (k = 0; k < DIRECT_GROUP; k++) {
+			for (k = 0; k < n_group; k++) {
 				if (group + k >= direct.n_ranks)
 					continue;
 				peer = behind(direct, group + k);
-				if (i * sizeof(uint4) < direct.spans[peer].n_leaves)
-					raw[k] = cei_load(vectors_at(direct.source,
-						direct.spans[peer].leaves) + i);
+				direct_load(vectors_at(direct.source, direct.spans[peer].leaves),
+					    i, direct.spans[peer].n_leaves, raw[k]);
 			}
 #pragma unroll
-			for (k = 0; k < DIRECT_GROUP; k++) {
+			for (k = 0; k < n_group; k++) {
 				if (group + k >= direct.n_ranks)
 					continue;
 				peer = behind(direct, group + k);
-				if (i * sizeof(uint4) < direct.spans[peer].n_leaves)
-					vectors_to(half_of(direct, turn, peer),
-						   direct.spans[peer].there)[i] = raw[k];
+				direct_store(vectors_to(half_of(direct, turn, peer),
+							direct.spans[peer].there),
+					     i, direct.spans[peer].n_leaves, raw[k]);
 			}
 		}
 }
 
 /* Copies what stays at this rank, unless it is in its place already. */
+template <uint32_t EACH>
 static __device__ __forceinline__ void copy_own(const struct cei_direct &direct)
 {
 	const struct cei_direct_span &span = direct.spans[direct.own];
 	const uint4 *from = vectors_at(direct.source, span.leaves);
-	uint4 *to = vectors_to(direct.target, span.place);
+	uint4 *to = vectors_to(direct.target, span.place), raw[EACH];
 	uint64_t i;
 
 	if (from == to)
 		return;
-	for (i = first_vector(); i * sizeof(uint4) < span.n_here; i += step())
-		to[i] = cei_load(from + i);
+	for (i = first_vector<EACH>(); i * sizeof(uint4) < span.n_here; i += step<EACH>()) {
+		direct_load(from, i, span.n_here, raw);
+		direct_store(to, i, span.n_here, raw);
+	}
 }
 
 /* Where copy_others() finds what has come from a rank: what it sent, or its sums. */
@@ -259,12 +311,14 @@ arrival_of(const struct cei_direct &direct, uint32_t rank, bool is_gathered)
 }
 
 /* Copies what has come from other ranks to target. */
+template <uint32_t EACH>
 static __device__ __forceinline__ void
 copy_others(const struct cei_direct &direct, const struct direct_turn &turn, bool is_gathered)
 {
+	constexpr uint32_t n_group = direct_group<EACH>::others;
 	const char *half = half_of(direct, turn, direct.own);
 	struct cei_direct_span span;
-	uint4 raw[DIRECT_GROUP];
+	uint4 raw[n_group][EACH];
 	uint32_t group, k;
 	uint64_t i, most = 0;
 
@@ -272,99 +326,161 @@ copy_others(const struct cei_direct &direct, const struct direct_turn &turn, boo
 		span = arrival_of(direct, behind(direct, k), is_gathered);
 		most = max((unsigned long long)most, (unsigned long long)span.n_here);
 	}
-	for (i = first_vector(); i * sizeof(uint4) < most; i += step())
-		for (group = 1; group < direct.n_ranks; group += DIRECT_GROUP) {
+	for (i = first_vector<EACH>(); i * sizeof(uint4) < most; i += step<EACH>())
+		for (group = 1; group < direct.n_ranks && (EACH == 1 || group == 1);
+		     group += n_group) {
 #pragma unroll
-			for (k = 0; k < DIRECT_GROUP; k++) {
+			for (k = 0; k < n_group; k++) {
 				if (group + k >= direct.n_ranks)
 					continue;
 				span = arrival_of(direct, behind(direct, group + k),
 						  is_gathered);
-				if (i * sizeof(uint4) < span.n_here)
-					raw[k] = cei_load(vectors_at(half, span.here) + i);
+				direct_load(vectors_at(half, span.here), i, span.n_here, raw[k]);
 			}
 #pragma unroll
-			for (k = 0; k < DIRECT_GROUP; k++) {
+			for (k = 0; k < n_group; k++) {
 				if (group + k >= direct.n_ranks)
 					continue;
 				span = arrival_of(direct, behind(direct, group + k),
 						  is_gathered);
-				if (i * sizeof(uint4) < span.n_here)
-					vectors_to(direct.target, span.place)[i] = raw[k];
+				direct_store(vectors_to(direct.target, span.place), i, span.n_here,
+					     raw[k]);
 			}
 		}
 }
 
 /* --- sums ---------------------------------------------------------------- */
 
-/* Adds up vector i of the own part from all ranks, in their order. */
-template <class T>
-static __device__ __forceinline__ uint4
-sum_vector(const struct cei_direct &direct, const char *half, uint64_t i)
+/* Loads N vectors of the own part from each rank of a group. */
+template <uint32_t GROUP, uint32_t N>
+static __device__ __forceinline__ void
+load_group(const struct cei_direct &direct, const char *half, uint64_t i, uint32_t group,
+	   uint4 (&raw)[GROUP][N])
 {
-	uint4 raw[DIRECT_GROUP];
-	float sum[T::n_elements];
-	uint32_t group, k, rank, e;
+	const uint64_t n_bytes = direct.spans[direct.own].n_here;
+	uint32_t k, rank;
 
-	for (group = 0; group < direct.n_ranks; group += DIRECT_GROUP) {
 #pragma unroll
-		for (k = 0; k < DIRECT_GROUP; k++) {
-			rank = group + k;
-			if (rank >= direct.n_ranks)
-				continue;
-			raw[k] = cei_load((rank == direct.own
-				? vectors_at(direct.source, direct.spans[rank].leaves)
-				: vectors_at(half, direct.spans[rank].here)) + i);
-		}
-#pragma unroll
-		for (k = 0; k < DIRECT_GROUP; k++)
-			if (group + k < direct.n_ranks)
-				cei_add_vector<T>(raw[k], group + k == 0, sum);
+	for (k = 0; k < GROUP; k++) {
+		rank = group + k;
+		if (rank < direct.n_ranks)
+			direct_load(rank == direct.own
+				    ? vectors_at(direct.source, direct.spans[rank].leaves)
+				    : vectors_at(half, direct.spans[rank].here), i, n_bytes, raw[k]);
 	}
+}
+
+template <class T>
+static __device__ __forceinline__ uint4 finish_sum(const struct cei_direct &direct, float *sum)
+{
 #pragma unroll
-	for (e = 0; e < T::n_elements; e++)
+	for (uint32_t e = 0; e < T::n_elements; e++)
 		sum[e] *= direct.scale;
 	return T::narrow(sum);
 }
 
-/* Sums the own part into target, and to the peers if they gather the sums. */
-template <class T>
+/* Adds up N vectors of the own part from all ranks, in their order, one vector after the other,
+ * since the sums of all would take too many registers; then all ranks are one group. Vectors behind
+ * the end are not loaded, and their sums not used. */
+template <class T, uint32_t GROUP, uint32_t N>
+static __device__ __forceinline__ void sum_vectors(const struct cei_direct &direct,
+						   const char *half, uint64_t i, uint4 (&sums)[N])
+{
+	uint4 raw[GROUP][N];
+	float sum[T::n_elements];
+	uint32_t group, k, v;
+
+	for (group = 0; group < direct.n_ranks && (N == 1 || !group); group += GROUP) {
+		load_group<GROUP, N>(direct, half, i, group, raw);
+#pragma unroll
+		for (v = 0; v < N; v++) {
+#pragma unroll
+			for (k = 0; k < GROUP; k++)
+				if (group + k < direct.n_ranks)
+					cei_add_vector<T>(raw[k][v], group + k == 0, sum);
+			if (N > 1)
+				sums[v] = finish_sum<T>(direct, sum);
+		}
+	}
+	if (N == 1)
+		sums[0] = finish_sum<T>(direct, sum);
+}
+
+/* Sums the own part into target, and to the peers if they gather the sums. Of EACH vectors half are
+ * in flight: with both the rank's own and the sums they would take too many registers. */
+template <class T, uint32_t EACH>
 static __device__ __forceinline__ void sum_own(const struct cei_direct &direct,
 					       const struct direct_turn &turn)
 {
+	constexpr uint32_t n = EACH > 1 ? EACH / 2 : 1;
 	const struct cei_direct_span &span = direct.spans[direct.own];
 	const char *half = half_of(direct, turn, direct.own);
-	uint32_t k;
-	uint64_t i;
-	uint4 sum;
+	uint4 sums[n];
+	uint32_t k, part;
+	uint64_t first, i;
 
-	for (i = first_vector(); i * sizeof(uint4) < span.n_here; i += step()) {
-		sum = sum_vector<T>(direct, half, i);
-		for (k = 1; direct.gathers && k < direct.n_ranks; k++)
-			vectors_to(half_of(direct, turn, behind(direct, k)),
-				   direct.gather_at + span.place)[i] = sum;
-		vectors_to(direct.target, span.place)[i] = sum;
+	for (first = first_vector<EACH>(); first * sizeof(uint4) < span.n_here;
+	     first += step<EACH>())
+		for (part = 0; part < EACH / n; part++) {
+			i = first + part * n * CEI_DIRECT_THREADS;
+			sum_vectors<T, direct_group<EACH>::all>(direct, half, i, sums);
+			for (k = 1; direct.gathers && k < direct.n_ranks; k++)
+				direct_store(vectors_to(half_of(direct, turn, behind(direct, k)),
+							direct.gather_at + span.place),
+					     i, span.n_here, sums);
+			direct_store(vectors_to(direct.target, span.place), i, span.n_here, sums);
+		}
+}
+
+/* --- runs ---------------------------------------------------------------- */
+
+template <class T, uint32_t EACH>
+static __device__ __forceinline__ void reduce_run(const struct cei_direct &direct)
+{
+	struct direct_turn turn = begin_turn(direct);
+
+	if (turn.is_good)
+		push<EACH>(direct, turn);
+	raise_peers(direct, turn, 0);
+	await_peers(direct, &turn, 0);
+	if (turn.is_good)
+		sum_own<T, EACH>(direct, turn);
+	if (direct.gathers) {
+		raise_peers(direct, turn, direct.second);
+		await_peers(direct, &turn, direct.second);
+		if (turn.is_good)
+			copy_others<EACH>(direct, turn, true);
 	}
+	end_turn(direct, turn);
+}
+
+template <uint32_t EACH>
+static __device__ __forceinline__ void copy_run(const struct cei_direct &direct)
+{
+	struct direct_turn turn = begin_turn(direct);
+
+	if (turn.is_good)
+		push<EACH>(direct, turn);
+	raise_peers(direct, turn, 0);
+	if (turn.is_good)
+		copy_own<EACH>(direct);
+	await_peers(direct, &turn, 0);
+	if (turn.is_good)
+		copy_others<EACH>(direct, turn, false);
+	end_turn(direct, turn);
 }
 
 template <class T>
 static __device__ __forceinline__ void reduce_directly(const struct cei_direct &direct)
 {
-	struct direct_turn turn = begin_turn(direct);
-
-	if (turn.is_good)
-		push(direct, turn);
-	raise_peers(direct, turn, 0);
-	await_peers(direct, &turn, 0);
-	if (turn.is_good)
-		sum_own<T>(direct, turn);
-	if (direct.gathers) {
-		raise_peers(direct, turn, direct.second);
-		await_peers(direct, &turn, direct.second);
-		if (turn.is_good)
-			copy_others(direct, turn, true);
+	switch (direct.each) {
+	case 8:
+		return reduce_run<T, 8>(direct);
+	case 4:
+		return reduce_run<T, 4>(direct);
+	default:
+		return reduce_run<T, 1>(direct);
 	}
-	end_turn(direct, turn);
 }
 
 /* --- the kernels --------------------------------------------------------- */
@@ -372,17 +488,14 @@ static __device__ __forceinline__ void reduce_directly(const struct cei_direct &
 extern "C" __global__ void __launch_bounds__(CEI_DIRECT_THREADS, 1)
 cei_direct_copy(const __grid_constant__ struct cei_direct direct)
 {
-	struct direct_turn turn = begin_turn(direct);
-
-	if (turn.is_good)
-		push(direct, turn);
-	raise_peers(direct, turn, 0);
-	if (turn.is_good)
-		copy_own(direct);
-	await_peers(direct, &turn, 0);
-	if (turn.is_good)
-		copy_others(direct, turn, false);
-	end_turn(direct, turn);
+	switch (direct.each) {
+	case 8:
+		return copy_run<8>(direct);
+	case 4:
+		return copy_run<4>(direct);
+	default:
+		return copy_run<1>(direct);
+	}
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_DIRECT_THREADS, 1)

@@ -23,7 +23,7 @@ struct cei_direct_words {
 struct cei_direct_job {
 	int                    is_sum;  /* 0: bytes are copied, and dtype and scale are unused */
 	enum ceov_dtype        dtype;
-	/* The fields from here to half mean the same as in struct cei_direct. */
+	/* The fields from here to each mean the same as in struct cei_direct. */
 	float                  scale;
 	const void            *source;
 	void                  *target;
@@ -35,6 +35,7 @@ struct cei_direct_job {
 	uint32_t               own;
 	uint32_t               half;
 	uint32_t               second;
+	uint32_t               each;            /* on a GPU; ignored elsewhere */
 	uint32_t               n_blocks;        /* on a GPU: how many SMs to use; everywhere: how
 						 * many counters there are for each rank */
 	char                  *scratch[CEI_DIRECT_RANKS_MAX];   /* [rank]: the first half, as this

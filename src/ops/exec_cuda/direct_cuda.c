@@ -86,6 +86,7 @@ static int fill(const struct cei_gpu_executor *own, const struct cei_direct_job 
 	direct->half = job->half;
 	direct->second = job->second;
 	direct->scale = job->scale;
+	direct->each = job->each;
 	for (rank = 0; !r && rank < job->n_ranks; rank++)
 		r = fill_peer(own, job, rank, &direct->peers[rank]);
 	return r ? r : fill_marks(own, job, direct);

@@ -45,6 +45,22 @@ static uint32_t blocks_for(const struct cei_rates *rates, uint64_t span_bytes, u
 	return blocks_within(rates, least(n, wanted));
 }
 
+/* Returns how many vectors of a span threads have in flight (kernels/direct.h): as many as there is
+ * room for, but no more than there are for a thread, since few bytes are all latency. It depends on
+ * what is the same at all ranks. */
+static uint32_t each_for(uint32_t n_ranks, uint64_t span_bytes, uint32_t n_blocks)
+{
+	static const uint32_t each[] = { 8, 4 };        /* others that the kernels are made for */
+	uint64_t vectors = span_bytes / VECTOR_BYTES;
+	uint64_t for_thread = vectors / ((uint64_t)n_blocks * CEI_DIRECT_THREADS);
+	uint32_t i;
+
+	for (i = 0; i < sizeof(each) / sizeof(each[0]); i++)
+		if (each[i] * n_ranks <= CEI_DIRECT_FLIGHT && each[i] <= for_thread)
+			return each[i];
+	return 1;
+}
+
 void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 		       struct cei_choice *choice)
 {
@@ -53,6 +69,7 @@ void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 	choice->n_pieces = 1;
 	choice->n_reduce_blocks = given ? blocks_within(args->rates, given)
 		: blocks_for(args->rates, span_bytes, BLOCKS_DEFAULT);
+	choice->direct_each = each_for(args->shape->n_ranks, span_bytes, choice->n_reduce_blocks);
 }
 
 void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice)

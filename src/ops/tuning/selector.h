@@ -53,6 +53,7 @@ struct cei_choice {
 	struct cei_row_cut    cut;      /* equal pieces, unless there is a product */
 	struct cei_tile_shape shape;    /* 0 x 0 for sums and moves */
 	uint32_t              n_reduce_blocks;
+	uint32_t              direct_each;      /* for direct modes: see struct cei_direct */
 	uint64_t              chunk_bytes;      /* the largest chunk of copies; 0: the context's */
 	enum ceov_op_order    order;    /* for products; never CEOV_ORDER_CHOOSE */
 	uint32_t              band_rows;        /* the next two as in struct ceov_op_tuning */
