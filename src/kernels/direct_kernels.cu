@@ -158,15 +158,19 @@ static __device__ __forceinline__ void store_counter(uint64_t *counter, uint64_t
 
 /* Finds the run's number and half. In a captured run it waits until peers have ended the last run
  * that used the half; one thread waits for each peer. As a rule they have, and all four words are
- * loaded at the same time. */
+ * loaded at the same time. Other runs need no such wait while all runs before them were good. Behind
+ * one that has failed a peer may still read the half, so nothing is stored there. */
 static __device__ __forceinline__ struct direct_turn begin_turn(const struct cei_direct &direct)
 {
 	struct direct_turn turn = { direct.value, direct.half, true };
 	uint64_t first, other, least, done = 0;
 	bool is_good = true;
 
-	if (!direct.epoch)
+	if (!direct.epoch) {
+		is_good = !*(const volatile uint32_t *)direct.failed;
+		turn.is_good = __syncthreads_and(is_good);
 		return turn;
+	}
 	/* The words change only when all blocks of a run have ended; poison may come any time. */
 	turn.number = *(const volatile uint64_t *)direct.epoch + 1;
 	first = ((const volatile uint64_t *)direct.last_use)[0];
