@@ -54,9 +54,9 @@ _NAMES = {"<f2": "float16", "<f4": "float32", "<f8": "float64", "|u1": "uint8",
 
 def _name_of(obj, typestr: str) -> str:
     """Returns the dtype's name. Where typestr does not tell, as for bfloat16, the object's
-    dtype is asked."""
-    name = _NAMES.get(typestr)
-    return name or str(getattr(getattr(obj, "dtype", None), "name", typestr))
+    dtype is asked. NumPy's have a name; PyTorch's print themselves as "torch.bfloat16"."""
+    dtype = getattr(obj, "dtype", typestr)
+    return _NAMES.get(typestr) or str(getattr(dtype, "name", dtype)).rpartition(".")[2]
 
 
 def _size_of(shape: Sequence[int], strides: Optional[Sequence[int]], item: int) -> int:

@@ -66,6 +66,18 @@ class Memory(unittest.TestCase):
         self.assertFalse(memory.is_gpu)
         self.assertIs(memory_of(memory), memory)
 
+    def test_a_dtype_without_a_name(self):
+        class Dtype:
+            def __str__(self):
+                return "torch.bfloat16"
+
+        class Tensor:
+            dtype = Dtype()
+            __cuda_array_interface__ = {"version": 3, "typestr": "<V2", "shape": (8,),
+                                        "data": (4096, False)}
+
+        self.assertEqual(memory_of(Tensor()).dtype, "bfloat16")
+
     def test_bfloat16(self):
         try:
             import ml_dtypes
