@@ -6,11 +6,12 @@ has a part of every expert, as columns or rows of its weights.
     y = ct.ag_moe(x, expert_ids, experts, n_experts)        # all-gather + grouped products
 
 experts is a callable (rows, ends) -> rows, as ct.moe() takes it, but for all experts; its result
-may have another width. It is called for the tokens of one rank after another: of this rank's own
-first, of the others as they come, while further ones are still on their way. It makes no collective
-calls, which would run beside these moves. Numbers of rows of an expert stay on the device, and the
-host waits for nothing, but where a call of an operator does (operators.Operators.waits): then
-nothing overlaps.
+may have another width. Where ranks have many bytes of tokens it is called for the tokens of one rank
+after another: of this rank's own first, of the others as they come, while further ones are still on
+their way. Few bytes come sooner than a further product would begin, so there it is called once, for
+all tokens. It makes no collective calls, which would run beside these moves. Numbers of rows of an
+expert stay on the device, and the host waits for nothing, but where a call of an operator does
+(operators.Operators.waits): then nothing overlaps.
 
 A layer of which each rank has a part of ffn is
 
@@ -20,7 +21,7 @@ A layer of which each rank has a part of ffn is
 
 from __future__ import annotations
 
-from typing import Callable, Tuple
+from typing import Callable, List, NamedTuple, Tuple
 
 import torch
 from torch.nn import functional as F
@@ -33,23 +34,29 @@ from .operators import DTYPES, operand
 
 ID_STEP = 4                             # numbers of 4 bytes: as many are an aligned piece
 
+# A rank's tokens of fewer bytes are not worked on apart from others'. PyTorch's calls for one more
+# part take some 100 us of the calling thread, in which a copy engine moves as many bytes.
+PART_BYTES = 32 << 20
+
 
 # --- gradients ---------------------------------------------------------------------------
 
 
 class _Gathered(torch.autograd.Function):
-    """Takes this rank's rows and those that come of others, in the order of steps, and returns
-    them all. The gradient of this rank's rows is the sum over all ranks."""
+    """Takes this rank's rows and what has come of all ranks: their rows in the order of ranks, or
+    one after another in the order of steps, where this rank's are the first. Returns what has come.
+    The gradient of this rank's rows is the sum over all ranks."""
 
     @staticmethod
-    def forward(ctx, ring, x, *others):
-        ctx.group, ctx.steps = ring.group, [ring.step_of(rank) for rank in range(ring.group.size)]
-        return x, *others
+    def forward(ctx, group, steps, x, *others):
+        ctx.group, ctx.steps = group, steps
+        return others if steps is None else (x.view_as(x), *others)
 
     @staticmethod
     def backward(ctx, *grads):
-        grad = reduce_scatter(torch.cat([grads[step] for step in ctx.steps]), ctx.group)
-        return None, grad, *[None] * (len(grads) - 1)
+        steps = ctx.steps or [0]
+        grad = reduce_scatter(torch.cat([grads[step] for step in steps]), ctx.group)
+        return None, None, grad, *[None] * (len(grads) - (ctx.steps is not None))
 
 
 class _Copied(torch.autograd.Function):
@@ -87,24 +94,49 @@ class _Placed(torch.autograd.Function):
 # --- the order of copies --------------------------------------------------------------------
 
 
-def _sorted(ids: torch.Tensor, n_experts: int) -> Tuple[torch.Tensor, torch.Tensor]:
-    """Returns for ids, ranks x n x top_k, the order of each rank's copies by expert, ranks x
-    (n top_k), and for each of its experts the copy behind the last one, ranks x n_experts of int32.
-    One sort for all ranks takes little longer than for one."""
-    n_ranks, n_copies = ids.shape[0], ids[0].numel()
-    ranks = torch.arange(n_ranks, device=ids.device)[:, None]
-    keys = (ids.flatten(1).long() + ranks * n_experts).flatten()
-    keys, order = keys.sort(stable=True)
-    numbers = torch.arange(n_ranks * n_experts, device=ids.device)
-    ends = torch.searchsorted(keys, numbers, right=True).view(n_ranks, -1) - ranks * n_copies
-    return order.view(n_ranks, -1) - ranks * n_copies, ends.to(torch.int32)
+class _Numbers(NamedTuple):
+    """What _sorted() adds and takes off, which shapes alone decide."""
+    keys: torch.Tensor                  # parts x 1 x 1: what numbers of experts begin from
+    all_keys: torch.Tensor              # 0 to parts x n_experts - 1, of the dtype of keys
+    copies: torch.Tensor                # parts x 1: the part's first copy, as numbers of copies ...
+    ends: torch.Tensor                  # ... and as ends of experts
+
+
+def _numbers_of(group: Group, parts: int, n_copies: int, n_experts: int) -> _Numbers:
+    key = ("ag_moe", parts, n_copies, n_experts)
+    known = group.operators.known.get(key)
+    if known is not None:
+        return known
+    # sorts of numbers of 2 bytes make half as many passes
+    is_short = parts * n_experts <= torch.iinfo(torch.int16).max
+    all_keys = torch.arange(parts * n_experts, device=group.device,
+                            dtype=torch.int16 if is_short else torch.int32)
+    copies = torch.arange(parts, device=group.device)[:, None] * n_copies
+    made = _Numbers(all_keys[::n_experts, None, None], all_keys, copies, copies.to(torch.int32))
+    # what is made during a capture is a graph's, and is there only when that is replayed
+    return made if group.is_capturing() else group.operators.remember(key, made)
+
+
+def _sorted(group: Group, ids: torch.Tensor, n_experts: int) -> Tuple[torch.Tensor, torch.Tensor]:
+    """Returns for ids, parts x n x top_k, the order of each part's copies by expert, parts x
+    (n top_k), and for each of its experts the copy behind the last one, parts x n_experts of int32.
+    One sort for all parts takes little longer than for one."""
+    parts = ids.shape[0]
+    numbers = _numbers_of(group, parts, ids.shape[1] * ids.shape[2], n_experts)
+    keys = torch.empty(ids.shape, dtype=numbers.all_keys.dtype, device=ids.device)
+    keys, order = torch.add(ids, numbers.keys, out=keys).flatten().sort(stable=True)
+    ends = torch.searchsorted(keys, numbers.all_keys, right=True, out_int32=True)
+    order, ends = order.view(parts, -1), ends.view(parts, -1)
+    return (order, ends) if parts == 1 else (order - numbers.copies, ends - numbers.ends)
 
 
 def _padded(ids: torch.Tensor, n_experts: int) -> torch.Tensor:
     """Returns ids as rows that can be moved. A number that no expert has would reach over the
     memory of others, so it is taken for the nearest one."""
-    ids = ids.clamp(0, n_experts - 1).to(torch.int32)
-    return operand(F.pad(ids, (0, -ids.shape[1] % ID_STEP)))
+    n, top_k = ids.shape
+    rows = torch.zeros((n, top_k + -top_k % ID_STEP), dtype=torch.int32, device=ids.device)
+    rows[:, :top_k].copy_(ids.clamp(0, n_experts - 1))
+    return rows
 
 
 # --- what users call ---------------------------------------------------------------------
@@ -126,6 +158,30 @@ def _check(x: torch.Tensor, ids: torch.Tensor, n_experts: int, group: Group) -> 
                                   f"{ids.max().item()}: must be 0 to {n_experts - 1}")
 
 
+class _Parts:
+    """Tokens as they come: all at once, or of one rank after another, this rank's own first.
+
+    ranks   by step, the number of the part in the order of ranks"""
+
+    def __init__(self, ring: Ring, x: torch.Tensor, is_apart: bool):
+        self._ring = ring
+        size = ring.group.size
+        if not is_apart or size == 1:
+            self._moved, self.ranks, steps = [ring.gather(x.detach())], [0], None
+        else:
+            self._moved = ring.send(x.detach())
+            self.ranks = [ring.source(step) for step in range(size)]
+            steps = [ring.step_of(rank) for rank in range(size)]
+        others = [moved[0] for moved in self._moved if moved]
+        self._rows: List[torch.Tensor] = _Gathered.apply(ring.group, steps, x, *others)
+
+    def rows(self, step: int) -> torch.Tensor:
+        """Returns the tokens of a step, for which the caller's stream waits."""
+        if self._moved[step]:
+            self._ring.fetch(self._moved[step])
+        return self._rows[step]
+
+
 @torch.compiler.disable
 def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
            experts: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], n_experts: int,
@@ -136,7 +192,7 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
     x           n x hidden: this rank's tokens, as many at all ranks, and a multiple of 16 bytes
     expert_ids  n x top_k integers from 0 to n_experts - 1. On GPUs the host cannot see them: a
                 number beyond that counts as the nearest expert
-    experts     see the module; it is called once for each rank
+    experts     see the module; it is called once, or once for each rank
 
     x and the parameters of experts have gradients, x at all ranks or at none. Its gradient is the
     sum over ranks, as that of ct.all_gather(); it is sent when all of it is there, and so does not
@@ -145,23 +201,17 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
     _check(x, expert_ids, n_experts, at)
     n, top_k = expert_ids.shape
     row = x.shape[1] * x.element_size()
-    source, ids = operand(x), _padded(expert_ids, n_experts)
+    source = operand(x)
     with Ring(at, lambda _rank, _source: n, row, "ag_moe: tokens") as ring:
-        all_ids = ring.gather(ids)
-        moved = ring.send(source.detach())
-        pieces = _Gathered.apply(ring, source, *[rows for rows, _ in moved[1:]])
-        orders, ends = _sorted(ids[None, :, :top_k], n_experts)
-        y = None
-        for step, piece in enumerate(pieces):
-            if step == 1:               # the order of own tokens needs no other rank
-                all_ids = ring.fetch(all_ids).view(at.size, n, -1)
-                orders, ends = _sorted(all_ids[:, :, :top_k], n_experts)
-            if step:
-                ring.fetch(moved[step])
-            rank = ring.source(step)
-            own = rank if step else 0
-            made = experts(_Copied.apply(piece, orders[own], top_k), ends[own])
+        moved_ids = ring.gather(_padded(expert_ids, n_experts))
+        parts = _Parts(ring, source, n * row >= PART_BYTES)
+        all_ids = ring.fetch(moved_ids).view(len(parts.ranks), -1, moved_ids[0].shape[1])
+        orders, ends = _sorted(at, all_ids[:, :, :top_k], n_experts)
+        y, n_copies = None, orders.shape[1]
+        for step, rank in enumerate(parts.ranks):
+            rows = _Copied.apply(parts.rows(step), orders[rank], top_k)
+            made = experts(rows, ends[rank])
             if y is None:
-                y = made.new_empty((at.size * len(made), made.shape[1]))
-            y = _Placed.apply(y, made, orders[own], rank * n * top_k)
+                y = made.new_empty((orders.numel(), made.shape[1]))
+            y = _Placed.apply(y, made, orders[rank], rank * n_copies)
     return y.unflatten(0, (-1, top_k))

@@ -3,6 +3,7 @@
 """All-gather and products of experts whose weights are divided among ranks, against plain PyTorch
 of one process, forward and backward."""
 
+import contextlib
 import random
 import unittest
 from unittest import mock
@@ -97,9 +98,16 @@ class Case:
 # --- what ranks run ----------------------------------------------------------------------
 
 
+def apart():
+    """Makes experts be called for the tokens of each rank apart, however few these are."""
+    return mock.patch.object(gathered, "PART_BYTES", 0)
+
+
 def multiplies(dtype):
     for i, shape in enumerate(shapes(1, 4)):
         Case(i + 1, dtype, shape).check()
+        with apart():
+            Case(i + 1, dtype, shape).check()
 
 
 def sends_all_to_one_expert():
@@ -125,7 +133,8 @@ def starts_with_what_is_there():
         got.append((rows.clone(), ends.clone()))
         return rows
 
-    ct.ag_moe(case.x.detach(), case.ids[group.rank], keep, case.n_experts)
+    with apart():
+        ct.ag_moe(case.x.detach(), case.ids[group.rank], keep, case.n_experts)
     if len(got) != group.size:
         raise AssertionError(f"experts were called {len(got)} times")
     for step, (rows, ends) in enumerate(got):
@@ -135,6 +144,24 @@ def starts_with_what_is_there():
         equal(rows, torch.cat(wanted), (step, "rows"))
         wanted_ends = torch.tensor([len(part) for part in wanted], device=ends.device).cumsum(0)
         equal(ends, wanted_ends.to(torch.int32), (step, "ends"))
+
+
+def calls_once_for_few_bytes():
+    """Then experts get the tokens of all ranks, sorted by expert."""
+    case = Case(3, torch.float32, (5, 8, 8, 4, 2))
+    got = []
+
+    def keep(rows, ends):
+        got.append((rows.clone(), ends.clone()))
+        return rows
+
+    ct.ag_moe(case.x.detach(), case.ids[case.group.rank], keep, case.n_experts)
+    ids, x = torch.cat(case.ids), torch.cat(case.xs).detach()
+    wanted = [x[(ids == expert).any(-1)] for expert in range(case.n_experts)]
+    (rows, ends), = got
+    equal(rows, torch.cat(wanted), "rows")
+    wanted_ends = torch.tensor([len(part) for part in wanted], device=ends.device).cumsum(0)
+    equal(ends, wanted_ends.to(torch.int32), "ends")
 
 
 def is_a_layer():
@@ -165,14 +192,15 @@ def is_a_layer():
     close(scores.grad, factors.grad, dtype, "gradient of the weights")
 
 
-def repeats():
+def repeats(is_apart):
     """Steps that follow each other at once yield the same bits: none reads what another one has
     not yet written, or writes what another one still reads."""
     case = Case(5, torch.bfloat16, (96, 64, 40, 6, 3))
     leaves = case.x, case.weight
 
     def step():
-        y = case.run()
+        with apart() if is_apart else contextlib.nullcontext():
+            y = case.run()
         return y.detach(), *torch.autograd.grad(y, leaves, case.grads[case.group.rank])
 
     results = [step() for _ in range(6)]
@@ -181,14 +209,15 @@ def repeats():
             equal(got, wanted, "a later step")
 
 
-def is_captured():
+def is_captured(is_apart):
     """A graph of the call and its gradients, replayed with other tokens and experts."""
     case = Case(6, torch.bfloat16, (16, 32, 24, 5, 2))
     ids = case.ids[case.group.rank].clone()
     leaves, grad = (case.x, case.weight), case.grads[case.group.rank]
 
     def call():
-        y = case.run(ids)
+        with apart() if is_apart else contextlib.nullcontext():
+            y = case.run(ids)
         return y.detach(), *torch.autograd.grad(y, leaves, grad)
 
     stream = torch.cuda.Stream()
@@ -248,17 +277,20 @@ class GatheredExperts(unittest.TestCase):
 
     def test_order(self):
         rig.run(starts_with_what_is_there)
+        rig.run(calls_once_for_few_bytes)
 
     def test_layer(self):
         rig.run(is_a_layer)
 
     def test_steps_at_once(self):
-        rig.run(repeats)
+        for is_apart in (False, True):
+            rig.run(repeats, is_apart)
 
     @rig.needs_gpus
     @rig.needs_one_node
     def test_capture(self):
-        rig.run(is_captured)
+        for is_apart in (False, True):
+            rig.run(is_captured, is_apart)
 
     def test_refusals(self):
         rig.run(is_refused)
