@@ -66,6 +66,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/cost_sim.c %D%/gemm/cost_sim.h \
 	%D%/gemm/a2a.c %D%/gemm/a2a.h \
 	%D%/gemm/gemm_a2a.c \
+	%D%/gemm/ar_parts.c %D%/gemm/ar_parts.h \
 	%D%/gemm/gemm_ar.c \
 	%D%/gemm/gemm_ar_direct.c %D%/gemm/gemm_ar_direct.h \
 	%D%/gemm/gemm_marks.c \

@@ -3,10 +3,10 @@
 
 /*
  * GEMM + all-reduce: a GEMM + reduce-scatter whose sums go to all ranks. Each rank has a part of
- * the result, some of its rows or of its columns. One half of scratch holds three things: this
+ * the result, some of its rows or of its columns (ar_parts.h). One half of scratch holds this
  * rank's product, from which the parts of the other ranks are sent; the staging, which is this
- * rank's part as each other rank sends it; and the sums, part after part, of which this rank's
- * tiles store their own and peers send the others. From there they are copied to the caller's C.
+ * rank's part as each other rank sends it; and the sums, of which this rank's tiles store their own
+ * and peers send the others. From there they are copied to the caller's C.
  *
  * No run waits until its partial sums or its sums were sent, because they stay in scratch, and the
  * same half is written again only two runs later (workspace.c says why that is enough). A run ends
@@ -25,6 +25,7 @@
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/gemm/a2a.h"
+#include "ops/gemm/ar_parts.h"
 #include "ops/gemm/columns.h"
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/gemm_ar_direct.h"
@@ -32,56 +33,14 @@
 #include "ops/kinds.h"
 #include "ops/tuning/direct_choice.h"
 
-#define PLACE_ALIGN_BYTES 256u
-
 /* With fewer rows for each rank than a tile of the kernels has, columns are divided instead: then a
  * tile reads no more rows of A than there are, and all ranks have a part. */
 #define ROWS_OF_A_RANK 128u
 
-/* Parts of the product begin at multiples of these, as long as every rank gets one: rows of half a
- * tile, and the columns that a tile stores at once. */
-#define ROW_STEP    64u
-#define COLUMN_STEP 64u
-
-#define COLUMNS_LEAST 8u                /* numbers of columns are multiples of it */
-
 /* Drivers copy rows that are less than 2^31 bytes apart. */
-#define COLUMNS_MAX ((UINT64_C(1) << 30) - COLUMNS_LEAST)
+#define COLUMNS_MAX ((UINT64_C(1) << 30) - CEI_AR_COLUMNS_LEAST)
 
 /* --- shapes ---------------------------------------------------------------- */
-
-/* Distributes `total` evenly, in units of `step` if there is one for each rank, else in units of
- * `least`, of which total is a multiple. The last rank that gets any may get less than a unit. */
-static void divide(uint64_t total, uint64_t step, uint64_t least, const struct cei_op_shape *shape,
-		   uint64_t parts[CEI_OP_RANKS_MAX])
-{
-	uint64_t n_ranks = shape->n_ranks, unit = total / step < n_ranks ? least : step;
-	uint64_t units = cei_ceiling(total, unit), n, rank;
-
-	for (rank = 0; rank < n_ranks; rank++) {
-		n = (units / n_ranks + (rank < units % n_ranks)) * unit;
-		parts[rank] = n < total ? n : total;
-		total -= parts[rank];
-	}
-}
-
-static void divide_rows(struct cei_op_shape *shape, uint64_t m)
-{
-	divide(m, ROW_STEP, 1, shape, shape->rows);
-}
-
-/* The cost model sees all rows of the widest part (a2a.h). */
-static void divide_columns(struct cei_op_shape *shape, uint64_t m)
-{
-	struct cei_a2a_shape *a2a = &shape->a2a;
-	uint32_t i;
-
-	a2a->is_by_columns = 1;
-	divide(shape->product.n[0], COLUMN_STEP, COLUMNS_LEAST, shape, a2a->columns);
-	shape->product.n[0] = cei_a2a_most(a2a->columns, shape->n_ranks);
-	for (i = 0; i < shape->n_ranks; i++)
-		shape->rows[i] = m;
-}
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
 					     uint32_t n_ranks)
@@ -104,70 +63,25 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	else if (taken->m > CEI_EXTENT_MAX || taken->n > COLUMNS_MAX)
 		shape->fault = "there are too many rows or columns";
 	/* a number of columns that is refused is left for cei_product_fault() to see */
-	else if (taken->by_rows || n_ranks == 1 || !taken->n || taken->n % COLUMNS_LEAST ||
+	else if (taken->by_rows || n_ranks == 1 || !taken->n || taken->n % CEI_AR_COLUMNS_LEAST ||
 		 taken->m >= (uint64_t)ROWS_OF_A_RANK * n_ranks)
-		divide_rows(shape, taken->m);
+		cei_ar_divide_rows(shape, taken->m);
 	else
-		divide_columns(shape, taken->m);
+		cei_ar_divide_columns(shape, taken->m);
 	return taken->tuning;
-}
-
-static uint64_t m_of(const struct cei_op_shape *shape)
-{
-	return shape->a2a.is_by_columns ? shape->rows[0] : cei_op_all_rows(shape);
-}
-
-static uint64_t n_of(const struct cei_op_shape *shape)
-{
-	return shape->a2a.is_by_columns ? cei_a2a_sum(shape->a2a.columns, shape->n_ranks)
-		: shape->product.n[0];
 }
 
 static struct cei_gemm_ar_size size_of(const struct cei_op_shape *shape)
 {
-	const struct cei_gemm_ar_size size = { m_of(shape), n_of(shape) };
+	const struct cei_gemm_ar_size size = { cei_ar_m(shape), cei_ar_n(shape) };
 
 	return size;
-}
-
-static uint64_t part_columns(const struct cei_op_shape *shape, uint32_t rank)
-{
-	return shape->a2a.is_by_columns ? shape->a2a.columns[rank] : shape->product.n[0];
-}
-
-/* Returns how many rows a rank's part has; 0 also if it has no columns. */
-static uint64_t part_rows(const struct cei_op_shape *shape, uint32_t rank)
-{
-	return part_columns(shape, rank) ? shape->rows[rank] : 0;
 }
 
 /* Rows of the model are those of the widest part. */
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
 	return shape->product.n[0] * CEI_DTYPE16_BYTES;
-}
-
-static uint64_t part_row_bytes(const struct cei_op_shape *shape, uint32_t rank)
-{
-	return part_columns(shape, rank) * CEI_DTYPE16_BYTES;
-}
-
-static uint64_t part_bytes(const struct cei_op_shape *shape, uint32_t rank)
-{
-	return part_rows(shape, rank) * part_row_bytes(shape, rank);
-}
-
-static uint64_t all_bytes(const struct cei_op_shape *shape)
-{
-	return m_of(shape) * n_of(shape) * CEI_DTYPE16_BYTES;
-}
-
-/* Returns the offset of a rank's part in a matrix that is laid out as C. */
-static uint64_t part_in_c(const struct cei_op_shape *shape, uint32_t rank)
-{
-	return shape->a2a.is_by_columns
-		? cei_a2a_sum(shape->a2a.columns, rank) * CEI_DTYPE16_BYTES
-		: cei_op_rows_before(shape, rank) * row_bytes(shape);
 }
 
 static const char *fault_of(const struct cei_op_shape *shape)
@@ -188,32 +102,9 @@ static const char *direct_fault(const struct cei_op_shape *shape, enum ceov_op_m
 
 /* --- scratch --------------------------------------------------------------- */
 
-static uint64_t aligned(uint64_t n_bytes)
-{
-	return cei_ceiling(n_bytes, PLACE_ALIGN_BYTES) * PLACE_ALIGN_BYTES;
-}
-
-/* Returns the offset of the staging in a half of scratch. */
-static uint64_t staging_at(const struct cei_op_shape *shape)
-{
-	return aligned(all_bytes(shape));
-}
-
-/* Returns the offset of a rank's sums. */
-static uint64_t sums_at(const struct cei_op_shape *shape, uint32_t rank)
-{
-	uint64_t at = staging_at(shape) +
-		aligned(shape->n_ranks * cei_op_most_rows(shape) * row_bytes(shape));
-	uint32_t i;
-
-	for (i = 0; i < rank; i++)
-		at += part_bytes(shape, i);
-	return at;
-}
-
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
-	uint64_t copied = sums_at(shape, shape->n_ranks);
+	uint64_t copied = cei_ar_sums_at(shape, shape->n_ranks);
 	uint64_t direct = cei_gemm_ar_direct_scratch(size_of(shape), shape->n_ranks);
 
 	return copied > direct ? copied : direct;
@@ -245,14 +136,15 @@ static int send_partials(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
-	uint64_t pitch_bytes = n_of(shape) * CEI_DTYPE16_BYTES, row, n_rows;
+	uint64_t pitch_bytes = cei_ar_n(shape) * CEI_DTYPE16_BYTES, row, n_rows;
 	struct cei_send leg = { .target = target };
 
 	leg.source_pitch_bytes = pitch_bytes;
-	leg.target_pitch_bytes = part_row_bytes(shape, target);
-	row = cei_piece_rows(&op->choice.cut, part_rows(shape, target), n_pieces, piece, &n_rows);
-	leg.source_bytes = part_in_c(shape, target) + row * pitch_bytes;
-	leg.target_bytes = staging_at(shape) + rank * part_bytes(shape, target) +
+	leg.target_pitch_bytes = cei_ar_part_row_bytes(shape, target);
+	row = cei_piece_rows(&op->choice.cut, cei_ar_part_rows(shape, target), n_pieces, piece,
+			     &n_rows);
+	leg.source_bytes = cei_ar_part_in_c(shape, target) + row * pitch_bytes;
+	leg.target_bytes = cei_ar_staging_at(shape) + rank * cei_ar_part_bytes(shape, target) +
 		row * leg.target_pitch_bytes;
 	leg.n_rows = n_rows;
 	leg.n_bytes = n_rows ? leg.target_pitch_bytes : 0;
@@ -277,11 +169,11 @@ static int send_sums(ceov_op *op, uint32_t target)
 	int r = 0;
 
 	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(&op->choice.cut, part_rows(shape, rank), n_pieces, piece,
-				     &n_rows);
-		leg.source_bytes = leg.target_bytes = sums_at(shape, rank) +
-			row * part_row_bytes(shape, rank);
-		leg.n_bytes = n_rows * part_row_bytes(shape, rank);
+		row = cei_piece_rows(&op->choice.cut, cei_ar_part_rows(shape, rank), n_pieces,
+				     piece, &n_rows);
+		leg.source_bytes = leg.target_bytes = cei_ar_sums_at(shape, rank) +
+			row * cei_ar_part_row_bytes(shape, rank);
+		leg.n_bytes = n_rows * cei_ar_part_row_bytes(shape, rank);
 		leg.ready = rank * n_pieces + piece;
 		leg.arrives = sums_counter(op, rank, piece);
 		r = cei_send_stage_add(&op->stages[1], &leg);
@@ -295,7 +187,7 @@ static int others_have_parts(const ceov_op *op)
 	uint32_t rank;
 
 	for (rank = 0; rank < op->shape.n_ranks; rank++)
-		if (rank != op->workspace->rank && part_rows(&op->shape, rank))
+		if (rank != op->workspace->rank && cei_ar_part_rows(&op->shape, rank))
 			return 1;
 	return 0;
 }
@@ -314,7 +206,7 @@ static int build(ceov_op *op)
 		r = cei_send_stage_open(&op->stages[0], op->workspace, 0);
 	if (!r && sends)
 		r = cei_op_send_pieces(op, &op->stages[0], send_partials);
-	if (r || !part_rows(&op->shape, op->workspace->rank))
+	if (r || !cei_ar_part_rows(&op->shape, op->workspace->rank))
 		return r;
 	r = cei_send_stage_open(&op->stages[1], op->workspace, 0);
 	return r ? r : cei_op_send_all(op, &op->stages[1], send_sums);
@@ -327,7 +219,7 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank;
-	uint64_t m = m_of(shape), n = n_of(shape), k = shape->product.k;
+	uint64_t m = cei_ar_m(shape), n = cei_ar_n(shape), k = shape->product.k;
 	struct cei_gemm_job job = cei_product_job(op, list);
 	const struct ceov_gemm_ar_run *run = operands;
 	struct cei_matrix all = shape->product.b_is_k_by_n
@@ -340,12 +232,13 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	if (shape->a2a.is_by_columns)
 		job.b[1] = all;
 	job.c[0] = cei_product_matrix(shape->n_ranks == 1 ? run->c
-				      : scratch + sums_at(shape, rank),
-				      part_rows(shape, rank), part_columns(shape, rank));
+				      : scratch + cei_ar_sums_at(shape, rank),
+				      cei_ar_part_rows(shape, rank),
+				      cei_ar_part_columns(shape, rank));
 	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, m, n);
 	job.is_claimed = op->workspace->shares_sms;
-	job.partials = scratch + staging_at(shape);
-	job.partial_stride_bytes = part_bytes(shape, rank);
+	job.partials = scratch + cei_ar_staging_at(shape);
+	job.partial_stride_bytes = cei_ar_part_bytes(shape, rank);
 	return job;
 }
 
@@ -372,7 +265,7 @@ static int multiply_in_sequence(const struct cei_run *run)
 	int r = multiply(run, &op->product.others, NULL);
 
 	for (peer = 0; !r && peer < op->shape.n_ranks; peer++)
-		if (peer != rank && part_rows(&op->shape, peer))
+		if (peer != rank && cei_ar_part_rows(&op->shape, peer))
 			r = cei_run_raise(run, ready, peer, 1);
 	return r ? r : multiply(run, &op->product.own, ready);
 }
@@ -383,11 +276,11 @@ static int copy_sums(const struct cei_run *run, uint32_t rank, uint64_t row, uin
 	const struct ceov_gemm_ar_run *operands = run->operands;
 	const struct cei_op_shape *shape = &run->op->shape;
 	struct cei_executor *executor = &run->op->workspace->executor;
-	uint64_t pitch_bytes = n_of(shape) * CEI_DTYPE16_BYTES;
-	uint64_t row_bytes = part_row_bytes(shape, rank);
+	uint64_t pitch_bytes = cei_ar_n(shape) * CEI_DTYPE16_BYTES;
+	uint64_t row_bytes = cei_ar_part_row_bytes(shape, rank);
 	const struct cei_rows rows = {
-		.target = (char *)operands->c + part_in_c(shape, rank) + row * pitch_bytes,
-		.source = cei_run_scratch(run) + sums_at(shape, rank) + row * row_bytes,
+		.target = (char *)operands->c + cei_ar_part_in_c(shape, rank) + row * pitch_bytes,
+		.source = cei_run_scratch(run) + cei_ar_sums_at(shape, rank) + row * row_bytes,
 		.row_bytes = row_bytes,
 		.n_rows = n_rows,
 		.target_pitch_bytes = pitch_bytes,
@@ -402,7 +295,7 @@ static int copy_sums(const struct cei_run *run, uint32_t rank, uint64_t row, uin
 
 static uint64_t rows_from(const ceov_op *op, uint32_t source)
 {
-	return part_rows(&op->shape, source);
+	return cei_ar_part_rows(&op->shape, source);
 }
 
 static int take_sums(const struct cei_run *run, uint32_t source, uint32_t first, uint32_t n)
@@ -411,7 +304,7 @@ static int take_sums(const struct cei_run *run, uint32_t source, uint32_t first,
 	uint64_t row, n_rows;
 	int r = cei_run_await(run, cei_run_arrived(run), sums_counter(op, source, first), n);
 
-	row = cei_arrivals_rows(run, part_rows(&op->shape, source), first, n, &n_rows);
+	row = cei_arrivals_rows(run, cei_ar_part_rows(&op->shape, source), first, n, &n_rows);
 	return r ? r : copy_sums(run, source, row, n_rows);
 }
 
@@ -428,8 +321,8 @@ static int queue_job(const struct cei_run *run)
 		: multiply(run, &op->product.all, op->workspace->ready);
 	if (r || op->shape.n_ranks == 1)
 		return r;
-	if (part_rows(&op->shape, rank))
-		r = copy_sums(run, rank, 0, part_rows(&op->shape, rank));
+	if (cei_ar_part_rows(&op->shape, rank))
+		r = copy_sums(run, rank, 0, cei_ar_part_rows(&op->shape, rank));
 	return r ? r : cei_arrivals_take(run, &arrivals);
 }
 
@@ -446,9 +339,9 @@ static int take_operands(struct cei_run *run)
 	const struct cei_op_shape *shape = &op->shape;
 	uint64_t k_bytes = shape->product.k * CEI_DTYPE16_BYTES;
 	const struct cei_operand operands[] = {
-		{ "a", from->a, m_of(shape) * k_bytes, 0 },
-		{ "b", from->b, n_of(shape) * k_bytes, 0 },
-		{ "c", from->c, all_bytes(shape), 1 },
+		{ "a", from->a, cei_ar_m(shape) * k_bytes, 0 },
+		{ "b", from->b, cei_ar_n(shape) * k_bytes, 0 },
+		{ "c", from->c, cei_ar_all_bytes(shape), 1 },
 	};
 
 	run->stream = from->stream;
@@ -524,9 +417,9 @@ static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 
 	memset(ret_sizes, 0, sizeof(*ret_sizes));
 	ret_sizes->n = 1;
-	ret_sizes->a = m_of(shape) * shape->product.k;
-	ret_sizes->b[0] = n_of(shape) * shape->product.k;
-	ret_sizes->c[0] = m_of(shape) * n_of(shape);
+	ret_sizes->a = cei_ar_m(shape) * shape->product.k;
+	ret_sizes->b[0] = cei_ar_n(shape) * shape->product.k;
+	ret_sizes->c[0] = cei_ar_m(shape) * cei_ar_n(shape);
 }
 
 static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
