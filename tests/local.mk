@@ -173,6 +173,7 @@ pure_suites = \
 	%D%/unit/test_kinds \
 	%D%/unit/test_cost_sim \
 	%D%/unit/test_gemm_ar \
+	%D%/unit/test_gemm_ar_turns \
 	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \

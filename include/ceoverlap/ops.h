@@ -210,10 +210,10 @@ enum ceov_op_cut {
 
 /* The order in which a product computes its tiles. In every order the tiles of one piece of a
  * rank's rows follow each other; own rows come first where rows are gathered, and last where the
- * product leaves. Results are the same in every bit. Ranks may differ in it, except in
- * ceov_op_tune(): tiles that peers need come before all tiles that wait, in every order. But bytes
- * then leave in another order than that in which the peer uses them. Without effect on operators
- * without a product. */
+ * product leaves, but for CEOV_ORDER_TURNS of a GEMM + all-reduce. Results are the same in every
+ * bit. Ranks may differ in it, except in ceov_op_tune(): no tile waits for one that waits for it.
+ * But bytes then leave in another order than that in which the peer uses them. Without effect on
+ * operators without a product. */
 enum ceov_op_order {
 	CEOV_ORDER_CHOOSE = 0,          /* CEOV_ORDER_BANDS, or what ceov_op_tune() measured */
 	/* Rank after rank, and of each rank piece after piece, as bytes come or leave. A piece is
@@ -222,10 +222,12 @@ enum ceov_op_order {
 	CEOV_ORDER_BANDS = 1,
 	CEOV_ORDER_COLUMNS = 2,         /* the same, but a piece is one band, however high: column
 					 * by column of tiles */
-	CEOV_ORDER_TURNS = 3            /* all ranks' first pieces, then all second ones, and so
-					 * on; each in bands. Bytes to ranks of this node leave in
-					 * the same order. With one piece, or one rank, it is
-					 * CEOV_ORDER_BANDS */
+	/* All ranks' first pieces, then all second ones, and so on; each in bands. Bytes to ranks
+	 * of this node leave in the same order. With one piece, or one rank, it is
+	 * CEOV_ORDER_BANDS. In a GEMM + all-reduce by the library's kernels each own piece comes
+	 * behind the next pieces of peers, so that its sums leave while the product goes on; by
+	 * cuBLAS own rows stay last. */
+	CEOV_ORDER_TURNS = 3
 };
 
 /* A field that is 0 is chosen by the library; any other value is used as it is. A struct that ends

@@ -14,8 +14,8 @@
  * another kernel occupies it, leaves its pairs undone; the clusters that do run wait for peers, and
  * the peers wait for those pairs. So clusters claim pairs in that case: those that run do all of
  * them, and a cluster that starts later finds none left. A claim may come early, even before a pair
- * that must still wait has been computed: pairs behind a pair that waits for peers have only tiles
- * that no other rank awaits (tiles.h).
+ * that must still wait has been computed: what that pair waits for does not depend on any pair
+ * behind it, at whichever rank (tiles.h).
  *
  *   warp 3 of block 0   claims, tells both blocks   --told-->    all others
  *                                                   <--taken--

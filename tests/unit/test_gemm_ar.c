@@ -3,7 +3,7 @@
 
 /* GEMM + all-reduce on host ranks: how the sum is divided, from one row on, what a job queues, how
  * an op is chosen and explained, and what is refused. Plain cases, missing ranks and aborts are in
- * test_ops.c, random shapes in tests/system/test_ops_shapes.c. */
+ * test_ops.c, turns in test_gemm_ar_turns.c, random shapes in tests/system/test_ops_shapes.c. */
 
 #include <check.h>
 #include <string.h>

@@ -58,6 +58,7 @@ static struct asked ask(uint64_t *random)
 	args->scatters = testing_below(random, 2) != 0;
 	args->exchanges = args->scatters && testing_below(random, 2);
 	args->sums_leave = args->scatters && !args->exchanges && testing_below(random, 2);
+	args->own_between = args->sums_leave && testing_below(random, 2);
 	args->waits = testing_below(random, 4) != 0;
 	args->order = (enum ceov_op_order)testing_below(random, CEOV_ORDER_TURNS + 1);
 	if (args->order != CEOV_ORDER_COLUMNS && testing_below(random, 2))
@@ -353,6 +354,9 @@ static uint64_t turn_of(const struct asked *asked, const struct cei_gemm_tile *t
 			args->n_ranks;
 	if (args->order != CEOV_ORDER_TURNS)
 		return ((uint64_t)step << 32) + ((uint64_t)found.piece << 16) + tile->b;
+	if (args->own_between)          /* an own piece is one behind */
+		return (2 * (uint64_t)found.piece + (is_own(asked, &found) ? 3 : 0)) << 48 |
+			(uint64_t)step << 16 | tile->b;
 	if (!is_own(asked, &found))
 		return ((uint64_t)found.piece + 1) << 48 | (uint64_t)step << 16 | tile->b;
 	return (args->scatters ? (uint64_t)args->n_pieces + 1 : 0) << 48 |

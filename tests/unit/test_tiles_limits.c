@@ -82,6 +82,9 @@ START_TEST(test_questions_that_make_no_sense_are_refused)
 	asked.args.scatters = asked.args.exchanges = asked.args.sums_leave = 1;
 	asked.args.n_products = 1;              /* but nothing is summed in an all-to-all */
 	refuse(&asked);
+	asked.args.scatters = asked.args.own_between = 1;
+	asked.args.n_products = 1;              /* but own tiles have no mark that sums await */
+	refuse(&asked);
 	asked.args.scatters = asked.args.n_products = 1;
 	asked.args.parts = asked.columns;       /* but rows of sums stay where they are */
 	refuse(&asked);

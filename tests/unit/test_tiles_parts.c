@@ -42,6 +42,8 @@ static void ask(struct asked *asked, uint64_t *random)
 	args->n_products = args->scatters = 1;
 	args->exchanges = testing_below(random, 2) != 0;
 	args->sums_leave = !args->exchanges;
+	args->own_between = args->sums_leave && testing_below(random, 2);
+	args->order = args->own_between ? CEOV_ORDER_TURNS : CEOV_ORDER_BANDS;
 	args->waits = testing_below(random, 4) != 0;
 	args->pair = 1 + (uint32_t)testing_below(random, 2);
 	args->shape.rows = 1 + (uint32_t)testing_below(random, 60);
@@ -172,20 +174,30 @@ START_TEST(test_the_tiles_of_a_part_store_it)
 }
 END_TEST
 
+/* Returns a number that must not fall along the list. */
+static uint32_t turn_of(const struct asked *asked, const struct cei_gemm_tile *tile)
+{
+	const struct cei_tiles_args *args = &asked->args;
+	uint32_t rank = rank_of(asked, tile), piece = piece_of(asked, tile);
+	uint32_t step = (args->n_ranks + rank - args->rank - 1) % args->n_ranks;
+
+	if (args->own_between)
+		return (2 * piece + (rank == args->rank ? 3 : 0)) * RANKS_MAX + step;
+	return step * PIECES_MAX + piece;
+}
+
 START_TEST(test_parts_come_in_the_order_of_sending)
 {
 	uint64_t random = testing_seed(), turn, last;
 	struct asked asked;
-	uint32_t round, i, rank;
+	uint32_t round, i;
 
 	for (round = 0; round < ROUNDS; round++) {
 		ask(&asked, &random);
 		for (i = 0, last = 0; i < asked.tiles.n_tiles; i++, last = turn) {
-			rank = rank_of(&asked, &asked.tiles.tile[i]);
-			turn = (asked.args.n_ranks + rank - asked.args.rank - 1) %
-				asked.args.n_ranks;
-			turn = turn * PIECES_MAX + piece_of(&asked, &asked.tiles.tile[i]);
-			hold(turn >= last, "the next rank's part first, own columns last");
+			turn = turn_of(&asked, &asked.tiles.tile[i]);
+			hold(turn >= last, "the next rank's part first, own columns last or "
+			     "one piece behind");
 		}
 		cei_tiles_fini(&asked.tiles);
 	}

@@ -172,7 +172,7 @@ static int check(const struct cei_tiles_args *args)
 	if (!args->n_products || args->n_products > CEI_GEMM_B_MAX ||
 	    (args->scatters && args->n_products != 1) ||
 	    ((args->exchanges || args->sums_leave) && !args->scatters) ||
-	    (args->exchanges && args->sums_leave) ||
+	    (args->exchanges && args->sums_leave) || (args->own_between && !args->sums_leave) ||
 	    (args->tells && (args->scatters || args->n_ranks != 1 || args->n_products != 1)) ||
 	    (args->parts && !args->exchanges && !args->sums_leave))
 		return CEOV_ERR_INVALID;
@@ -365,6 +365,23 @@ static uint32_t rank_at(const struct cei_tiles_args *args, uint32_t i)
 	return (args->rank + args->n_ranks - i) % args->n_ranks;
 }
 
+/* Returns which piece comes at-th if own pieces come between those of peers: behind the first
+ * pieces of peers all others, each followed by the own piece before it, and then the last own
+ * one. */
+static struct turn turn_between(const struct cei_tiles_args *args, uint32_t at)
+{
+	uint32_t n_others = args->n_ranks - 1, piece, step;
+
+	if (at < n_others)
+		return (struct turn){ at, 0 };
+	at -= n_others;
+	piece = at / args->n_ranks + 1;
+	step = at % args->n_ranks;
+	if (piece == args->n_pieces || step == n_others)
+		return (struct turn){ n_others, piece - 1 };
+	return (struct turn){ step, piece };
+}
+
 /* Returns which piece comes at-th, of all ranks' pieces. */
 static struct turn turn_at(const struct cei_tiles_args *args, uint32_t at)
 {
@@ -372,6 +389,8 @@ static struct turn turn_at(const struct cei_tiles_args *args, uint32_t at)
 	uint32_t own_step = args->scatters ? n_others : 0, own_at = own_step * args->n_pieces;
 	struct turn turn = { at / args->n_pieces, at % args->n_pieces };
 
+	if (args->order == CEOV_ORDER_TURNS && args->own_between)
+		return turn_between(args, at);
 	if (args->order != CEOV_ORDER_TURNS || turn.step == own_step)
 		return turn;
 	at -= at >= own_at ? args->n_pieces : 0;        /* now its place among the peers' pieces */

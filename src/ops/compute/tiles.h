@@ -19,7 +19,8 @@
  *   reduce-scatter  rows of rank + 1 first, then rank + 2, ...; own rows last, to which
  *                   the partial sums of the other ranks are added.
  *   all-reduce      as reduce-scatter, but tiles of own rows arrive, too, since their sums are
- *                   sent. Columns may be divided as in an all-to-all.
+ *                   sent. Columns may be divided as in an all-to-all. In turns own pieces may come
+ *                   between those of peers (own_between).
  *   all-to-all      as reduce-scatter, but nothing is added to own rows. If columns are divided
  *                   instead of rows, each rank's part is a range of the product's columns, of
  *                   which every piece of rows is sent. The own part is product 0, whose columns
@@ -34,10 +35,25 @@
  * after rank, then all second ones; own rows stay in front of them, or behind. The tiles of a piece
  * always follow each other, since cuBLAS counts arrivals piece by piece (gemm_blas_cuda.c).
  *
+ * With own_between each own piece comes one piece behind, so that peers have the time of a piece to
+ * send their partial sums of it, and its sums can leave before the product ends:
+ *
+ *   peers' pieces 0, peers' pieces 1, own piece 0, peers' pieces 2, own piece 1, ...,
+ *   peers' pieces n - 1, own piece n - 2, own piece n - 1
+ *
  * No order can dead-lock, also if ranks differ in it. What a tile of an all-gather awaits is copied
  * without any tile's help. What a tile of a reduce-scatter or an all-reduce awaits are partial sums
- * of own rows, which peers compute in tiles that await nothing. These stand in front of all tiles
- * that do await, at every rank, so whoever executes the list in its order gets to them.
+ * of own rows, which peers compute in tiles that await nothing. Without own_between these stand in
+ * front of all tiles that do await, so whoever executes the list in its order gets to them.
+ *
+ * With it, give peers' piece p the number 2p and own piece p the number 2p + 3, and 0 to all
+ * peers' pieces of a rank with another order, since nothing holds these up. Then every rank's list
+ * is sorted by number, and an own tile awaits only tiles with lower numbers than its own. Of all
+ * tiles of all ranks that are not computed yet, take those with the lowest number: what they await
+ * has been computed, and so has all in front of them, so they can be computed. It does not matter
+ * that several are executed at a time, nor that one is claimed early, as long as they are taken in
+ * the list's order. Copies must not be held up either, so those of an op leave in the same order,
+ * partial and final sums together (gemm_ar.c).
  */
 
 #include <stdint.h>
@@ -84,6 +100,10 @@ struct cei_tiles_args {
 	int                   scatters;         /* 0: all-gather; 1: all others */
 	int                   exchanges;        /* 1: all-to-all, with scatters 1 */
 	int                   sums_leave;       /* 1: all-reduce, with scatters 1 */
+	int                   own_between;      /* 1, with sums_leave: in turns own pieces come
+						 * between those of peers. Only where a tile itself
+						 * adds the partial sums that it awaits, and its
+						 * mark is raised as soon as it is stored */
 	int                   tells;            /* 1: marks, with scatters 0, one rank and one
 						 * product */
 	const uint64_t       *parts;            /* all-to-all and all-reduce: the columns of each

@@ -178,6 +178,23 @@ int cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
 	return r ? r : say_sent(op, stage);
 }
 
+int cei_op_send_piece(ceov_op *op, uint32_t piece,
+		      int (*send)(ceov_op *op, uint32_t target, uint32_t piece))
+{
+	const struct cei_site *site = &op->workspace->object.context->site;
+	uint32_t n_ranks = op->shape.n_ranks, i, target;
+	int is_local, r = 0;
+
+	for (is_local = 0; is_local < 2; is_local++) {
+		for (i = 1; !r && i < n_ranks; i++) {
+			target = (op->workspace->rank + i) % n_ranks;
+			if (!cei_site_is_local(site, target) == !is_local)
+				r = send(op, target, piece);
+		}
+	}
+	return r;
+}
+
 static int pass_piece(ceov_op *op, uint32_t source, uint32_t piece,
 		      int (*pass)(ceov_op *op, uint32_t source, uint32_t target,
 				  uint32_t piece))

@@ -117,6 +117,19 @@ uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *from, uint32_t n_
 
 /* --- tiles ----------------------------------------------------------------- */
 
+/* Returns whether own pieces come between those of peers (tiles.h), and sums between partial sums.
+ * Then a lane waits for sums before it sends further partial sums, so the product must add them
+ * tile by tile. cuBLAS does not: its sums come behind all products. Only kernels of this library
+ * execute tiles in pairs (cei_op_rates()). Ranks may differ in it. */
+static int is_between(const ceov_op *op)
+{
+	const ceov_workspace *workspace = op->workspace;
+	const struct cei_executor *executor = &workspace->executor;
+
+	return op->choice.order == CEOV_ORDER_TURNS && op->choice.n_pieces > 1 &&
+		(workspace->is_host || executor->ops->pair(executor, op->choice.shape) > 1);
+}
+
 static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
 {
 	if (cei_selector_is_direct(op->choice.mode)) {
@@ -124,6 +137,7 @@ static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CE
 		return;
 	}
 	args->sums_leave = 1;
+	args->own_between = is_between(op);
 	if (op->shape.a2a.is_by_columns)
 		args->parts = op->shape.a2a.columns;
 }
@@ -159,25 +173,32 @@ static uint32_t sums_counter(const ceov_op *op, uint32_t rank, uint32_t piece)
 	return op->shape.n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
 }
 
-/* For the second stage: sends this rank's sums, each piece as soon as all its tiles are stored. */
-static int send_sums(ceov_op *op, uint32_t target)
+/* Sends a piece of this rank's sums, as soon as all its tiles are stored. */
+static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
 	struct cei_send leg = { .target = target };
 	uint64_t row, n_rows;
+
+	row = cei_piece_rows(&op->choice.cut, cei_ar_part_rows(shape, rank), n_pieces, piece,
+			     &n_rows);
+	leg.source_bytes = leg.target_bytes = cei_ar_sums_at(shape, rank) +
+		row * cei_ar_part_row_bytes(shape, rank);
+	leg.n_bytes = n_rows * cei_ar_part_row_bytes(shape, rank);
+	leg.ready = rank * n_pieces + piece;
+	leg.arrives = sums_counter(op, rank, piece);
+	return cei_send_stage_add(&op->stages[is_between(op) ? 0 : 1], &leg);
+}
+
+/* For the second stage: sends all sums to a rank. */
+static int send_sums(ceov_op *op, uint32_t target)
+{
+	uint32_t piece;
 	int r = 0;
 
-	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(&op->choice.cut, cei_ar_part_rows(shape, rank), n_pieces,
-				     piece, &n_rows);
-		leg.source_bytes = leg.target_bytes = cei_ar_sums_at(shape, rank) +
-			row * cei_ar_part_row_bytes(shape, rank);
-		leg.n_bytes = n_rows * cei_ar_part_row_bytes(shape, rank);
-		leg.ready = rank * n_pieces + piece;
-		leg.arrives = sums_counter(op, rank, piece);
-		r = cei_send_stage_add(&op->stages[1], &leg);
-	}
+	for (piece = 0; !r && piece < op->choice.n_pieces; piece++)
+		r = send_sum(op, target, piece);
 	return r;
 }
 
@@ -192,6 +213,23 @@ static int others_have_parts(const ceov_op *op)
 	return 0;
 }
 
+/* Builds one stage for partial sums and sums, in the order in which their tiles are computed. Some
+ * rank has a part, so each rank has something to send. */
+static int build_between(ceov_op *op)
+{
+	uint32_t n_pieces = op->choice.n_pieces, piece;
+	int r = cei_send_stage_open(&op->stages[0], op->workspace, 0);
+
+	if (!r)
+		r = cei_op_send_piece(op, 0, send_partials);
+	for (piece = 1; !r && piece < n_pieces; piece++) {
+		r = cei_op_send_piece(op, piece, send_partials);
+		if (!r)
+			r = cei_op_send_piece(op, piece - 1, send_sum);
+	}
+	return r ? r : cei_op_send_piece(op, n_pieces - 1, send_sum);
+}
+
 /* Opens only stages that have something to send, since a plan without transfers is refused. */
 static int build(ceov_op *op)
 {
@@ -202,6 +240,8 @@ static int build(ceov_op *op)
 	r = cei_product_prepare(op);
 	if (r || op->shape.n_ranks == 1)
 		return r;
+	if (is_between(op))
+		return build_between(op);
 	if (sends)
 		r = cei_send_stage_open(&op->stages[0], op->workspace, 0);
 	if (!r && sends)
