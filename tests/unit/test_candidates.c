@@ -252,6 +252,37 @@ START_TEST(test_orders_of_tiles)
 }
 END_TEST
 
+/* Of a GEMM + all-reduce turns are more than another order, so they are tried between two ranks,
+ * too, and cut unequally. Bands are tried beside them. */
+START_TEST(test_turns_whose_sums_leave_earlier)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_ar, 28000 / 4, 4096, 7168);
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
+	struct cei_candidates candidates = list(&shape, NULL, 1);
+	uint32_t i, n_cuts = 0;
+
+	check_list(&candidates);
+	ck_assert_int_eq(candidates.tuning[0].tile_order, CEOV_ORDER_TURNS);
+	ck_assert_uint_ge(n_of_order(&candidates, CEOV_ORDER_TURNS, 0), 2);
+	ck_assert_uint_ge(n_of_order(&candidates, CEOV_ORDER_BANDS, 0), 1);
+	for (i = 0; i < candidates.n; i++) {
+		ck_assert(candidates.tuning[i].n_pieces > 1 ||
+			  candidates.tuning[i].tile_order != CEOV_ORDER_TURNS);
+		n_cuts += candidates.tuning[i].cut == CEOV_CUT_WAVES &&
+			candidates.tuning[i].tile_order == CEOV_ORDER_TURNS;
+	}
+	ck_assert_uint_eq(n_cuts, 1);
+	given.tile_order = CEOV_ORDER_BANDS;
+	candidates = list(&shape, &given, 1);
+	check_list(&candidates);
+	ck_assert_uint_ge(candidates.n, 3);
+	ck_assert_uint_eq(n_of_order(&candidates, CEOV_ORDER_TURNS, 0), 0);
+	shape.n_ranks = 2;
+	candidates = list(&shape, NULL, 1);
+	ck_assert_uint_ge(n_of_order(&candidates, CEOV_ORDER_TURNS, 0), 1);
+}
+END_TEST
+
 /* 40 pairs of tiles or 66, one round of both is as long. */
 START_TEST(test_a_budget_for_one_round)
 {
@@ -536,6 +567,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_products);
 	tcase_add_loop_test(all, test_cuts_that_gain_are_candidates, 0, 2);
 	tcase_add_test(all, test_orders_of_tiles);
+	tcase_add_test(all, test_turns_whose_sums_leave_earlier);
 	tcase_add_test(all, test_a_budget_for_one_round);
 	tcase_add_test(all, test_a_library_has_whole_rows);
 	tcase_add_test(all, test_sums);

@@ -3,15 +3,18 @@
 
 /* GEMM + all-reduce in turns on host ranks, where own pieces come between those of peers and sums
  * leave between partial sums: results, ranks that are late or have another order, the order in
- * which bytes leave, and ranks whose product cannot add sums. */
+ * which bytes leave, ranks whose product cannot add sums, and when turns are chosen. */
 
 #include <check.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "ce_engine/objects/plan.h"
 #include "op_record.h"
 #include "op_rig.h"
 #include "ops/core/op.h"
+#include "ops/gemm/cost_sim.h"
+#include "ops/kinds.h"
 
 #define SCRATCH UINT64_C(1200000)
 #define RANKS   4u
@@ -212,6 +215,128 @@ START_TEST(test_cublas_keeps_own_pieces_behind)
 }
 END_TEST
 
+/* --- choices --------------------------------------------------------------- */
+
+static struct cei_op_shape shape_of(uint32_t n_ranks, uint64_t m, uint64_t n, uint64_t k)
+{
+	const struct ceov_gemm_ar from = { .struct_bytes = sizeof(from), .dtype = CEOV_BF16,
+					   .m = m, .n = n, .k = k, .by_rows = 1 };
+	struct cei_op_shape shape = { .kind = &cei_gemm_ar };
+
+	(void)cei_gemm_ar.shape(&shape, &from, n_ranks);
+	ck_assert_ptr_null(cei_op_shape_fault(&shape));
+	return shape;
+}
+
+static struct cei_choice choice_of(const struct cei_op_shape *shape,
+				   const struct ceov_op_tuning *given)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	rates.has_library = 1;
+	cei_selector_choose(shape, &rates, given, &choice);
+	return choice;
+}
+
+/* Returns the least predicted time of all numbers of pieces and tile shapes. */
+static double least_ns(const struct cei_op_shape *shape, enum ceov_op_order order)
+{
+	const struct cei_rates rates = cei_rates_gpu();
+	const struct cei_cost_sim_args args = { .shape = shape, .rates = &rates,
+						.cut = CEOV_CUT_EQUAL, .order = order };
+	struct cei_cost_sim all[CEI_COST_SIMS_MAX];
+	uint32_t n = cei_cost_sim_all(&args, (struct cei_cost_cuts){ 1, 8 }, all), i;
+	double least = all[0].ns;
+
+	ck_assert_uint_gt(n, 0);
+	for (i = 1; i < n; i++)
+		least = all[i].ns < least ? all[i].ns : least;
+	return least;
+}
+
+/* Asserts that with any given order the same mode and pieces are chosen, since ranks may differ in
+ * the order. */
+static void expect_same_pieces(const struct cei_op_shape *shape, const struct cei_choice *open)
+{
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
+	uint32_t order;
+
+	for (order = CEOV_ORDER_BANDS; order <= CEOV_ORDER_TURNS; order++) {
+		given.tile_order = (enum ceov_op_order)order;
+		ck_assert_uint_eq(choice_of(shape, &given).n_pieces, open->n_pieces);
+		ck_assert_int_eq(choice_of(shape, &given).mode, open->mode);
+	}
+}
+
+/* Random shapes. Within a hundredth, by which more pieces must win, the model may take either. */
+START_TEST(test_turns_are_chosen_where_they_gain)
+{
+	uint64_t random = testing_seed();
+	uint32_t i, n_turns = 0;
+	struct cei_op_shape shape;
+	struct cei_choice choice;
+	double gain;
+
+	for (i = 0; i < 60; i++) {
+		shape = shape_of(2 + (uint32_t)testing_below(&random, 7),
+				 1024 + testing_below(&random, 15000),
+				 1024 + 8 * testing_below(&random, 900),
+				 1024 + 8 * testing_below(&random, 900));
+		choice = choice_of(&shape, NULL);
+		gain = least_ns(&shape, CEOV_ORDER_TURNS) / least_ns(&shape, CEOV_ORDER_BANDS);
+		n_turns += choice.order == CEOV_ORDER_TURNS;
+		if (choice.order == CEOV_ORDER_TURNS)
+			ck_assert_double_lt(gain, 0.98);
+		else
+			ck_assert(choice.mode == CEOV_MODE_SEQUENCE || gain > 0.96);
+		ck_assert_int_eq(choice.order == CEOV_ORDER_TURNS,
+				 strstr(choice.text, "own pieces one behind, ") != NULL);
+		expect_same_pieces(&shape, &choice);
+	}
+	ck_assert_uint_gt(n_turns, 0);
+	ck_assert_uint_lt(n_turns, 60);
+}
+END_TEST
+
+/* A prediction is of the order that is taken. */
+START_TEST(test_a_given_order_is_predicted)
+{
+	struct cei_op_shape shape = shape_of(4, 28000, 7168, 4096);
+	struct cei_choice open = choice_of(&shape, NULL), choice;
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
+
+	ck_assert_int_eq(open.order, CEOV_ORDER_TURNS);
+	ck_assert_uint_gt(open.n_pieces, 1);
+	ck_assert_ptr_nonnull(strstr(open.text, "(by the model)\ndivided: rows"));
+	given.tile_order = (enum ceov_op_order)_i;
+	choice = choice_of(&shape, &given);
+	ck_assert_int_eq(choice.order, _i);
+	if (_i == CEOV_ORDER_TURNS)
+		ck_assert_double_eq(choice.run_ns, open.run_ns);
+	else
+		ck_assert_double_gt(choice.run_ns, open.run_ns);
+}
+END_TEST
+
+/* Where no kernel of the library adds sums, and with one piece, nothing leaves earlier. */
+START_TEST(test_where_turns_gain_nothing)
+{
+	struct cei_op_shape shape = shape_of(4, 28000, 7168, 4096);
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .tile_rows = 7040,
+					.tile_columns = 7168 };
+	uint32_t n_pieces = choice_of(&shape, NULL).n_pieces;
+
+	ck_assert_int_eq(choice_of(&shape, &given).order, CEOV_ORDER_BANDS);
+	ck_assert_uint_eq(choice_of(&shape, &given).n_pieces, n_pieces);
+	given.tile_rows = given.tile_columns = 0;
+	given.n_pieces = 1;
+	ck_assert_int_eq(choice_of(&shape, &given).order, CEOV_ORDER_BANDS);
+	given.mode = CEOV_MODE_SEQUENCE;
+	ck_assert_int_eq(choice_of(&shape, &given).order, CEOV_ORDER_BANDS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *made = suite_create("gemm_ar_turns");
@@ -223,6 +348,10 @@ int main(void)
 	tcase_add_loop_test(all, test_late_ranks_with_different_orders, 0, 2);
 	tcase_add_loop_test(all, test_sums_leave_between_partial_sums, 0, 2);
 	tcase_add_test(all, test_cublas_keeps_own_pieces_behind);
+	tcase_add_test(all, test_turns_are_chosen_where_they_gain);
+	tcase_add_loop_test(all, test_a_given_order_is_predicted, CEOV_ORDER_BANDS,
+			    CEOV_ORDER_TURNS + 1);
+	tcase_add_test(all, test_where_turns_gain_nothing);
 	suite_add_tcase(made, all);
 	return testing_run(made);
 }

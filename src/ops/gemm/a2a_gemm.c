@@ -442,7 +442,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 0, play, job_of, ask };
+static const struct cei_product_kind product = { .play = play, .job = job_of, .ask = ask };
 
 /* --- the kind -------------------------------------------------------------- */
 

@@ -267,7 +267,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 0, cei_play_gathered, job_of, NULL };
+static const struct cei_product_kind product = { .play = cei_play_gathered, .job = job_of };
 
 /* --- the kind -------------------------------------------------------------- */
 

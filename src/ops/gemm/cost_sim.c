@@ -155,10 +155,8 @@ struct cei_play_turn cei_play_turn_at(const struct cei_play *play, uint32_t at)
 	return (struct cei_play_turn){ 1 + at / play->n_pieces, at % play->n_pieces };
 }
 
-/* Simulates the tiles of one piece of a peer's rows and the copy, which waits for the lane;
- * *lane_ns is when that is free. */
-static void play_send(struct cei_play *play, struct cei_play_turn turn, double *lane_ns,
-		      double arrived_ns[CEI_OP_PIECES_MAX])
+void cei_play_send(struct cei_play *play, struct cei_play_turn turn, double *lane_ns,
+		   double arrived_ns[CEI_OP_PIECES_MAX])
 {
 	const struct cei_op_shape *shape = play->shape;
 	double done_ns;
@@ -185,7 +183,7 @@ void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_M
 
 	memset(ret_arrived_ns, 0, CEI_OP_PIECES_MAX * sizeof(*ret_arrived_ns));
 	for (at = 0; at < cei_play_turns(play); at++)
-		play_send(play, cei_play_turn_at(play, at), &lane_ns, ret_arrived_ns);
+		cei_play_send(play, cei_play_turn_at(play, at), &lane_ns, ret_arrived_ns);
 }
 
 void cei_play_gathered(struct cei_play *play)
@@ -208,22 +206,15 @@ void cei_play_gathered(struct cei_play *play)
 	}
 }
 
-void cei_play_sums(struct cei_play *play, const double arrived_ns[CEI_OP_PIECES_MAX],
-		   double ret_done_ns[CEI_OP_PIECES_MAX])
+double cei_play_sum(struct cei_play *play, uint32_t piece, double arrived_ns)
 {
 	const struct cei_op_shape *shape = play->shape;
 	double sum_ns = (shape->n_ranks - 1) * (double)(play->tile.rows * play->tile.columns) *
 		CEI_DTYPE16_BYTES / SUM_BYTES_PER_NS;
-	uint32_t piece;
 	uint64_t n_rows;
 
-	memset(ret_done_ns, 0, CEI_OP_PIECES_MAX * sizeof(*ret_done_ns));
-	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
-		if (n_rows)
-			ret_done_ns[piece] = cei_play_piece(play, n_rows, 0, arrived_ns[piece],
-							    sum_ns);
-	}
+	(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
+	return n_rows ? cei_play_piece(play, n_rows, 0, arrived_ns, sum_ns) : 0;
 }
 
 void cei_play_until(struct cei_play *play, double ns)
@@ -273,7 +264,7 @@ uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, struct cei_cost_
 			ns = cei_cost_sim_ns(&one);
 			if (ns >= 0)
 				ret_forecasts[n++] = (struct cei_cost_sim){
-					ns, one.n_pieces, one.tile, one.cut };
+					ns, one.n_pieces, one.tile, one.cut, one.order };
 		}
 	}
 	return n;

@@ -42,6 +42,7 @@ struct cei_cost_sim {
 	uint32_t              n_pieces;
 	struct cei_tile_shape tile;
 	enum ceov_op_cut      cut;
+	enum ceov_op_order    order;
 };
 
 /* The numbers of pieces to simulate: first, twice first, ..., up to last. */
@@ -95,15 +96,19 @@ uint32_t cei_play_turns(const struct cei_play *play);
 double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
 		      double more_ns);
 
-/* For products whose rows go to other ranks: simulates the tiles of all peers' rows, and the copies
- * of their pieces. ret_arrived_ns[piece of the own rows]: when it has come from all peers. */
+/* For products whose rows go to other ranks: simulates the tiles of one piece of a peer's rows, and
+ * the copy of it, which waits for the lane. *lane_ns: when that is free.
+ * arrived_ns[piece of the own rows]: when it has come from all peers, as far as simulated; 0 at
+ * first. */
+void cei_play_send(struct cei_play *play, struct cei_play_turn turn, double *lane_ns,
+		   double arrived_ns[CEI_OP_PIECES_MAX]);
+
+/* The same for all peers' pieces, in their order, on a lane that is free. */
 void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_MAX]);
 
-/* Behind cei_play_sends(): simulates the tiles of the own rows, which add the partial sums of all
- * peers when these have arrived. ret_done_ns[piece]: when its last tile is stored; 0: it has no
- * rows. */
-void cei_play_sums(struct cei_play *play, const double arrived_ns[CEI_OP_PIECES_MAX],
-		   double ret_done_ns[CEI_OP_PIECES_MAX]);
+/* Simulates the tiles of one piece of the own rows, which add the partial sums of all peers when
+ * these have arrived. Returns when its last tile is stored; 0: it has no rows. */
+double cei_play_sum(struct cei_play *play, uint32_t piece, double arrived_ns);
 
 /* For products whose rows come from other ranks: simulates the tiles of the own rows, and then
  * those of peers' rows as these arrive. All senders are assumed to be equally fast. */

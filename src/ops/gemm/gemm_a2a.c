@@ -386,7 +386,9 @@ static const struct cei_op_trial trial = {
 	cei_columns_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 1, play, job_of, ask };
+static const struct cei_product_kind product = {
+	.scatters = 1, .play = play, .job = job_of, .ask = ask,
+};
 
 /* --- the kind -------------------------------------------------------------- */
 

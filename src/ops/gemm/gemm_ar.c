@@ -395,25 +395,39 @@ int ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *operands)
 
 /* --- the cost model -------------------------------------------------------- */
 
-/* Simulates a GEMM + reduce-scatter, and behind it the copies of sums. All ranks are simulated
- * alike, so what peers send has come when this rank has sent its own. */
-static void play(struct cei_play *play)
+/* Simulates the tiles of one piece of the own rows, and the copies of its sums. */
+static void play_own(struct cei_play *play, uint32_t piece, double arrived_ns, double *lane_ns)
 {
 	const struct cei_op_shape *shape = play->shape;
-	double arrived_ns[CEI_OP_PIECES_MAX], done_ns[CEI_OP_PIECES_MAX], lane_ns = 0;
+	double done_ns = cei_play_sum(play, piece, arrived_ns);
 	uint64_t n_rows;
-	uint32_t piece;
 
-	cei_play_sends(play, arrived_ns);
-	cei_play_sums(play, arrived_ns, done_ns);
-	for (piece = 0; piece < play->n_pieces; piece++) {
-		(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
-		if (!n_rows)
-			continue;
-		lane_ns = done_ns[piece] > lane_ns ? done_ns[piece] : lane_ns;
-		lane_ns += (shape->n_ranks - 1) *
-			cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+	(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
+	if (!n_rows)
+		return;
+	*lane_ns = done_ns > *lane_ns ? done_ns : *lane_ns;
+	*lane_ns += (shape->n_ranks - 1) * cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+}
+
+/* Simulates tiles and copies in the order of tiles.h. All ranks are simulated alike, so what peers
+ * send has come when this rank has sent its own. */
+static void play(struct cei_play *play)
+{
+	double arrived_ns[CEI_OP_PIECES_MAX] = { 0 }, lane_ns = 0;
+	uint32_t at, own = 0;
+	struct cei_play_turn turn;
+
+	for (at = 0; at < cei_play_turns(play); at++) {
+		turn = cei_play_turn_at(play, at);
+		cei_play_send(play, turn, &lane_ns, arrived_ns);
+		if (play->order == CEOV_ORDER_TURNS && turn.piece &&
+		    turn.step == play->shape->n_ranks - 1) {
+			play_own(play, own, arrived_ns[own], &lane_ns);
+			own++;
+		}
 	}
+	for (; own < play->n_pieces; own++)
+		play_own(play, own, arrived_ns[own], &lane_ns);
 	cei_play_until(play, lane_ns);
 }
 
@@ -487,7 +501,9 @@ static void list_candidates(const struct cei_listing *listing)
 
 static const struct cei_op_trial trial = { list_candidates, trial_sizes, trial_run };
 
-static const struct cei_product_kind product = { 1, play, job_of, ask };
+static const struct cei_product_kind product = {
+	.scatters = 1, .own_between = 1, .play = play, .job = job_of, .ask = ask,
+};
 
 /* --- the kind -------------------------------------------------------------- */
 

@@ -332,7 +332,7 @@ int ceov_gemm_marks_wait(ceov_op *op, uint64_t run, uint32_t group, void *stream
 
 /* --- the kind -------------------------------------------------------------- */
 
-static const struct cei_product_kind product = { 0, NULL, job_of, ask };
+static const struct cei_product_kind product = { .job = job_of, .ask = ask };
 
 const struct cei_op_kind cei_gemm_marks = {
 	.name = "ceov_gemm_marks",

@@ -217,10 +217,12 @@ int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 
 static void play(struct cei_play *play)
 {
-	double arrived_ns[CEI_OP_PIECES_MAX], done_ns[CEI_OP_PIECES_MAX];
+	double arrived_ns[CEI_OP_PIECES_MAX];
+	uint32_t piece;
 
 	cei_play_sends(play, arrived_ns);
-	cei_play_sums(play, arrived_ns, done_ns);
+	for (piece = 0; piece < play->n_pieces; piece++)
+		(void)cei_play_sum(play, piece, arrived_ns[piece]);
 }
 
 /* --- measuring ------------------------------------------------------------- */
@@ -251,7 +253,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 1, play, job_of, NULL };
+static const struct cei_product_kind product = { .scatters = 1, .play = play, .job = job_of };
 
 /* --- the kind -------------------------------------------------------------- */
 

@@ -23,8 +23,13 @@ struct cei_cost_sim_args;               /* cost_sim.h */
 /* What a kind of operator with a product defines in addition to struct cei_op_kind. */
 struct cei_product_kind {
 	/* 0: rows of A are gathered; 1: the product, or partial sums of it, go to other ranks, and
-	 * the tiles of what stays here come last. */
+	 * the tiles of what stays here come last, unless own_between moves them. */
 	int    scatters;
+
+	/* 1: in turns own pieces come between those of peers where a kernel of the library
+	 * multiplies (tiles.h). As this lets bytes leave earlier, turns are chosen without a word
+	 * where the model expects a gain. */
+	int    own_between;
 
 	/* Simulates a run of rank 0 with play->tile and play->n_pieces (cost_sim.h). Local kinds
 	 * set no function: nothing is sent. */

@@ -56,6 +56,29 @@ static void play_all(const struct cei_listing *listing, enum ceov_op_cut cut,
 		insert(ret_plays, &all[i]);
 }
 
+static int is_between(const struct cei_listing *listing)
+{
+	return listing->shape->kind->product->own_between;
+}
+
+/* Simulates the order that is expected to be faster, unless the caller set one. Without own pieces
+ * between those of peers turns are but an alternative (add_other_order()). */
+static void play_best(const struct cei_listing *listing, enum ceov_op_cut cut,
+		      struct plays *ret_plays)
+{
+	enum ceov_op_order given = listing->given->tile_order;
+	struct plays turns;
+
+	play_all(listing, cut, CEOV_ORDER_BANDS, ret_plays);
+	if (!is_between(listing) || (given && given != CEOV_ORDER_TURNS))
+		return;
+	play_all(listing, cut, CEOV_ORDER_TURNS, &turns);
+	if (turns.n && (given || turns.play[0].ns < ret_plays->play[0].ns))
+		*ret_plays = turns;
+}
+
+/* Leaves bands open, so that a caller's order takes their place, and turns of one piece are not
+ * measured once more. */
 static struct ceov_op_tuning tuning_of(const struct cei_cost_sim *play)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
@@ -65,6 +88,8 @@ static struct ceov_op_tuning tuning_of(const struct cei_cost_sim *play)
 	tuning.tile_rows = play->tile.rows;
 	tuning.tile_columns = play->tile.columns;
 	tuning.cut = play->cut;
+	if (play->order == CEOV_ORDER_TURNS && play->n_pieces > 1)
+		tuning.tile_order = CEOV_ORDER_TURNS;
 	return tuning;
 }
 
@@ -92,7 +117,7 @@ static void add_cuts(const struct cei_listing *listing, const struct plays *equa
 	uint32_t i;
 
 	for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
-		play_all(listing, cuts[i], CEOV_ORDER_BANDS, &plays);
+		play_best(listing, cuts[i], &plays);
 		if (!plays.n || !equal->n || plays.play[0].ns >= equal->play[0].ns * CUT_WORTH)
 			continue;
 		tuning = tuning_of(&plays.play[0]);
@@ -116,24 +141,26 @@ static const struct cei_cost_sim *fastest(const struct cei_listing *listing,
 	return NULL;
 }
 
-/* Adds the fastest cut in turns, if it is near the best. With one peer, or one piece, turns are the
- * order that there is anyway. */
-static void add_turns(const struct cei_listing *listing, double best_ns)
+/* Adds the fastest cut in turns, or in bands if `best` is in turns, if it is near the best. With
+ * one piece turns are the order that there is anyway; with one peer, too, unless own pieces come
+ * between those of peers. */
+static void add_other_order(const struct cei_listing *listing, const struct cei_cost_sim *best)
 {
+	int in_turns = best->order == CEOV_ORDER_TURNS;
 	const struct cei_cost_sim *play;
 	struct ceov_op_tuning tuning;
 	struct plays plays;
 
 	/* Where columns arrive, the list of tiles has one rank. */
-	if (listing->shape->n_ranks < 3 || (listing->shape->a2a.is_by_columns &&
-					    !listing->shape->kind->product->scatters))
+	if ((listing->shape->n_ranks < 3 && !is_between(listing)) ||
+	    (listing->shape->a2a.is_by_columns && !listing->shape->kind->product->scatters))
 		return;
-	play_all(listing, equal_unless(listing->given->cut), CEOV_ORDER_TURNS, &plays);
-	play = fastest(listing, &plays, 2);
-	if (!play || play->ns > best_ns * NEAR)
+	play_all(listing, equal_unless(listing->given->cut),
+		 in_turns ? CEOV_ORDER_BANDS : CEOV_ORDER_TURNS, &plays);
+	play = fastest(listing, &plays, in_turns ? 1 : 2);
+	if (!play || play->ns > best->ns * NEAR)
 		return;
 	tuning = tuning_of(play);
-	tuning.tile_order = CEOV_ORDER_TURNS;
 	cei_candidates_add(listing, &tuning);
 }
 
@@ -141,7 +168,7 @@ static struct cei_cost_sim_args model_of(const struct cei_listing *listing,
 					 const struct cei_cost_sim *play)
 {
 	return (struct cei_cost_sim_args){ listing->shape, listing->rates, play->tile,
-					   play->n_pieces, play->cut, CEOV_ORDER_BANDS };
+					   play->n_pieces, play->cut, play->order };
 }
 
 /* Adds other heights of bands to the fastest cut, for what caches gain by them, where its pieces
@@ -154,7 +181,8 @@ static void add_bands(const struct cei_listing *listing, const struct cei_cost_s
 	uint64_t usual = cei_tiles_band(0, play->tile, listing->rates->pair), n_rows;
 
 	n_rows = cei_cut_most_rows(&cut, cei_op_most_rows(listing->shape), play->n_pieces);
-	tuning.tile_order = CEOV_ORDER_BANDS;
+	if (!tuning.tile_order)
+		tuning.tile_order = CEOV_ORDER_BANDS;
 	tuning.band_rows = (uint32_t)(usual / 2);
 	if (n_rows > usual / 2)
 		cei_candidates_add(listing, &tuning);
@@ -190,7 +218,7 @@ static void add_orders(const struct cei_listing *listing, const struct plays *pl
 
 	if (!play)
 		return;
-	add_turns(listing, play->ns);
+	add_other_order(listing, play);
 	add_bands(listing, play);
 	add_budget(listing, play);
 }
@@ -227,7 +255,7 @@ void cei_product_candidates(const struct cei_listing *from)
 	uint32_t n_pieces = cei_candidates_first_cut(listing);
 	struct plays plays;
 
-	play_all(listing, equal_unless(from->given->cut), CEOV_ORDER_BANDS, &plays);
+	play_best(listing, equal_unless(from->given->cut), &plays);
 	add_near(listing, &plays);
 	if (!from->given->cut)
 		add_cuts(listing, &plays);

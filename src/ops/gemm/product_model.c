@@ -8,6 +8,7 @@
 
 #include "ops/compute/dtype.h"
 #include "ops/gemm/cost_sim.h"
+#include "ops/kind.h"
 #include "ops/tuning/selector.h"
 
 #define PIECES_MAX     8u
@@ -166,10 +167,14 @@ static struct cei_cost_sim_args model_of(const struct cei_choose_args *args,
  * simulation leaves out what further marks cost other work on the machine. */
 #define WORTH 0.99
 
-/* Returns the fastest combination of an allowed number of pieces and a tile shape. All tile shapes
- * are tried, even those that this rank's caller excludes, and none but the default order of tiles,
- * because all ranks must find the same number of pieces. If none could be simulated, ns of the
- * result is negative. */
+/* Turns are chosen without a word if their predicted time is below this fraction of that of bands.
+ * The simulation leaves out what caches lose by them. */
+#define TURNS_WORTH 0.97
+
+/* Returns the fastest combination of an allowed number of pieces and a tile shape, with the order
+ * of args. All tile shapes are tried, even those that this rank's caller excludes, because all
+ * ranks must find the same number of pieces. If none could be simulated, ns of the result is
+ * negative. */
 static struct cei_cost_sim best_play(const struct cei_cost_sim_args *args, uint32_t given_pieces)
 {
 	struct cei_cost_sim all[CEI_COST_SIMS_MAX], best = { .ns = -1 };
@@ -183,13 +188,27 @@ static struct cei_cost_sim best_play(const struct cei_cost_sim_args *args, uint3
 	return best;
 }
 
+/* The same with the better order. An order that the caller asked for plays no part, since ranks may
+ * differ in that. */
+static struct cei_cost_sim best_order(const struct cei_cost_sim_args *args, uint32_t given_pieces)
+{
+	struct cei_cost_sim best = best_play(args, given_pieces), turns;
+	struct cei_cost_sim_args in_turns = *args;
+
+	if (!args->shape->kind->product->own_between)
+		return best;
+	in_turns.order = CEOV_ORDER_TURNS;
+	turns = best_play(&in_turns, given_pieces);
+	return turns.ns > 0 && turns.ns < best.ns * TURNS_WORTH ? turns : best;
+}
+
 /* Chooses by simulation. The choice is compared with the best time of the GEMM alone, and with the
  * time of the copies. */
 static void choose_by_play(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	const struct ceov_op_tuning *given = args->given;
 	struct cei_cost_sim_args alone = model_of(args, choice);
-	struct cei_cost_sim best = best_play(&alone, given->n_pieces);
+	struct cei_cost_sim best = best_order(&alone, given->n_pieces);
 
 	if (best.ns < 0)
 		return;
@@ -197,6 +216,7 @@ static void choose_by_play(const struct cei_choose_args *args, struct cei_choice
 	alone.tile = best.tile;
 	choice->n_pieces = best.n_pieces;
 	choice->shape = best.tile;
+	choice->order = best.order;
 	choice->gemm_ns = cei_cost_sim_gemm_ns(&alone);
 	choice->run_ns = best.ns;
 	if (!given->tile_rows)
@@ -205,15 +225,24 @@ static void choose_by_play(const struct cei_choose_args *args, struct cei_choice
 	choice->shape.columns = given->tile_columns;
 }
 
-/* Predicts the run anew if the caller asked for turns: only now, because mode and pieces must not
- * depend on an order in which ranks may differ. */
-static void play_turns(const struct cei_choose_args *args, struct cei_choice *choice)
+/* Settles the order, which was that of the simulation, or bands, until now. Only now, because mode
+ * and pieces must not depend on an order in which ranks may differ. If it becomes another one, the
+ * run is predicted anew. */
+static void settle_order(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	struct cei_cost_sim_args model = model_of(args, choice);
+	enum ceov_op_order played = choice->order;
+	struct cei_cost_sim_args model;
 	double ns;
 
-	if (choice->order != CEOV_ORDER_TURNS || choice->run_ns <= 0)
+	if (args->given->tile_order)
+		choice->order = args->given->tile_order;
+	else if (choice->mode == CEOV_MODE_SEQUENCE ||
+		 !cei_selector_has_kernel(args->rates, choice->shape))
+		choice->order = CEOV_ORDER_BANDS;
+	if (choice->run_ns <= 0 ||
+	    (choice->order == CEOV_ORDER_TURNS) == (played == CEOV_ORDER_TURNS))
 		return;
+	model = model_of(args, choice);
 	model.order = choice->order;
 	ns = cei_cost_sim_ns(&model);
 	if (ns > 0)
@@ -230,7 +259,7 @@ void cei_product_choose(const struct cei_choose_args *from, struct cei_choice *c
 	const struct cei_choose_args limited = { shape, rates, given }, *args = &limited;
 	struct cei_cost_sim_args model;
 
-	choice->order = given->tile_order ? given->tile_order : CEOV_ORDER_BANDS;
+	choice->order = CEOV_ORDER_BANDS;
 	choice->band_rows = given->band_rows;
 	choice->n_gemm_blocks = given->n_gemm_blocks;
 	if (choice->mode == CEOV_MODE_SEQUENCE)
@@ -250,7 +279,7 @@ void cei_product_choose(const struct cei_choose_args *from, struct cei_choice *c
 		choice->mode = CEOV_MODE_OVERLAP; /* a sequence has one piece */
 	if (choice->mode == CEOV_MODE_CHOOSE)
 		choice->mode = choose_mode(shape, choice, rates);
-	play_turns(args, choice);
+	settle_order(args, choice);
 	if (choice->mode == CEOV_MODE_SEQUENCE)
 		choice->n_pieces = 1;
 	model = model_of(args, choice);
@@ -267,6 +296,8 @@ void cei_product_say_order(const struct cei_choose_args *args, struct cei_choice
 
 	cei_choice_say(choice, "order: %s", in_turns ? "all ranks' first pieces, then second ones"
 		       : "rank after rank");
+	if (in_turns && by_kernel && args->shape->kind->product->own_between)
+		cei_choice_say(choice, ", own pieces one behind");
 	if (choice->order == CEOV_ORDER_COLUMNS)
 		cei_choice_say(choice, ", column by column");
 	else if (by_kernel)
