@@ -118,6 +118,40 @@ START_TEST(test_random_operators)
 }
 END_TEST
 
+/* All ranks but the last one take turns, or all do. */
+static void run_in_turns(const struct op_part *part)
+{
+	struct op_case one = *(const struct op_case *)part->arg;
+	const struct op_part mine = { part->rig, part->rank, &one };
+
+	if (part->rank + 1 == one.n_ranks && one.rows[0] % 2)
+		one.tuning.tile_order = CEOV_ORDER_BANDS;
+	repeat(&mine);
+}
+
+/* Partial sums and sums of a GEMM + all-reduce leave to ranks of both nodes in one order. */
+START_TEST(test_turns_across_nodes)
+{
+	const uint32_t node_of[] = { 0, 1, 1, 0 };
+	uint64_t random = testing_seed();
+	struct op_case one;
+	struct op_rig rig;
+	uint32_t i;
+
+	open_mixed(&rig, 2, 4, node_of);
+	for (i = 0; i < testing_share(CASES); i++) {
+		one = op_case_of(OP_GEMM_AR, 4, 0, 16, 8 + 8 * testing_below(&random, 12));
+		one.rows[0] = 1 + testing_below(&random, 300);
+		one.by_columns = (int)testing_below(&random, 2);
+		one.tuning.mode = CEOV_MODE_OVERLAP;
+		one.tuning.n_pieces = 2 + (uint32_t)testing_below(&random, 4);
+		one.tuning.tile_order = CEOV_ORDER_TURNS;
+		op_rig_each(&rig, run_in_turns, &one);
+	}
+	close_all(&rig);
+}
+END_TEST
+
 /* Sums in two levels; _i: which nodes. Reduce-scatters and all-reduces of all types, with gaps,
  * empty parts and factors. */
 START_TEST(test_random_sums_by_node)
@@ -481,6 +515,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, test_random_operators, 0, 4);
+	tcase_add_test(tcase, test_turns_across_nodes);
 	tcase_add_loop_test(tcase, test_random_sums_by_node, 0, 5);
 	tcase_add_loop_test(tcase, test_large_operands, 0, (int)testing_share(5));
 	tcase_add_test(tcase, test_direct_modes_are_refused);
