@@ -12,8 +12,9 @@
  *   cei_op_await (struct cei_op_await)                       one block, one thread
  *   cei_op_raise (struct cei_op_raise)                       one block, one thread
  *
- * cei_op_raise raises counters behind the kernels before it. cei_op_await holds a stream until counters have reached the number of the run, or until a
- * timeout. cei_op_begin begins run e = *epoch + 1 of its rank. It:
+ * cei_op_raise raises counters behind the kernels before it. cei_op_await holds a stream until
+ * counters have reached the number of the run, or until a timeout. cei_op_begin begins run
+ * e = *epoch + 1 of its rank. It:
  *
  *   closes the rank's gates: sets them to 0 (nobody raises or awaits one between runs)
  *   tells each peer, in peer_done, that this rank has finished e - 1 runs

@@ -23,11 +23,11 @@
  *
  * BLOCKS Block b of each rank stores, awaits and reads the same vectors of each span as block b of
  * every other rank, so blocks of one kernel do not wait for each other, and all ranks must launch
- * the same number of blocks and threads, with the same `each`. All blocks must run at the same time as those of peers on
- * the same GPU. Counters of `arrived`: source * n_blocks + b, and `second` more for the second
- * step. Every block raises and awaits its counters even if its spans are empty: so a rank that has
- * ended a run knows that all others have begun it, on which the halves of scratch rest
- * (workspace.c).
+ * the same number of blocks and threads, with the same `each`. All blocks must run at the same
+ * time as those of peers on the same GPU. Counters of `arrived`: source * n_blocks + b, and
+ * `second` more for the second step. Every block raises and awaits its counters even if its spans
+ * are empty: so a rank that has ended a run knows that all others have begun it, on which the
+ * halves of scratch rest (workspace.c).
  *
  * CAPTURED RUNS count themselves (begin.h): if epoch is not NULL, the run is *epoch + 1. No
  * cei_op_begin stands before this kernel, which does the same. It takes the half that was used

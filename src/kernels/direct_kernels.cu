@@ -6,9 +6,9 @@
  *
  * Bytes are stored, not loaded, across the link: a store needs no answer, so what a run waits for
  * is one way of the bytes and one of the counter behind them. Loads of several ranks' data are
- * issued before the first of them is used, because with few bytes the time is all latency. With many
- * bytes, few SMs come to the links' rate only if each thread has several vectors of each rank in
- * flight: functions are made for EACH of them.
+ * issued before the first of them is used, because with few bytes the time is all latency. With
+ * many bytes, few SMs come to the links' rate only if each thread has several vectors of each rank
+ * in flight: functions are made for EACH of them.
  */
 
 #include <ceoverlap/device.cuh>
@@ -85,7 +85,9 @@ static __device__ __forceinline__ uint32_t n_within(uint64_t i, uint64_t n_bytes
 {
 	const uint64_t n = n_bytes / sizeof(uint4);
 
-	return i >= n ? 0 : (uint32_t)min((unsigned long long)(n - i), (unsigned long long)UINT32_MAX);
+	if (i >= n)
+		return 0;
+	return n - i < UINT32_MAX ? (uint32_t)(n - i) : UINT32_MAX;
 }
 
 /* Loads EACH vectors from vector i on, but none that lies behind n_bytes. */
@@ -158,8 +160,8 @@ static __device__ __forceinline__ void store_counter(uint64_t *counter, uint64_t
 
 /* Finds the run's number and half. In a captured run it waits until peers have ended the last run
  * that used the half; one thread waits for each peer. As a rule they have, and all four words are
- * loaded at the same time. Other runs need no such wait while all runs before them were good. Behind
- * one that has failed a peer may still read the half, so nothing is stored there. */
+ * loaded at the same time. Other runs need no such wait while all runs before them were good.
+ * Behind one that has failed a peer may still read the half, so nothing is stored there. */
 static __device__ __forceinline__ struct direct_turn begin_turn(const struct cei_direct &direct)
 {
 	struct direct_turn turn = { direct.value, direct.half, true };
@@ -370,7 +372,8 @@ load_group(const struct cei_direct &direct, const char *half, uint64_t i, uint32
 		if (rank < direct.n_ranks)
 			direct_load(rank == direct.own
 				    ? vectors_at(direct.source, direct.spans[rank].leaves)
-				    : vectors_at(half, direct.spans[rank].here), i, n_bytes, raw[k]);
+				    : vectors_at(half, direct.spans[rank].here),
+				    i, n_bytes, raw[k]);
 	}
 }
 

@@ -49,8 +49,8 @@ static __device__ __forceinline__ bool embedding_has_rows(const struct cei_embed
 }
 
 /* Returns what is wrong with a bag and those that lie one or more steps behind it, as far as a
- * lane's share of their indices tells; 0: nothing. Their offsets are loaded at the same time, and so
- * are their first indices: most bags have no more than there are lanes. */
+ * lane's share of their indices tells; 0: nothing. Their offsets are loaded at the same time, and
+ * so are their first indices: most bags have no more than there are lanes. */
 static __device__ __forceinline__ int embedding_fault(const struct cei_embedding_work &work,
 						      uint64_t bag, uint64_t step, uint32_t lane)
 {
@@ -63,7 +63,8 @@ static __device__ __forceinline__ int embedding_fault(const struct cei_embedding
 	for (uint32_t i = 0; i < EMBEDDING_FLIGHT; i++) {
 		spans[i] = { 0, 0 };
 		if (bag + i * step < n_bags)
-			spans[i] = { work.offsets[bag + i * step], work.offsets[bag + i * step + 1] };
+			spans[i] = { work.offsets[bag + i * step],
+				     work.offsets[bag + i * step + 1] };
 	}
 #pragma unroll
 	for (uint32_t i = 0; i < EMBEDDING_FLIGHT; i++) {
