@@ -83,6 +83,7 @@ threaded_suites = \
 	%D%/unit/test_embedding \
 	%D%/unit/test_embedding_backward \
 	%D%/unit/test_experts_fails \
+	%D%/unit/test_experts_groups \
 	%D%/unit/test_execute_fails \
 	%D%/unit/test_execute_sums \
 	%D%/unit/test_workspace \

@@ -669,6 +669,18 @@ int  ceov_move_run(ceov_op *op, const struct ceov_move_run *run);
  *
  * A number of an expert, a slot or a number of rows that cannot be is found during the run, and
  * ends it with CEOV_ERR_INVALID, as other failures end runs.
+ *
+ * GROUPS Each rank's experts may be divided into n_groups equal parts, in order. Then a run serves
+ * one group, the same one at all ranks, so that the experts of a group work while the next group's
+ * tokens come, and while results of the last one go back. One routing serves all groups:
+ *
+ *   dispatch of group 0, is_routed 0   chooses the places of all groups' copies, and sends those of
+ *                                      group 0
+ *   dispatch of group g, is_routed 1   sends those of group g
+ *   combine of group g                 adds up each token's copies for experts of group g; what a
+ *                                      token gets in all is the sum over all groups
+ *
+ * capacity, n_received, received, ends, rows and sums are those of one run, so of one group.
  */
 struct ceov_moe {
 	size_t                       struct_bytes;
@@ -689,15 +701,19 @@ struct ceov_moe {
 	const struct ceov_op_tuning *tuning;    /* of which chunk_bytes has an effect; a mode or
 						 * a number of pieces has none so far. An unequal
 						 * cut is refused. NULL: the library chooses */
+	uint64_t                     total_capacity;    /* as capacity, of the runs of all groups
+						 * together, so that the same copies are dropped
+						 * for any number of groups. 0: no such limit */
+	uint32_t                     n_groups;  /* see above; divides n_experts / n_ranks. 0: 1 */
 };
 
 /* Where the copies of one run went: memory of the rank's place, which belongs to the caller. A
  * dispatch writes it, and the combines and dispatches of the same layer and batch read it. */
 struct ceov_moe_routing {
 	int32_t  *slots;                /* [n_tokens][top_k]: where a copy lies among what the rank
-					 * has sent, or -1: it went nowhere */
-	uint32_t *arrived;              /* [n_ranks][n_experts / n_ranks]: how many rows have come
-					 * from each rank for each own expert */
+					 * sends, of all groups, or -1: it goes nowhere */
+	uint32_t *arrived;              /* [n_ranks][n_experts / n_ranks]: how many rows come from
+					 * each rank for each own expert, of all groups */
 };
 
 uint64_t ceov_moe_dispatch_scratch_bytes(const struct ceov_moe *shape, uint32_t n_ranks);
@@ -723,11 +739,18 @@ struct ceov_moe_dispatch_run {
 	struct ceov_moe_routing routing;        /* results; where is_routed is 1, operands */
 	void                   *received;       /* [n_received][hidden]; rows behind the last one
 						 * that came are not written */
-	int32_t                *ends;           /* [n_experts / n_ranks]: the row of `received`
-						 * behind the last one of each own expert. Of a
-						 * run that has failed it is undefined, and kernels
-						 * behind it must not take it for rows of
-						 * `received` unchecked */
+	int32_t                *ends;           /* [n_experts / n_ranks / n_groups]: the row of
+						 * `received` behind the last one of each own
+						 * expert of the group. Of a run that has failed
+						 * it is undefined, and kernels behind it must
+						 * not take it for rows of `received` unchecked */
+	uint32_t               *sent;           /* NULL, or [n_ranks][n_experts / n_ranks]: how many
+						 * rows this rank sends to each rank for each of
+						 * its experts, of all groups. A result; where
+						 * is_routed is 1, an operand, as the routing's
+						 * dispatch has written it, which spares a pass
+						 * over all slots */
+	uint32_t                group;          /* 0 where is_routed is 0 */
 };
 
 int  ceov_moe_dispatch_run(ceov_op *op, const struct ceov_moe_dispatch_run *run);
@@ -742,6 +765,7 @@ struct ceov_moe_combine_run {
 						 * multiplied; NULL: all are 1 */
 	struct ceov_moe_routing routing;        /* as the dispatch has written it */
 	void                   *sums;           /* [n_tokens][hidden] */
+	uint32_t                group;
 };
 
 int  ceov_moe_combine_run(ceov_op *op, const struct ceov_moe_combine_run *run);

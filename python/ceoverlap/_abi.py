@@ -311,7 +311,8 @@ class ceov_moe(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("n_tokens", c_uint64),
                 ("hidden", c_uint64), ("n_experts", c_uint32), ("top_k", c_uint32),
                 ("capacity", c_uint64), ("n_received", c_uint64),
-                ("tuning", POINTER(ceov_op_tuning))]
+                ("tuning", POINTER(ceov_op_tuning)), ("total_capacity", c_uint64),
+                ("n_groups", c_uint32)]
 
 
 class ceov_moe_routing(Struct):
@@ -321,13 +322,14 @@ class ceov_moe_routing(Struct):
 class ceov_moe_dispatch_run(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("n_tokens", c_uint64),
                 ("tokens", c_void_p), ("is_routed", c_int), ("experts", c_void_p),
-                ("routing", ceov_moe_routing), ("received", c_void_p), ("ends", c_void_p)]
+                ("routing", ceov_moe_routing), ("received", c_void_p), ("ends", c_void_p),
+                ("sent", c_void_p), ("group", c_uint32)]
 
 
 class ceov_moe_combine_run(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("n_tokens", c_uint64),
                 ("rows", c_void_p), ("weights", c_void_p), ("routing", ceov_moe_routing),
-                ("sums", c_void_p)]
+                ("sums", c_void_p), ("group", c_uint32)]
 
 
 class ceov_embedding(Struct):

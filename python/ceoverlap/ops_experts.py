@@ -13,9 +13,13 @@ n_experts   of all ranks
 top_k       experts of a token
 capacity    rows that a rank sends to another one in a run at most; None: as many as there can be
 n_received  rows for which a dispatch's result has room; None: n_ranks * capacity
+n_groups    into which each rank's experts are divided, equal parts in order; a run serves one
+total_capacity  rows that a rank sends to another one in the runs of all groups at most; None: no
+            such limit
 
 Where copies went is the routing, two arrays of the caller that a dispatch writes and combines
-read: slots, n x top_k of int32, and arrived, n_ranks x n_experts / n_ranks of uint32 or int32.
+read: slots, n x top_k of int32, and arrived, n_ranks x n_experts / n_ranks of uint32 or int32. The
+dispatch of group 0 writes that of all groups, and those of other groups read it.
 """
 
 from __future__ import annotations
@@ -35,21 +39,25 @@ class _Experts(_Op):
 
     def __init__(self, workspace: Workspace, n_tokens: int, hidden: int, n_experts: int,
                  top_k: int, dtype: str = "bfloat16", *, capacity: Optional[int] = None,
-                 n_received: Optional[int] = None):
+                 n_received: Optional[int] = None, n_groups: int = 1,
+                 total_capacity: Optional[int] = None):
         n_ranks = workspace.context.n_ranks
         self.n_tokens = n_tokens
         self.hidden = hidden
         self.n_experts = n_experts
         self.top_k = top_k
         self.dtype = str(dtype)
-        self.n_local = n_experts // n_ranks
-        self.capacity = capacity or n_tokens * min(top_k, self.n_local)
+        self.n_groups = n_groups
+        self.n_each = n_experts // n_ranks // max(n_groups, 1)          # 0 groups count as one
+        self.capacity = capacity or n_tokens * min(top_k, self.n_each)
         self.n_received = n_received or n_ranks * self.capacity
         super().__init__(workspace, self._shape_of(n_tokens, hidden, n_experts, top_k, dtype,
-                                                   capacity, n_received))
+                                                   capacity, n_received, n_groups,
+                                                   total_capacity))
 
     @staticmethod
-    def _shape_of(n_tokens, hidden, n_experts, top_k, dtype, capacity, n_received):
+    def _shape_of(n_tokens, hidden, n_experts, top_k, dtype, capacity, n_received, n_groups,
+                  total_capacity):
         shape = _shape(_abi.ceov_moe, dtype, None)
         shape.n_tokens = n_tokens
         shape.hidden = hidden
@@ -57,16 +65,19 @@ class _Experts(_Op):
         shape.top_k = top_k
         shape.capacity = capacity or 0
         shape.n_received = n_received or 0
+        shape.n_groups = n_groups
+        shape.total_capacity = total_capacity or 0
         return shape
 
     @classmethod
     def scratch_bytes(cls, n_ranks: int, n_tokens: int, hidden: int, n_experts: int, top_k: int,
                       dtype: str = "bfloat16", *, capacity: Optional[int] = None,
-                      n_received: Optional[int] = None) -> int:
+                      n_received: Optional[int] = None, n_groups: int = 1,
+                      total_capacity: Optional[int] = None) -> int:
         """Returns how much scratch memory its workspace needs, for n_ranks ranks."""
         return _scratch_bytes(cls._scratch_call,
                               cls._shape_of(n_tokens, hidden, n_experts, top_k, dtype, capacity,
-                                            n_received), n_ranks)
+                                            n_received, n_groups, total_capacity), n_ranks)
 
     def _array(self, obj, name: str, dtypes, n: int, is_result: bool = False):
         """Returns the Memory of n numbers of 4 bytes."""
@@ -100,12 +111,15 @@ class MoeDispatch(_Experts):
     _run_call = "ceov_moe_dispatch_run"
     _scratch_call = "ceov_moe_dispatch_scratch_bytes"
 
-    def run(self, tokens, experts, slots, arrived, received, ends, stream=None):
+    def run(self, tokens, experts, slots, arrived, received, ends, stream=None, *, sent=None,
+            group: int = 0):
         """tokens: n x hidden; experts: n x top_k numbers of experts, -1 for none, int32. None:
         copies go where those of an earlier dispatch went, whose routing is given, at all ranks.
         slots, arrived: the routing. received: n_received x hidden, in the order of own experts,
-        ranks and tokens. ends: int32, for each own expert the row behind its last one. Returns
-        received."""
+        ranks and tokens. ends: int32, for each own expert of the group the row behind its last
+        one. sent: n_ranks x n_experts / n_ranks of uint32 or int32, how many rows this rank sends;
+        written with the routing, and of use where that is given. group: whose rows come; 0 where
+        experts are given. Returns received."""
         is_routed = experts is None
         run = _abi.new(_abi.ceov_moe_dispatch_run)
         memory, n = self._tokens(tokens, "tokens")
@@ -117,7 +131,11 @@ class MoeDispatch(_Experts):
         self._routing(run, slots, arrived, n, not is_routed)
         run.received = self._operand(received, "received", self.n_received, self.hidden,
                                      is_result=True).address
-        run.ends = self._array(ends, "ends", ("int32",), self.n_local, is_result=True).address
+        run.ends = self._array(ends, "ends", ("int32",), self.n_each, is_result=True).address
+        if sent is not None:
+            run.sent = self._array(sent, "sent", ("uint32", "int32"), self.n_experts,
+                                   not is_routed).address
+        run.group = group
         self._start(run, stream)
         return received
 
@@ -130,10 +148,11 @@ class MoeCombine(_Experts):
     _run_call = "ceov_moe_combine_run"
     _scratch_call = "ceov_moe_combine_scratch_bytes"
 
-    def run(self, rows, slots, arrived, sums, weights=None, stream=None):
+    def run(self, rows, slots, arrived, sums, weights=None, stream=None, *, group: int = 0):
         """rows: n_received x hidden, in the order of a dispatch's result; slots, arrived: its
         routing. sums: n x hidden. weights: n x top_k of float32, by which copies are multiplied;
-        None: all are 1. Returns sums."""
+        None: all are 1. group: whose rows these are; sums are those of a token's copies for its
+        experts. Returns sums."""
         run = _abi.new(_abi.ceov_moe_combine_run)
         memory, n = self._tokens(sums, "sums", is_result=True)
         run.n_tokens = n
@@ -142,5 +161,6 @@ class MoeCombine(_Experts):
         if weights is not None:
             run.weights = self._array(weights, "weights", ("float32",), n * self.top_k).address
         self._routing(run, slots, arrived, n, is_result=False)
+        run.group = group
         self._start(run, stream)
         return sums

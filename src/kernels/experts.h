@@ -6,7 +6,8 @@
 /*
  * Parameters of the kernels of dispatch and combine, for host code and device code. They do what
  * struct cei_experts_ops in ops/compute/experts.h describes; a copy is a token's row on its way to
- * one of its experts, a segment is what one rank sends for one expert.
+ * one of its experts, a segment is what one rank sends for one expert. Places are those of all
+ * groups of experts; rows, segments and sums are those of the run's group.
  *
  *   cei_experts_check (struct cei_experts_check)  refuses numbers of experts or of slots
  *   cei_experts_place         a block for each expert
@@ -59,11 +60,14 @@ struct cei_experts_work {
 	uint32_t       n_ranks;                 /* at most CEI_EXPERTS_RANKS_MAX */
 	uint32_t       own;
 	uint32_t       n_local;
+	uint32_t       n_groups;
+	uint32_t       group;
 	uint32_t       top_k;
 	uint32_t       n_header_rows;
 	uint32_t       n_parts;                 /* units of each segment */
 	uint64_t       n_tokens;
-	uint64_t       capacity;                /* n_ranks * capacity is below 2^31 */
+	uint64_t       capacity;                /* n_groups * n_ranks * capacity is below 2^31 */
+	uint64_t       total_capacity;
 	uint64_t       n_received;
 	uint64_t       row_bytes;               /* a multiple of 16 */
 	char          *leaving;
@@ -72,6 +76,7 @@ struct cei_experts_work {
 	const int32_t *experts;
 	int32_t       *slots;
 	uint32_t      *arrived;
+	uint32_t      *sent;
 	int32_t       *ends;
 	const void    *tokens;
 	void          *rows;

@@ -4,13 +4,15 @@
 /*
  * The kernels of dispatch and combine. experts.h says what each does.
  *
- * PLACING A copy's row in its block is the number of copies for the rank's earlier experts, plus
- * the number of earlier copies for the same expert. The thread block of an expert counts both in
- * one pass over all copies, and hands out rows in a second one. It needs no memory that thread
- * blocks share, at the price of reading all copies' experts twice for each expert, from L2.
+ * PLACING A copy's row in its block is the number of copies for earlier experts of the rank's
+ * group, plus the number of earlier copies for the same expert. The thread block of an expert
+ * counts both in one pass over all copies, and hands out rows in a second one. It needs no memory
+ * that thread blocks share, at the price of reading all copies' experts twice for each expert, from
+ * L2. One placing serves the runs of all groups.
  *
- * SEGMENTS `arrived` says how many rows each segment has. Every block adds up those that lie before
- * its own segment, in the order of experts and in the order of the block that they travel in.
+ * SEGMENTS `arrived` says how many rows each segment has. Every block adds up those of the group
+ * that lie before its own segment, in the order of experts and in the order of the block that they
+ * travel in.
  */
 
 #include <ceoverlap/device.cuh>
@@ -80,20 +82,41 @@ static __device__ __forceinline__ uint4 *row_at(const struct cei_experts_work &w
 	return (uint4 *)(block + (work.n_header_rows + row) * work.row_bytes);
 }
 
-static __device__ __forceinline__ uint4 *leaving_slot(const struct cei_experts_work &work,
-						      int32_t slot)
+/* How many slots the blocks of one group have. */
+static __device__ __forceinline__ uint32_t n_group_slots(const struct cei_experts_work &work)
 {
-	const uint32_t n = (uint32_t)slot, capacity = (uint32_t)work.capacity;
+	return work.n_ranks * (uint32_t)work.capacity;
+}
+
+/* A slot's number among those of the run's group. At least n_group_slots(): there is none, or it is
+ * another group's; -1 and slots of earlier groups wrap around to numbers above all slots. */
+static __device__ __forceinline__ uint32_t slot_here(const struct cei_experts_work &work,
+						     int32_t slot)
+{
+	return (uint32_t)slot - work.group * n_group_slots(work);
+}
+
+/* n: a slot's number in the run's group. */
+static __device__ __forceinline__ uint4 *leaving_slot(const struct cei_experts_work &work,
+						      uint32_t n)
+{
+	const uint32_t capacity = (uint32_t)work.capacity;
 
 	return row_at(work, block_of(work, work.leaving, n / capacity), n % capacity);
 }
 
 static __device__ __forceinline__ const uint4 *arriving_slot(const struct cei_experts_work &work,
-							     int32_t slot)
+							     uint32_t n)
 {
-	const uint32_t n = (uint32_t)slot, capacity = (uint32_t)work.capacity;
+	const uint32_t capacity = (uint32_t)work.capacity;
 
 	return row_at(work, arriving(work, n / capacity), n % capacity);
+}
+
+/* The experts of a rank in each group. */
+static __device__ __forceinline__ uint32_t n_each(const struct cei_experts_work &work)
+{
+	return work.n_local / work.n_groups;
 }
 
 static __device__ __forceinline__ uint64_t n_copies(const struct cei_experts_work &work)
@@ -138,13 +161,15 @@ cei_experts_check(const __grid_constant__ struct cei_experts_check check)
 
 /* What each warp of a block has counted in its part of the copies. */
 struct place_counts {
-	uint64_t lower[N_WARPS];        /* for experts of the same rank before this one */
+	uint64_t other[N_WARPS];        /* for the rank's experts of earlier groups */
+	uint64_t lower[N_WARPS];        /* for experts of the same rank and group before this one */
 	uint64_t equal[N_WARPS];        /* for this expert */
 };
 
 /* Where a block's copies begin, and where those of this warp do. */
 struct place_begin {
-	uint64_t before;                /* copies for the rank's earlier experts */
+	uint64_t room;                  /* rows of the block that copies may have */
+	uint64_t before;                /* copies for the group's earlier experts */
 	uint64_t n;                     /* copies for this expert */
 	uint64_t n_earlier;             /* of these, in the parts of earlier warps */
 };
@@ -161,42 +186,54 @@ static __device__ __forceinline__ void count_part(const struct cei_experts_work 
 						  int32_t expert, struct place_counts &counts)
 {
 	const int32_t first = expert - expert % (int32_t)work.n_local;
+	const int32_t first_here = expert - expert % (int32_t)n_each(work);
 	const uint64_t end = part_begin(work, warp_index() + 1);
-	uint64_t lower = 0, equal = 0;
+	uint64_t other = 0, lower = 0, equal = 0;
 
 #pragma unroll 4
 	for (uint64_t i = part_begin(work, warp_index()) + lane_index(); i < end; i += WARP_LANES) {
-		lower += work.experts[i] >= first && work.experts[i] < expert;
+		other += work.experts[i] >= first && work.experts[i] < first_here;
+		lower += work.experts[i] >= first_here && work.experts[i] < expert;
 		equal += work.experts[i] == expert;
 	}
+	other = warp_sum(other);
 	lower = warp_sum(lower);
 	equal = warp_sum(equal);
 	if (lane_index())
 		return;
+	counts.other[warp_index()] = other;
 	counts.lower[warp_index()] = lower;
 	counts.equal[warp_index()] = equal;
 }
 
-static __device__ __forceinline__ struct place_begin add_parts(const struct place_counts &counts)
+static __device__ __forceinline__ struct place_begin
+add_parts(const struct cei_experts_work &work, const struct place_counts &counts)
 {
-	struct place_begin begin = { 0, 0, 0 };
+	struct place_begin begin = { 0, 0, 0, 0 };
+	uint64_t other = 0, left;
 
 	for (uint32_t warp = 0; warp < N_WARPS; warp++) {
+		other += counts.other[warp];
 		begin.before += counts.lower[warp];
 		begin.n_earlier += warp < warp_index() ? counts.equal[warp] : 0;
 		begin.n += counts.equal[warp];
 	}
+	left = other < work.total_capacity ? work.total_capacity - other : 0;
+	begin.room = left < work.capacity ? left : work.capacity;
 	return begin;
 }
 
-/* Gives the copies of the warp's part that are for the expert rows from `row` on, in their order.
- * Copies without an expert get -1 in the block of expert 0. */
+/* Gives the copies of the warp's part that are for the expert the next rows, in their order. Copies
+ * without an expert get -1 in the block of expert 0. */
 static __device__ __forceinline__ void place_part(const struct cei_experts_work &work,
-						  int32_t expert, uint64_t row)
+						  int32_t expert, const struct place_begin &begin)
 {
-	const uint64_t target = (uint32_t)expert / work.n_local;
+	const uint32_t target = (uint32_t)expert / work.n_local;
+	const uint32_t group = (uint32_t)expert % work.n_local / n_each(work);
+	const uint64_t first = (group * work.n_ranks + target) * work.capacity;
 	const uint64_t end = part_begin(work, warp_index() + 1);
 	const uint32_t lanes_before = (1u << lane_index()) - 1;
+	uint64_t row = begin.before + begin.n_earlier;
 
 	for (uint64_t i = part_begin(work, warp_index()); i < end; i += WARP_LANES) {
 		const uint64_t copy = i + lane_index();
@@ -207,8 +244,7 @@ static __device__ __forceinline__ void place_part(const struct cei_experts_work 
 		const uint64_t at = row + __popc(mine & lanes_before);
 
 		if (is_mine)
-			work.slots[copy] = at < work.capacity
-				? (int32_t)(target * work.capacity + at) : -1;
+			work.slots[copy] = at < begin.room ? (int32_t)(first + at) : -1;
 		else if (is_here && wanted < 0 && !expert)
 			work.slots[copy] = -1;
 		row += __popc(mine);
@@ -216,17 +252,19 @@ static __device__ __forceinline__ void place_part(const struct cei_experts_work 
 }
 
 /* Writes how many rows an expert gets into the header of its rank's block, and behind the last
- * expert how many the block has. */
+ * expert of the run's group how many the block has. */
 static __device__ __forceinline__ void say_places(const struct cei_experts_work &work,
 						  uint32_t expert, const struct place_begin &begin)
 {
 	const uint32_t target = expert / work.n_local, i = expert % work.n_local;
-	const uint64_t left = begin.before < work.capacity ? work.capacity - begin.before : 0;
+	const uint64_t left = begin.before < begin.room ? begin.room - begin.before : 0;
 	const uint64_t n = begin.n < left ? begin.n : left;
 
 	((uint32_t *)block_of(work, work.leaving, target))[i] = (uint32_t)n;
-	if (i == work.n_local - 1)
-		work.n_rows[target] = work.n_header_rows + work.capacity - left + n;
+	if (work.sent)
+		work.sent[expert] = (uint32_t)n;
+	if (i == (work.group + 1) * n_each(work) - 1)
+		work.n_rows[target] = work.n_header_rows + begin.room - left + n;
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_EXPERTS_THREADS)
@@ -244,8 +282,8 @@ cei_experts_place(const __grid_constant__ struct cei_experts_work work)
 	for (uint32_t expert = blockIdx.x; expert < n_experts; expert += gridDim.x) {
 		count_part(work, (int32_t)expert, counts);
 		__syncthreads();
-		begin = add_parts(counts);
-		place_part(work, (int32_t)expert, begin.before + begin.n_earlier);
+		begin = add_parts(work, counts);
+		place_part(work, (int32_t)expert, begin);
 		if (!threadIdx.x)
 			say_places(work, expert, begin);
 		__syncthreads();        /* the next expert overwrites counts */
@@ -257,7 +295,7 @@ cei_experts_place(const __grid_constant__ struct cei_experts_work work)
 static __device__ __forceinline__ uint64_t last_row(const struct cei_experts_work &work,
 						    uint32_t target)
 {
-	const int64_t first = (int64_t)(target * work.capacity);
+	const int64_t first = (int64_t)((work.group * work.n_ranks + target) * work.capacity);
 	uint64_t n = 0, other;
 
 	for (uint64_t i = threadIdx.x; i < n_copies(work); i += CEI_EXPERTS_THREADS) {
@@ -273,6 +311,19 @@ static __device__ __forceinline__ uint64_t last_row(const struct cei_experts_wor
 	return n;
 }
 
+/* Returns the number of rows of a target's block that `sent` says; each warp adds up all of it. */
+static __device__ __forceinline__ uint64_t sent_rows(const struct cei_experts_work &work,
+						     uint32_t target)
+{
+	const uint32_t *sent = work.sent + (uint64_t)target * work.n_local +
+		work.group * n_each(work);
+	uint64_t n = 0;
+
+	for (uint32_t i = lane_index(); i < n_each(work); i += WARP_LANES)
+		n += sent[i];
+	return warp_sum(n);
+}
+
 extern "C" __global__ void __launch_bounds__(CEI_EXPERTS_THREADS)
 cei_experts_place_again(const __grid_constant__ struct cei_experts_work work)
 {
@@ -280,7 +331,8 @@ cei_experts_place_again(const __grid_constant__ struct cei_experts_work work)
 	const bool is_refused = has_failed(work.failed);
 
 	for (uint32_t target = blockIdx.x; target < work.n_ranks; target += gridDim.x) {
-		const uint64_t n_mine = last_row(work, target);
+		const uint64_t n_mine = work.sent ? sent_rows(work, target)
+			: last_row(work, target);
 
 		if (!lane_index())
 			rows[warp_index()] = n_mine;
@@ -300,7 +352,8 @@ cei_experts_place_again(const __grid_constant__ struct cei_experts_work work)
 
 /* --- dispatch: rows ------------------------------------------------------------ */
 
-/* Copies one token to all its slots; a lane loads FLIGHT vectors, and stores them to each slot. */
+/* Copies one token to its slots in the run's group; a lane loads FLIGHT vectors, and stores them to
+ * each slot. */
 static __device__ __forceinline__ void pack_token(const struct cei_experts_work &work,
 						  uint64_t token)
 {
@@ -315,9 +368,11 @@ static __device__ __forceinline__ void pack_token(const struct cei_experts_work 
 			if (first + i * WARP_LANES < n)
 				raw[i] = from[first + i * WARP_LANES];
 		for (uint32_t k = 0; k < work.top_k; k++) {
-			if (slots[k] < 0)
+			const uint32_t slot = slot_here(work, slots[k]);
+
+			if (slot >= n_group_slots(work))
 				continue;
-			uint4 *to = leaving_slot(work, slots[k]);
+			uint4 *to = leaving_slot(work, slot);
 #pragma unroll
 			for (uint32_t i = 0; i < FLIGHT; i++)
 				if (first + i * WARP_LANES < n)
@@ -349,9 +404,10 @@ cei_experts_receive(const __grid_constant__ struct cei_experts_work work)
 
 /* --- rows between blocks and the order of experts ------------------------------ */
 
-/* What a block has added up of `arrived`, for one expert. */
+/* What a block has added up of `arrived`, for one expert of the run's group. Experts are numbered
+ * from the group's first one on. */
 struct survey {
-	uint64_t of_block[CEI_EXPERTS_RANKS_MAX];       /* [source]: rows for all experts */
+	uint64_t of_block[CEI_EXPERTS_RANKS_MAX];       /* [source]: rows for the group's experts */
 	uint64_t before[CEI_EXPERTS_RANKS_MAX];         /* [source]: rows for earlier experts */
 	uint32_t here[CEI_EXPERTS_RANKS_MAX];           /* [source]: rows for the expert */
 };
@@ -370,10 +426,11 @@ static __device__ __forceinline__ void survey_sources(const struct cei_experts_w
 						      uint32_t expert, struct survey &survey)
 {
 	for (uint32_t source = warp_index(); source < work.n_ranks; source += N_WARPS) {
-		const uint32_t *arrived = work.arrived + (uint64_t)source * work.n_local;
+		const uint32_t *arrived = work.arrived + (uint64_t)source * work.n_local +
+			work.group * n_each(work);
 		uint64_t of_block = 0, before = 0;
 
-		for (uint32_t i = lane_index(); i < work.n_local; i += WARP_LANES) {
+		for (uint32_t i = lane_index(); i < n_each(work); i += WARP_LANES) {
 			of_block += arrived[i];
 			before += i < expert ? arrived[i] : 0;
 		}
@@ -443,7 +500,7 @@ static __device__ __forceinline__ void move_rows(const struct cei_experts_work &
 {
 	__shared__ struct survey survey;
 	const bool has_failed_before = has_failed(work.failed);
-	const uint64_t n_units = (uint64_t)work.n_local * work.n_ranks * work.n_parts;
+	const uint64_t n_units = (uint64_t)n_each(work) * work.n_ranks * work.n_parts;
 
 	for (uint64_t unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
 		const uint32_t part = (uint32_t)(unit % work.n_parts);
@@ -492,10 +549,10 @@ static __device__ __forceinline__ uint4 add_vectors(const struct cei_experts_wor
 	for (uint32_t i = 0; i < T::n_elements; i++)
 		sum[i] = 0;
 	for (uint64_t copy = token * work.top_k; copy < (token + 1) * work.top_k; copy++) {
-		const int32_t slot = work.slots[copy];
+		const uint32_t slot = slot_here(work, work.slots[copy]);
 		const float weight = work.weights ? work.weights[copy] : 1;
 
-		if (slot < 0)
+		if (slot >= n_group_slots(work))
 			continue;
 		T::widen(arriving_slot(work, slot)[v], wide);
 #pragma unroll

@@ -41,7 +41,9 @@ struct cei_experts_shape {
 	uint64_t hidden;
 	uint32_t n_experts;
 	uint32_t top_k;
+	uint32_t n_groups;              /* never 0 */
 	uint64_t capacity;              /* never 0 */
+	uint64_t total_capacity;        /* never 0; UINT64_MAX: no limit */
 	uint64_t n_received;            /* never 0 */
 };
 

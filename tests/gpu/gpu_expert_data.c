@@ -17,7 +17,8 @@
 #define ALIGN_BYTES UINT64_C(256)
 #define GUARD       0x5a
 #define GUARD_BYTES UINT64_C(256)
-#define N_PIECES    9u
+#define GROUPS_MAX  4u
+#define N_PIECES    10u
 
 /* --- sizes ------------------------------------------------------------------------- */
 
@@ -31,6 +32,17 @@ static uint32_t n_local(const struct gpu_experts *one)
 	return one->shape.n_experts / one->n_ranks;
 }
 
+/* The experts of a rank in each group. */
+static uint32_t n_each(const struct gpu_experts *one)
+{
+	return n_local(one) / one->shape.n_groups;
+}
+
+static uint32_t group_of(const struct gpu_experts *one, uint32_t expert)
+{
+	return expert % n_local(one) / n_each(one);
+}
+
 static uint64_t n_copies(const struct gpu_experts *one)
 {
 	return one->shape.n_tokens * one->shape.top_k;
@@ -38,7 +50,7 @@ static uint64_t n_copies(const struct gpu_experts *one)
 
 uint64_t gpu_experts_capacity(const struct gpu_experts *one)
 {
-	uint64_t each = one->shape.top_k < n_local(one) ? one->shape.top_k : n_local(one);
+	uint64_t each = one->shape.top_k < n_each(one) ? one->shape.top_k : n_each(one);
 
 	return one->shape.capacity ? one->shape.capacity : one->shape.n_tokens * each;
 }
@@ -58,6 +70,7 @@ void gpu_experts_shape(struct gpu_experts *one)
 	one->shape.hidden = 264;
 	one->shape.n_experts = 4 * one->n_ranks;
 	one->shape.top_k = 3;
+	one->shape.n_groups = 1;
 }
 
 void gpu_experts_draw_shape(struct gpu_experts *one, uint64_t *random)
@@ -66,12 +79,16 @@ void gpu_experts_draw_shape(struct gpu_experts *one, uint64_t *random)
 	one->shape.dtype = (enum ceov_dtype)(CEOV_BF16 + testing_below(random, 3));
 	one->shape.n_tokens = 1 + testing_below(random, TOKENS_MAX);
 	one->shape.hidden = 8 * (1 + testing_below(random, HIDDEN_MAX / 8));
-	one->shape.n_experts = one->n_ranks * (1 + (uint32_t)testing_below(random, LOCAL_MAX));
+	one->shape.n_groups = 1 + (uint32_t)testing_below(random, GROUPS_MAX);
+	one->shape.n_experts = one->n_ranks * one->shape.n_groups *
+		(1 + (uint32_t)testing_below(random, LOCAL_MAX / one->shape.n_groups));
 	one->shape.top_k = 1 + (uint32_t)testing_below(random, TOP_K_MAX);
 	if (one->shape.top_k > one->shape.n_experts)
 		one->shape.top_k = one->shape.n_experts;
 	if (!testing_below(random, 3))
 		one->shape.capacity = 1 + testing_below(random, 1 + one->shape.n_tokens / 2);
+	if (!testing_below(random, 3))
+		one->shape.total_capacity = 1 + testing_below(random, 1 + one->shape.n_tokens);
 	while (ceov_moe_dispatch_scratch_bytes(&one->shape, one->n_ranks) > GPU_OP_SCRATCH)
 		one->shape.n_tokens = (one->shape.n_tokens + 1) / 2;
 }
@@ -131,22 +148,29 @@ static void draw_tokens(const struct gpu_experts *one, struct gpu_experts_data *
 	}
 }
 
-/* Copies for an expert get the next rows of its rank's block, in the order of tokens. */
+/* Copies for an expert get the next rows of its group's block for its rank, in the order of
+ * tokens. */
 static void expect_places(const struct gpu_experts *one, struct gpu_experts_data *data)
 {
-	uint64_t capacity = gpu_experts_capacity(one), copy, n_taken = 0;
-	uint32_t expert;
+	uint64_t capacity = gpu_experts_capacity(one), copy, all = 0, row = 0;
+	uint64_t most = one->shape.total_capacity ? one->shape.total_capacity : UINT64_MAX;
+	uint32_t expert, block;
 
 	for (copy = 0; copy < n_copies(one); copy++)
 		data->slots[copy] = -1;
 	for (expert = 0; expert < one->shape.n_experts; expert++) {
-		n_taken = expert % n_local(one) ? n_taken : 0;
+		block = group_of(one, expert) * one->n_ranks + expert / n_local(one);
+		all = expert % n_local(one) ? all : 0;
+		row = expert % n_each(one) ? row : 0;
 		data->n_sent[expert] = 0;
 		for (copy = 0; copy < data->n_tokens * one->shape.top_k; copy++) {
-			if (data->experts[copy] != (int32_t)expert || n_taken == capacity)
+			if (data->experts[copy] != (int32_t)expert)
 				continue;
-			data->slots[copy] = (int32_t)(expert / n_local(one) * capacity + n_taken++);
-			data->n_sent[expert]++;
+			if (all++ < most && row < capacity) {
+				data->slots[copy] = (int32_t)(block * capacity + row);
+				data->n_sent[expert]++;
+			}
+			row++;
 		}
 	}
 }
@@ -229,8 +253,9 @@ static void each_guard(const struct gpu_experts *one, struct gpu_op_rank *rank,
 		{ device->sums, rows },
 		{ (char *)device->experts, numbers },
 		{ (char *)device->slots, numbers },
-		{ (char *)device->ends, n_local(one) * sizeof(int32_t) },
+		{ (char *)device->ends, n_each(one) * sizeof(int32_t) },
 		{ (char *)device->arrived, one->shape.n_experts * sizeof(uint32_t) },
+		{ (char *)device->sent, one->shape.n_experts * sizeof(uint32_t) },
 		{ (char *)device->weights, n_copies(one) * sizeof(float) },
 	};
 	char guard[GUARD_BYTES + ALIGN_BYTES], *end, *next;
@@ -259,7 +284,7 @@ void gpu_experts_check_guards(const struct gpu_experts *one, struct gpu_op_rank 
 struct gpu_experts_device gpu_experts_device(const struct gpu_experts *one,
 					     struct gpu_op_rank *rank)
 {
-	struct gpu_experts_device device;
+	struct gpu_experts_device device = { .group = 0 };
 
 	device.begin = take(rank, 0);
 	device.tokens = take(rank, one->shape.n_tokens * row_bytes(one));
@@ -267,12 +292,21 @@ struct gpu_experts_device gpu_experts_device(const struct gpu_experts *one,
 	device.sums = take(rank, one->shape.n_tokens * row_bytes(one));
 	device.experts = take(rank, n_copies(one) * sizeof(int32_t));
 	device.slots = take(rank, n_copies(one) * sizeof(int32_t));
-	device.ends = take(rank, n_local(one) * sizeof(int32_t));
+	device.ends = take(rank, n_each(one) * sizeof(int32_t));
 	device.arrived = take(rank, one->shape.n_experts * sizeof(uint32_t));
+	device.sent = take(rank, one->shape.n_experts * sizeof(uint32_t));
 	device.weights = take(rank, n_copies(one) * sizeof(float));
 	device.end = rank->arena + rank->used_bytes;
 	each_guard(one, rank, &device, 0);
 	return device;
+}
+
+void gpu_experts_clear(const struct gpu_experts *one, struct gpu_op_rank *rank,
+		       const struct gpu_experts_device *device)
+{
+	spoil(rank, device->received, room(one) * row_bytes(one));
+	spoil(rank, device->sums, one->shape.n_tokens * row_bytes(one));
+	spoil(rank, device->ends, n_each(one) * sizeof(int32_t));
 }
 
 void gpu_experts_load(const struct gpu_experts *one, struct gpu_op_rank *rank,
@@ -283,23 +317,21 @@ void gpu_experts_load(const struct gpu_experts *one, struct gpu_op_rank *rank,
 	gpu_move(&rank->gpu, device->tokens, data->tokens, one->shape.n_tokens * row_bytes(one));
 	gpu_move(&rank->gpu, device->experts, data->experts, n_copies(one) * sizeof(int32_t));
 	gpu_move(&rank->gpu, device->weights, data->weights, n_copies(one) * sizeof(float));
-	spoil(rank, device->received, room(one) * row_bytes(one));
-	spoil(rank, device->sums, one->shape.n_tokens * row_bytes(one));
 	spoil(rank, device->slots, n_copies(one) * sizeof(int32_t));
 	spoil(rank, device->arrived, one->shape.n_experts * sizeof(uint32_t));
-	spoil(rank, device->ends, n_local(one) * sizeof(int32_t));
+	spoil(rank, device->sent, one->shape.n_experts * sizeof(uint32_t));
+	gpu_experts_clear(one, rank, device);
 }
 
 void gpu_experts_renew(struct gpu_experts *one, struct gpu_op_rank *rank,
 		       const struct gpu_experts_device *device, uint64_t seed)
 {
 	struct gpu_experts_data *data = &one->all[rank->rank];
-	uint64_t n_bytes = one->shape.n_tokens * row_bytes(one);
 
 	draw_tokens(one, data, &seed);
-	gpu_move(&rank->gpu, device->tokens, data->tokens, n_bytes);
-	spoil(rank, device->received, room(one) * row_bytes(one));
-	spoil(rank, device->sums, n_bytes);
+	gpu_move(&rank->gpu, device->tokens, data->tokens,
+		 one->shape.n_tokens * row_bytes(one));
+	gpu_experts_clear(one, rank, device);
 }
 
 /* --- what is expected -------------------------------------------------------------- */
@@ -323,18 +355,17 @@ static char *expect_from(const struct gpu_experts *one, const struct gpu_experts
 void gpu_experts_check_received(const struct gpu_experts *one, struct gpu_op_rank *rank,
 				const struct gpu_experts_device *device)
 {
+	uint32_t first = rank->rank * n_local(one) + device->group * n_each(one), i, source;
 	char *rows = host_memory(room(one) * row_bytes(one)), *end = rows;
 	int32_t ends[LOCAL_MAX];
-	uint32_t i, source;
 
 	memset(rows, GUARD, room(one) * row_bytes(one));
-	for (i = 0; i < n_local(one); i++) {
+	for (i = 0; i < n_each(one); i++) {
 		for (source = 0; source < one->n_ranks; source++)
-			end = expect_from(one, &one->all[source], rank->rank * n_local(one) + i,
-					  end);
+			end = expect_from(one, &one->all[source], first + i, end);
 		ends[i] = (int32_t)((uint64_t)(end - rows) / row_bytes(one));
 	}
-	ck_assert_msg(is_same(rank, device->ends, ends, n_local(one) * sizeof(*ends)),
+	ck_assert_msg(is_same(rank, device->ends, ends, n_each(one) * sizeof(*ends)),
 		      "rank %u: wrong ends", rank->rank);
 	ck_assert_msg(is_same(rank, device->received, rows, room(one) * row_bytes(one)),
 		      "rank %u: wrong rows came", rank->rank);
@@ -350,6 +381,9 @@ void gpu_experts_check_routing(const struct gpu_experts *one, struct gpu_op_rank
 	ck_assert_msg(is_same(rank, device->slots, own->slots,
 			      own->n_tokens * one->shape.top_k * sizeof(int32_t)),
 		      "rank %u: wrong slots", rank->rank);
+	ck_assert_msg(is_same(rank, device->sent, own->n_sent,
+			      one->shape.n_experts * sizeof(uint32_t)),
+		      "rank %u: wrong numbers of rows that it sends", rank->rank);
 	for (source = 0; source < one->n_ranks; source++)
 		ck_assert_msg(is_same(rank, device->arrived + source * n_local(one),
 				      one->all[source].n_sent + rank->rank * n_local(one),
@@ -379,22 +413,30 @@ void gpu_experts_apply(const struct gpu_experts *one, struct gpu_op_rank *rank,
 		       const struct gpu_experts_device *device)
 {
 	char *rows = host_memory(room(one) * row_bytes(one)), *at = rows;
-	uint32_t first = rank->rank * n_local(one), i;
+	uint32_t first = rank->rank * n_local(one) + device->group * n_each(one), i;
 	int32_t ends[LOCAL_MAX], row = 0;
 
 	gpu_move(&rank->gpu, rows, device->received, room(one) * row_bytes(one));
-	gpu_move(&rank->gpu, ends, device->ends, n_local(one) * sizeof(*ends));
-	for (i = 0; i < n_local(one); i++)
+	gpu_move(&rank->gpu, ends, device->ends, n_each(one) * sizeof(*ends));
+	for (i = 0; i < n_each(one); i++)
 		for (; row < ends[i]; row++, at += row_bytes(one))
 			apply_expert(one, factor_of(first + i, 1), at, at);
 	gpu_move(&rank->gpu, device->received, rows, room(one) * row_bytes(one));
 	free(rows);
 }
 
-/* Adds up token number `token` of a rank, in the order of its experts. */
-static void expect_sum(const struct gpu_experts *one, const struct gpu_experts_data *own,
-		       uint64_t token, struct gpu_experts_sum how, char *target)
+/* The sums of a rank: of what experts of a group made of its tokens. */
+struct summing {
+	const struct gpu_experts_data *own;
+	struct gpu_experts_sum         how;
+	uint32_t                       group;
+};
+
+/* Adds up token number `token`, in the order of its experts. */
+static void expect_sum(const struct gpu_experts *one, const struct summing *summing,
+		       uint64_t token, char *target)
 {
+	const struct gpu_experts_data *own = summing->own;
 	const struct ceov_moe *shape = &one->shape;
 	const char *row = own->tokens + token * row_bytes(one);
 	float sum[HIDDEN_MAX] = { 0 }, values[HIDDEN_MAX];
@@ -402,13 +444,14 @@ static void expect_sum(const struct gpu_experts *one, const struct gpu_experts_d
 	uint64_t copy, i;
 
 	for (copy = token * shape->top_k; copy < (token + 1) * shape->top_k; copy++) {
-		if (own->slots[copy] < 0)
+		if (own->slots[copy] < 0 ||
+		    group_of(one, (uint32_t)own->experts[copy]) != summing->group)
 			continue;
-		apply_expert(one, factor_of((uint32_t)own->experts[copy], how.does_work), row,
-			     rounded);
+		apply_expert(one, factor_of((uint32_t)own->experts[copy], summing->how.does_work),
+			     row, rounded);
 		cei_dtype_widen(shape->dtype, values, rounded, shape->hidden);
 		for (i = 0; i < shape->hidden; i++)
-			sum[i] += (how.is_weighted ? own->weights[copy] : 1) * values[i];
+			sum[i] += (summing->how.is_weighted ? own->weights[copy] : 1) * values[i];
 	}
 	cei_dtype_narrow(shape->dtype, target, sum, shape->hidden);
 }
@@ -417,12 +460,12 @@ void gpu_experts_check_sums(const struct gpu_experts *one, struct gpu_op_rank *r
 			    const struct gpu_experts_device *device, struct gpu_experts_sum how)
 {
 	uint64_t n_bytes = one->shape.n_tokens * row_bytes(one), token;
-	const struct gpu_experts_data *own = &one->all[rank->rank];
+	const struct summing summing = { &one->all[rank->rank], how, device->group };
 	char *sums = host_memory(n_bytes);
 
 	memset(sums, GUARD, n_bytes);
-	for (token = 0; token < own->n_tokens; token++)
-		expect_sum(one, own, token, how, sums + token * row_bytes(one));
+	for (token = 0; token < summing.own->n_tokens; token++)
+		expect_sum(one, &summing, token, sums + token * row_bytes(one));
 	ck_assert_msg(is_same(rank, device->sums, sums, n_bytes), "rank %u: wrong sums",
 		      rank->rank);
 	free(sums);

@@ -23,9 +23,10 @@ struct gpu_experts_data {
 
 /* What a rank has on its GPU, in its arena. */
 struct gpu_experts_device {
+	uint32_t  group;                /* of runs, and of received, sums and ends; 0 at first */
 	char     *tokens, *received, *sums;
 	int32_t  *experts, *slots, *ends;
-	uint32_t *arrived;
+	uint32_t *arrived, *sent;
 	float    *weights;
 	char     *begin, *end;          /* of all of it, with guards */
 };
@@ -36,7 +37,7 @@ struct gpu_experts {
 	struct gpu_experts_data all[GPU_OP_RANKS_MAX];
 };
 
-/* A shape that is always the same, and a random one; for n_ranks. */
+/* A shape that is always the same, of one group, and a random one; for n_ranks. */
 void gpu_experts_shape(struct gpu_experts *one);
 void gpu_experts_draw_shape(struct gpu_experts *one, uint64_t *random);
 
@@ -57,7 +58,10 @@ struct gpu_experts_device gpu_experts_device(const struct gpu_experts *one,
 
 /* gpu_experts_load() copies the rank's data to its GPU. gpu_experts_renew() draws other tokens for
  * the rank, with the same routing, and copies these. Both write a pattern where results will be,
- * which the checks expect where no result is. */
+ * which the checks expect where no result is. gpu_experts_clear() writes it where those of a group
+ * will be. */
+void gpu_experts_clear(const struct gpu_experts *one, struct gpu_op_rank *rank,
+		       const struct gpu_experts_device *device);
 void gpu_experts_load(const struct gpu_experts *one, struct gpu_op_rank *rank,
 		      const struct gpu_experts_device *device);
 void gpu_experts_renew(struct gpu_experts *one, struct gpu_op_rank *rank,

@@ -45,6 +45,8 @@ static int dispatch(struct gpu_op_rank *rank, ceov_op *op, const struct gpu_expe
 	run.routing = (struct ceov_moe_routing){ device->slots, device->arrived };
 	run.received = device->received;
 	run.ends = device->ends;
+	run.sent = device->sent;
+	run.group = device->group;
 	return ceov_moe_dispatch_run(op, &run);
 }
 
@@ -59,6 +61,7 @@ static int combine(struct gpu_op_rank *rank, ceov_op *op, const struct gpu_exper
 	run.weights = is_weighted ? device->weights : NULL;
 	run.routing = (struct ceov_moe_routing){ device->slots, device->arrived };
 	run.sums = device->sums;
+	run.group = device->group;
 	return ceov_moe_combine_run(op, &run);
 }
 
@@ -101,15 +104,15 @@ static void draw_for_all(struct gpu_op_rank *rank, uint32_t kind, uint64_t *rand
 	gpu_op_meet(rank);
 }
 
-/* Forward, with the experts' work on the host between both runs. */
-static void pass(struct gpu_op_rank *rank, const struct layer *layer,
-		 const struct gpu_experts_device *device, int is_weighted)
+/* One group forward, with the experts' work on the host between both runs. */
+static void pass_group(struct gpu_op_rank *rank, const struct layer *layer,
+		       const struct gpu_experts_device *device, int is_weighted)
 {
 	const struct gpu_experts_sum how = { is_weighted, 1 };
 
-	gpu_experts_load(&experts, rank, device);
+	gpu_experts_clear(&experts, rank, device);
 	gpu_op_meet(rank);
-	ck_assert_int_eq(dispatch(rank, layer->dispatch, device, 0), 0);
+	ck_assert_int_eq(dispatch(rank, layer->dispatch, device, device->group > 0), 0);
 	gpu_idle(&rank->gpu, GPU_CONSUME);
 	gpu_experts_check_routing(&experts, rank, device);
 	gpu_experts_check_received(&experts, rank, device);
@@ -119,6 +122,17 @@ static void pass(struct gpu_op_rank *rank, const struct layer *layer,
 	gpu_idle(&rank->gpu, GPU_CONSUME);
 	gpu_experts_check_sums(&experts, rank, device, how);
 	gpu_experts_check_guards(&experts, rank, device);
+}
+
+/* Forward: one group after another. */
+static void pass(struct gpu_op_rank *rank, const struct layer *layer,
+		 const struct gpu_experts_device *device, int is_weighted)
+{
+	struct gpu_experts_device at = *device;
+
+	gpu_experts_load(&experts, rank, device);
+	for (at.group = 0; at.group < experts.shape.n_groups; at.group++)
+		pass_group(rank, layer, &at, is_weighted);
 }
 
 static void each_rank(uint32_t n_ranks, void (*body)(struct gpu_op_rank *rank, const void *arg),
@@ -200,6 +214,35 @@ START_TEST(test_through_a_daemon)
 }
 END_TEST
 
+/* All ranks call it: a shape that is always the same, with so many groups. */
+static void set_shape(struct gpu_op_rank *rank, uint32_t n_groups)
+{
+	gpu_op_meet(rank);
+	if (!rank->rank) {
+		gpu_experts_shape(&experts);
+		experts.shape.n_groups = n_groups;
+	}
+	gpu_op_meet(rank);
+}
+
+/* is_counted 0: how many rows leave is looked up in the slots. */
+static void go_back_group(struct gpu_op_rank *rank, const struct layer *layer,
+			  const struct gpu_experts_device *device, int is_counted)
+{
+	struct gpu_experts_device given = *device;
+
+	if (!is_counted)
+		given.sent = NULL;
+	gpu_experts_clear(&experts, rank, device);
+	gpu_op_meet(rank);
+	ck_assert_int_eq(dispatch(rank, layer->dispatch, &given, 1), 0);
+	ck_assert_int_eq(combine(rank, layer->combine, device, 0), 0);
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_experts_check_received(&experts, rank, device);
+	gpu_experts_check_sums(&experts, rank, device, (struct gpu_experts_sum){ 0, 0 });
+	gpu_experts_check_guards(&experts, rank, device);
+}
+
 /* As a backward pass does: gradients of sums take the places that tokens took, and gradients of
  * rows come back without weights. */
 static void go_back(struct gpu_op_rank *rank, const void *arg)
@@ -207,12 +250,9 @@ static void go_back(struct gpu_op_rank *rank, const void *arg)
 	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
 	struct gpu_experts_device device;
 	struct layer layer;
+	uint32_t i;
 
-	(void)arg;
-	gpu_op_meet(rank);
-	if (!rank->rank)
-		gpu_experts_shape(&experts);
-	gpu_op_meet(rank);
+	set_shape(rank, *(const uint32_t *)arg);
 	layer = make_layer(rank, workspace);
 	device = gpu_experts_device(&experts, rank);
 	draw_for_all(rank, 3, &random_shapes);
@@ -220,58 +260,107 @@ static void go_back(struct gpu_op_rank *rank, const void *arg)
 	gpu_op_meet(rank);
 	gpu_experts_renew(&experts, rank, &device, testing_seed() + 17 * rank->rank);
 	gpu_op_meet(rank);
-	ck_assert_int_eq(dispatch(rank, layer.dispatch, &device, 1), 0);
-	ck_assert_int_eq(combine(rank, layer.combine, &device, 0), 0);
-	gpu_idle(&rank->gpu, GPU_CONSUME);
-	gpu_experts_check_received(&experts, rank, &device);
-	gpu_experts_check_sums(&experts, rank, &device, (struct gpu_experts_sum){ 0, 0 });
-	gpu_experts_check_guards(&experts, rank, &device);
+	for (i = 0; i < 2 * experts.shape.n_groups; i++) {
+		device.group = experts.shape.n_groups - 1 - i / 2;
+		go_back_group(rank, &layer, &device, i % 2);
+	}
 	release_layer(rank, &layer);
 	gpu_op_workspace_release(rank, workspace);
 }
 
 START_TEST(test_a_routing_is_used_again)
 {
+	const uint32_t n_groups[] = { 1, 2 };
+
 	random_shapes = testing_seed();
-	each_rank(_i ? n_all : 2, go_back, NULL);
+	each_rank(_i ? n_all : 2, go_back, &n_groups[0]);
+	each_rank(_i ? n_all : 2, go_back, &n_groups[1]);
 }
 END_TEST
 
+/* Memory of two groups of one batch: the second one has results of its own, and the operands and
+ * the routing of the first one. */
+struct pair {
+	struct gpu_experts_device first, second;
+};
+
+static struct pair make_pair(struct gpu_op_rank *rank)
+{
+	struct pair pair;
+
+	pair.first = gpu_experts_device(&experts, rank);
+	pair.second = gpu_experts_device(&experts, rank);
+	gpu_experts_load(&experts, rank, &pair.first);
+	gpu_experts_load(&experts, rank, &pair.second);
+	return pair;
+}
+
+static struct gpu_experts_device second_of(const struct pair *pair)
+{
+	struct gpu_experts_device at = pair->second;
+
+	at.group = 1;
+	at.tokens = pair->first.tokens;
+	at.experts = pair->first.experts;
+	at.weights = pair->first.weights;
+	at.slots = pair->first.slots;
+	at.arrived = pair->first.arrived;
+	at.sent = pair->first.sent;
+	return at;
+}
+
+static void queue_pair(struct gpu_op_rank *rank, const struct layer *layer,
+		       const struct pair *pair)
+{
+	const struct gpu_experts_device second = second_of(pair);
+
+	ck_assert_int_eq(dispatch(rank, layer->dispatch, &pair->first, 0), 0);
+	if (experts.shape.n_groups > 1)
+		ck_assert_int_eq(dispatch(rank, layer->dispatch, &second, 1), 0);
+	ck_assert_int_eq(combine(rank, layer->combine, &pair->first, 1), 0);
+	if (experts.shape.n_groups > 1)
+		ck_assert_int_eq(combine(rank, layer->combine, &second, 1), 0);
+}
+
+static void check_pair(struct gpu_op_rank *rank, const struct pair *pair)
+{
+	const struct gpu_experts_device second = second_of(pair);
+	const struct gpu_experts_sum how = { 1, 0 };
+
+	gpu_experts_check_routing(&experts, rank, &pair->first);
+	gpu_experts_check_received(&experts, rank, &pair->first);
+	gpu_experts_check_sums(&experts, rank, &pair->first, how);
+	if (experts.shape.n_groups > 1) {
+		gpu_experts_check_received(&experts, rank, &second);
+		gpu_experts_check_sums(&experts, rank, &second, how);
+	}
+	gpu_experts_check_guards(&experts, rank, &pair->first);
+	gpu_experts_check_guards(&experts, rank, &pair->second);
+}
+
 /* Queues dispatches and combines one behind the other, without a look in between, by ranks that
- * come late. Each pair has memory of its own. */
+ * come late. Each batch has memory of its own. */
 static void queue_ahead(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
 	uint64_t random = testing_seed() + rank->rank;
-	struct gpu_experts_device devices[QUEUED];
+	struct pair pairs[QUEUED];
 	struct layer layer;
 	uint32_t i;
 
-	(void)arg;
-	gpu_op_meet(rank);
-	if (!rank->rank)
-		gpu_experts_shape(&experts);
-	gpu_op_meet(rank);
+	set_shape(rank, *(const uint32_t *)arg);
 	layer = make_layer(rank, workspace);
 	draw_for_all(rank, 3, &random_shapes);
-	for (i = 0; i < QUEUED; i++) {
-		devices[i] = gpu_experts_device(&experts, rank);
-		gpu_experts_load(&experts, rank, &devices[i]);
-	}
+	for (i = 0; i < QUEUED; i++)
+		pairs[i] = make_pair(rank);
 	gpu_op_meet(rank);
 	for (i = 0; i < QUEUED; i++) {
 		gpu_op_be_late(rank, GPU_CONSUME, &random);
-		ck_assert_int_eq(dispatch(rank, layer.dispatch, &devices[i], 0), 0);
-		ck_assert_int_eq(combine(rank, layer.combine, &devices[i], 1), 0);
+		queue_pair(rank, &layer, &pairs[i]);
 	}
 	gpu_idle(&rank->gpu, GPU_CONSUME);
-	for (i = 0; i < QUEUED; i++) {
-		gpu_experts_check_routing(&experts, rank, &devices[i]);
-		gpu_experts_check_received(&experts, rank, &devices[i]);
-		gpu_experts_check_sums(&experts, rank, &devices[i],
-				       (struct gpu_experts_sum){ 1, 0 });
-		gpu_experts_check_guards(&experts, rank, &devices[i]);
-	}
+	for (i = 0; i < QUEUED; i++)
+		check_pair(rank, &pairs[i]);
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 	release_layer(rank, &layer);
 	gpu_op_workspace_release(rank, workspace);
@@ -279,8 +368,11 @@ static void queue_ahead(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_runs_are_queued_ahead)
 {
+	const uint32_t n_groups[] = { 1, 2 };
+
 	random_shapes = testing_seed();
-	each_rank(_i ? n_all : 2, queue_ahead, NULL);
+	each_rank(_i ? n_all : 2, queue_ahead, &n_groups[0]);
+	each_rank(_i ? n_all : 2, queue_ahead, &n_groups[1]);
 }
 END_TEST
 

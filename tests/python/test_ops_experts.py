@@ -45,10 +45,10 @@ class Layer:
 
 
 class ExpertOperators(Case):
-    def spaces(self):
+    def spaces(self, **sizes):
         context = self.host(N)
-        size = MoeDispatch.scratch_bytes(N, *SHAPE, "float32")
-        self.assertEqual(size, MoeCombine.scratch_bytes(N, *SHAPE, "float32"))
+        size = MoeDispatch.scratch_bytes(N, *SHAPE, "float32", **sizes)
+        self.assertEqual(size, MoeCombine.scratch_bytes(N, *SHAPE, "float32", **sizes))
         spaces = [Workspace(context, "tests", size, rank) for rank in range(N)]
         for space in spaces:
             space.connect()
@@ -72,6 +72,29 @@ class ExpertOperators(Case):
 
         return in_threads(N, body)
 
+    def run_groups(self, total):
+        """Each group's received rows, with as many groups as a rank has experts, and the sums of
+        all groups. A rank sends at most `total` rows to another one."""
+        sizes = {"n_groups": LOCAL, "total_capacity": total}
+        spaces = self.spaces(**sizes)
+
+        def body(r):
+            dispatch = MoeDispatch(spaces[r], *SHAPE, "float32", **sizes)
+            combine = MoeCombine(spaces[r], *SHAPE, "float32", **sizes)
+            layer, received, sums = Layer(r, dispatch.n_received), [], 0
+            sent = aligned((N, LOCAL), np.uint32)
+            for group in range(LOCAL):
+                ends = aligned(1, np.int32)
+                dispatch.run(layer.tokens, None if group else layer.experts, layer.slots,
+                             layer.arrived, layer.received, ends, sent=sent, group=group)
+                received.append(layer.received[:ends[0]].copy())
+                combine.run(layer.received, layer.slots, layer.arrived, layer.sums, layer.weights,
+                            group=group)
+                sums = sums + layer.sums
+            return received, sums
+
+        return in_threads(N, body)
+
     def test_rows_come_by_expert_rank_and_token(self):
         layers = self.run_all()
         for r, layer in enumerate(layers):
@@ -81,6 +104,25 @@ class ExpertOperators(Case):
             self.assertEqual(layer.ends[-1], len(rows))
             np.testing.assert_array_equal(layer.first[:len(rows)], rows)
             np.testing.assert_array_equal(layer.received, 2 * layer.first)
+
+    def test_groups_come_one_after_another(self):
+        layers, total = self.run_all(), 5
+        kept = [np.zeros(layer.experts.shape, bool) for layer in layers]
+        for layer, keeps in zip(layers, kept):
+            for target in range(N):
+                copies = [(e, *at) for e in range(target * LOCAL, (target + 1) * LOCAL)
+                          for at in np.argwhere(layer.experts == e)]
+                for _, token, k in copies[:total]:
+                    keeps[token, k] = True
+        self.assertFalse(kept[0].all())
+        for r, (received, sums) in enumerate(self.run_groups(total)):
+            for group, rows in enumerate(received):
+                expected = [layer.tokens[token] / 2 for layer, keeps in zip(layers, kept)
+                            for token, _ in np.argwhere((layer.experts == r * LOCAL + group) &
+                                                        keeps)]
+                np.testing.assert_array_equal(rows, np.reshape(expected, rows.shape))
+            np.testing.assert_array_equal(
+                sums, layers[r].tokens / 2 * (layers[r].weights * kept[r]).sum(1, keepdims=True))
 
     def test_sums_are_weighted(self):
         for layer in self.run_all():
@@ -96,11 +138,14 @@ class ExpertOperators(Case):
                      "arrived": layer.arrived, "received": layer.received, "ends": layer.ends}
             op.run(**{**given, **changed})
 
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "group 1, and"):
+            run(group=1)
         for name, wrong in (("tokens", aligned((21, 16), np.float32)),
                             ("tokens", layer.tokens[:, :8].copy()),
                             ("experts", layer.experts.astype(np.int64)),
                             ("slots", layer.slots[:3]), ("arrived", layer.arrived[:1]),
-                            ("received", layer.received[1:]), ("ends", layer.ends[:1])):
+                            ("received", layer.received[1:]), ("ends", layer.ends[:1]),
+                            ("sent", layer.arrived[:1])):
             with self.assertRaisesRegex(ceoverlap.InvalidError, name):
                 run(**{name: wrong})
 

@@ -27,17 +27,21 @@ class _Shape(NamedTuple):
     dtype: str
     capacity: int
     n_received: int
+    n_groups: int
+    total_capacity: int
 
 
 class _OfShape:
     """Has a _Shape's fields as arguments."""
 
-    def __init__(self, workspace: ops.Workspace, _n_ranks: int, *shape):
-        super().__init__(workspace, *shape[:-2], capacity=shape[-2], n_received=shape[-1])
+    def __init__(self, workspace: ops.Workspace, *shape):
+        named = _Shape(*shape)._asdict()
+        del named["n_ranks"]
+        super().__init__(workspace, **named)
 
     @classmethod
     def scratch_bytes(cls, *shape) -> int:
-        return super().scratch_bytes(*shape[:-2], capacity=shape[-2], n_received=shape[-1])
+        return super().scratch_bytes(**_Shape(*shape)._asdict())
 
 
 class MoeDispatch(_OfShape, ops_experts.MoeDispatch):
@@ -63,29 +67,46 @@ class Routing:
     top_k       experts of a token
     capacity    rows that a rank sends to another one at most; later ones are dropped
     n_received  rows for which the result of a dispatch has room
-    ends        int32 tensor: for each own expert the row behind its last one. The rows of the
-                result behind the last expert's are undefined
+    n_groups    into which each rank's experts are divided. Runs then serve one group, by the
+                routing that of_group() returns for it, and the two numbers above are those of a
+                group. The dispatch of group 0, given expert_ids, makes the routing of all
+    total_capacity  rows of all groups that a rank sends to another one at most; None: no limit
+    ends        int32 tensor: for each own expert of the group the row behind its last one. The
+                rows of the result behind the last expert's are undefined
     """
 
     def __init__(self, group: Group, n: int, n_most: int, n_experts: int, top_k: int,
-                 capacity: Optional[int] = None, n_received: Optional[int] = None):
+                 capacity: Optional[int] = None, n_received: Optional[int] = None,
+                 n_groups: int = 1, total_capacity: Optional[int] = None):
         if n > n_most:
             raise errors.InvalidError(f"moe: rank {group.rank} has {n} tokens, above n_tokens, "
                                       f"which is {n_most}: pass the most that a rank has")
         if n_experts < 1 or n_experts % group.size:
             raise errors.InvalidError(f"moe: {n_experts} experts: must be a multiple of the "
                                       f"group's {group.size} ranks")
-        n_local = n_experts // group.size
+        n_each = n_experts // group.size // n_groups
         self.group = group
         self.n, self.n_most = n, n_most
         self.n_experts, self.top_k = n_experts, top_k
-        self.capacity: int = capacity or n_most * min(top_k, n_local)
+        self.capacity: int = capacity or n_most * min(top_k, n_each)
         self.n_received: int = n_received or group.size * self.capacity
+        self.n_groups, self.number = n_groups, 0
+        self.total_capacity = total_capacity or 0
         # Zeros, because a run that fails does not write them, and who follows takes them for rows.
-        begin = round_up(n_experts, COUNT_STEP)
-        counts = torch.zeros(begin + n_local, dtype=torch.int32, device=group.device)
+        step, end_step = round_up(n_experts, COUNT_STEP), round_up(n_each, COUNT_STEP)
+        counts = torch.zeros(2 * step + n_groups * end_step, dtype=torch.int32,
+                             device=group.device)
         self.slots = counts.new_empty((n, top_k))
-        self.arrived, self.ends = counts[:n_experts], counts[begin:]
+        self.arrived, self.sent = counts[:n_experts], counts[step:step + n_experts]
+        self._ends = counts[2 * step:].view(n_groups, end_step)[:, :n_each]
+        self.ends = self._ends[0]
+
+    def of_group(self, number: int) -> Routing:
+        """Returns the same routing for the runs of one group."""
+        one = Routing.__new__(Routing)
+        one.__dict__.update(self.__dict__)
+        one.number, one.ends = number, self._ends[number]
+        return one
 
     def of_copies(self) -> Routing:
         """Returns the same routing with each copy of a token taken for a token of its own, which
@@ -99,7 +120,8 @@ class Routing:
     def key(self, kind: type, rows: torch.Tensor):
         """Returns the key of the operator for such rows; see Operators.find()."""
         return kind, _Shape(self.group.size, self.n_most, rows.shape[1], self.n_experts,
-                            self.top_k, DTYPES[rows.dtype], self.capacity, self.n_received)
+                            self.top_k, DTYPES[rows.dtype], self.capacity, self.n_received,
+                            self.n_groups, self.total_capacity)
 
 
 def _check_rows(x: torch.Tensor, n: int, routing: Routing, what: str) -> None:
@@ -124,7 +146,8 @@ def dispatch(x: torch.Tensor, expert_ids: Optional[torch.Tensor],
              routing: Routing) -> torch.Tensor:
     """Returns the copies of tokens that come to this rank's experts, n_received x hidden, in the
     order of own experts, ranks and tokens. x: n x hidden. expert_ids: n x top_k integers, -1 for
-    none; routing receives where copies go. None: they go where routing says."""
+    none; routing receives where copies go. None: they go where routing says. Of several groups,
+    the copies for the routing's one come."""
     _check_rows(x, routing.n, routing, "dispatch: x")
     group, is_routed, experts = routing.group, expert_ids is None, 0
     if expert_ids is not None:
@@ -139,7 +162,7 @@ def dispatch(x: torch.Tensor, expert_ids: Optional[torch.Tensor],
     op = group.operators.find(routing.key(MoeDispatch, x))
     _run_dispatch(group, op, routing.n, x.data_ptr(), is_routed, experts,
                   routing.slots.data_ptr(), routing.arrived.data_ptr(), received.data_ptr(),
-                  routing.ends.data_ptr())
+                  routing.ends.data_ptr(), routing.sent.data_ptr(), routing.number)
     return received
 
 
@@ -147,7 +170,7 @@ def combine(rows: torch.Tensor, weights: Optional[torch.Tensor],
             routing: Routing) -> torch.Tensor:
     """Returns for each token, n x hidden, the sum over its copies of what lies in rows, which is
     as a dispatch's result, times the copy's weight. weights: n x top_k of float32; None: all are
-    1. Copies that went nowhere are left out."""
+    1. Copies that went nowhere, or to another group, are left out."""
     _check_rows(rows, routing.n_received, routing, "combine: rows")
     group, factors = routing.group, 0
     if weights is not None:
@@ -160,5 +183,5 @@ def combine(rows: torch.Tensor, weights: Optional[torch.Tensor],
     sums = rows.new_empty((routing.n, rows.shape[1]))
     op = group.operators.find(routing.key(MoeCombine, rows))
     _run_combine(group, op, routing.n, rows.data_ptr(), factors, routing.slots.data_ptr(),
-                 routing.arrived.data_ptr(), sums.data_ptr())
+                 routing.arrived.data_ptr(), sums.data_ptr(), routing.number)
     return sums

@@ -5,8 +5,11 @@
 
 /*
  * What an executor does for mixtures of experts. A rank sends one block to each rank; its own one
- * stays where it is. A block has n_header_rows rows that hold, in a dispatch, the number of rows
- * for each expert of the rank that gets it (uint32_t), and then up to `capacity` rows.
+ * stays where it is. A block has n_header_rows rows, and then up to `capacity` rows for the experts
+ * of the run's group. In a dispatch that chooses places, the header holds how many rows there are
+ * for each expert of the rank that gets it, of all groups (uint32_t).
+ *
+ * Slots number the rows of all groups' blocks: (group * n_ranks + target) * capacity + row.
  */
 
 #include <stdint.h>
@@ -21,10 +24,15 @@ struct cei_experts_job {
 	uint32_t        n_ranks;
 	uint32_t        own;
 	uint32_t        n_local;        /* experts of a rank */
+	uint32_t        n_groups;       /* of a rank's experts; it divides n_local */
+	uint32_t        group;          /* of this run */
 	uint32_t        top_k;
 	uint32_t        n_header_rows;
 	uint64_t        n_tokens;       /* of this run */
 	uint64_t        capacity;       /* rows of a block */
+	uint64_t        total_capacity; /* of all groups: copies for a target behind so many ones
+					 * go nowhere, and neither do those that find their
+					 * group's block full; these count, too */
 	uint64_t        n_received;     /* rows that `rows` has room for */
 	uint64_t        row_bytes;
 	char           *leaving;        /* n_ranks blocks, [target] */
@@ -32,9 +40,10 @@ struct cei_experts_job {
 	uint64_t       *n_rows;         /* [target], in host memory: the rows of a block that are
 					 * sent, with those of the header */
 	const int32_t  *experts;        /* [n_tokens][top_k] */
-	int32_t        *slots;          /* as in struct ceov_moe_routing: target * capacity + row */
+	int32_t        *slots;          /* as in struct ceov_moe_routing */
 	uint32_t       *arrived;        /* as in struct ceov_moe_routing */
-	int32_t        *ends;           /* [n_local] */
+	uint32_t       *sent;           /* as in struct ceov_moe_dispatch_run; may be NULL */
+	int32_t        *ends;           /* [n_local / n_groups] */
 	const void     *tokens;
 	void           *rows;           /* in the order of experts */
 	const float    *weights;        /* NULL: all are 1 */
@@ -46,8 +55,9 @@ struct cei_experts_job {
  * it is used as a place. If it is wrong, the host's executor raises CEOV_ERR_INVALID; a GPU's does
  * so in status(), its later steps copy nothing, and n_rows get a number that the engine refuses. */
 struct cei_experts_ops {
-	/* A dispatch: place() chooses the slots, writes headers and n_rows; place_again() takes the
-	 * slots as they are, and writes n_rows. pack() copies tokens to their slots. */
+	/* A dispatch: place() chooses the slots of all groups, and writes headers, sent and
+	 * n_rows; place_again() takes slots and sent as they are, and writes n_rows. pack() copies
+	 * tokens to their slots in the group's blocks. */
 	int (*place)(struct cei_executor *executor, void *stream,
 		     const struct cei_experts_job *job);
 	int (*place_again)(struct cei_executor *executor, void *stream,
@@ -69,6 +79,12 @@ struct cei_experts_ops {
 	int (*add_up)(struct cei_executor *executor, void *stream,
 		      const struct cei_experts_job *job);
 };
+
+/* The experts of a rank in each group. */
+static inline uint32_t cei_experts_each(const struct cei_experts_job *job)
+{
+	return job->n_local / job->n_groups;
+}
 
 static inline uint64_t cei_experts_block_bytes(const struct cei_experts_job *job)
 {

@@ -19,6 +19,7 @@
 static int check_call(const ceov_op *op, const char *run_call, const void *operands)
 {
 	int r = cei_object_check(op, &cei_op_type, "ceov_*_run");
+	uint32_t first_bytes;
 	const char *fault;
 
 	if (r)
@@ -27,7 +28,9 @@ static int check_call(const ceov_op *op, const char *run_call, const void *opera
 		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 				 "ceov_*_run: the op is a %s, which has another run call",
 				 op->kind->name);
-	fault = cei_sized_fault(operands, op->kind->run_bytes, op->kind->run_bytes);
+	first_bytes = op->kind->run_first_bytes;
+	fault = cei_sized_fault(operands, first_bytes ? first_bytes : op->kind->run_bytes,
+				op->kind->run_bytes);
 	if (!fault)
 		return 0;
 	return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0, "%s_run: %s",

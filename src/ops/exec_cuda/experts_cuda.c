@@ -53,9 +53,15 @@ static int launch(const struct cei_gpu_executor *own, void *stream, const char *
 	return n_blocks ? cei_module_launch(own->module, &launch) : 0;
 }
 
-static uint64_t n_segments(const struct cei_experts_job *job)
+static uint64_t n_experts(const struct cei_experts_job *job)
 {
 	return (uint64_t)job->n_local * job->n_ranks;
+}
+
+/* Those of the run's group. */
+static uint64_t n_segments(const struct cei_experts_job *job)
+{
+	return (uint64_t)cei_experts_each(job) * job->n_ranks;
 }
 
 static uint64_t n_copies(const struct cei_experts_job *job)
@@ -75,12 +81,15 @@ static struct cei_experts_work work_of(const struct cei_gpu_executor *own,
 		.n_ranks = job->n_ranks,
 		.own = job->own,
 		.n_local = job->n_local,
+		.n_groups = job->n_groups,
+		.group = job->group,
 		.top_k = job->top_k,
 		.n_header_rows = job->n_header_rows,
 		.n_parts = (uint32_t)blocks_for(UNITS_PER_SM * (uint64_t)own->n_sms,
 						n_segments(job)),
 		.n_tokens = job->n_tokens,
 		.capacity = job->capacity,
+		.total_capacity = job->total_capacity,
 		.n_received = job->n_received,
 		.row_bytes = job->row_bytes,
 		.leaving = job->leaving,
@@ -89,6 +98,7 @@ static struct cei_experts_work work_of(const struct cei_gpu_executor *own,
 		.experts = job->experts,
 		.slots = job->slots,
 		.arrived = job->arrived,
+		.sent = job->sent,
 		.ends = job->ends,
 		.tokens = job->tokens,
 		.rows = job->rows,
@@ -114,7 +124,7 @@ static int check_experts(const struct cei_gpu_executor *own, void *stream,
 {
 	struct cei_experts_check numbers = {
 		.numbers = job->experts,
-		.limit = (int64_t)n_segments(job),
+		.limit = (int64_t)n_experts(job),
 		.fault = CEI_EXPERTS_NO_EXPERT,
 	};
 
@@ -126,7 +136,7 @@ static int check_slots(const struct cei_gpu_executor *own, void *stream,
 {
 	struct cei_experts_check numbers = {
 		.numbers = job->slots,
-		.limit = (int64_t)(job->n_ranks * job->capacity),
+		.limit = (int64_t)(job->n_groups * job->n_ranks * job->capacity),
 		.fault = CEI_EXPERTS_NO_SLOT,
 	};
 
@@ -141,7 +151,7 @@ static int place(struct cei_executor *executor, void *stream, const struct cei_e
 	struct cei_experts_work work = work_of(own, job);
 	int r = check_experts(own, stream, job);
 
-	return r ? r : launch(own, stream, "cei_experts_place", n_segments(job), &work);
+	return r ? r : launch(own, stream, "cei_experts_place", n_experts(job), &work);
 }
 
 static int place_again(struct cei_executor *executor, void *stream,
@@ -168,7 +178,7 @@ static int receive(struct cei_executor *executor, void *stream, const struct cei
 	struct cei_experts_work work = work_of(own, job);
 
 	return launch(own, stream, "cei_experts_receive",
-		      blocks_for(n_segments(job), CEI_EXPERTS_THREADS), &work);
+		      blocks_for(n_experts(job), CEI_EXPERTS_THREADS), &work);
 }
 
 static int sort(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)

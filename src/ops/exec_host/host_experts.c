@@ -36,6 +36,26 @@ static char *row_at(const struct cei_experts_job *job, char *block, uint64_t row
 	return block + (job->n_header_rows + row) * job->row_bytes;
 }
 
+/* How many slots the blocks of one group have. */
+static int64_t n_group_slots(const struct cei_experts_job *job)
+{
+	return (int64_t)(job->n_ranks * job->capacity);
+}
+
+/* A slot's number among those of the run's group; -1: there is none, or it is another group's. */
+static int64_t slot_here(const struct cei_experts_job *job, int32_t slot)
+{
+	int64_t n = slot - job->group * n_group_slots(job);
+
+	return slot >= 0 && n >= 0 && n < n_group_slots(job) ? n : -1;
+}
+
+/* The numbers of rows that `source` sends for own experts of the run's group. */
+static const uint32_t *arrived_of(const struct cei_experts_job *job, uint32_t source)
+{
+	return job->arrived + source * job->n_local + job->group * cei_experts_each(job);
+}
+
 /* --- dispatch -------------------------------------------------------------- */
 
 /* Whether all experts are there, or -1. */
@@ -51,50 +71,72 @@ static int check_experts(struct cei_executor *executor, const struct cei_experts
 	return 0;
 }
 
-/* Gives the copies for one expert the next slots of its rank's block, in the order of tokens, and
- * returns how many got one. *n_taken counts the block's. */
-static uint32_t place_expert(const struct cei_experts_job *job, uint32_t expert, uint64_t *n_taken)
+/* The copies for one target that were looked at so far, also those that were dropped. */
+struct placed {
+	uint64_t of_target;
+	uint64_t of_group;
+};
+
+/* Gives the copies for one expert the next slots of its group's block for its rank, in the order of
+ * tokens, and returns how many got one. */
+static uint32_t place_expert(const struct cei_experts_job *job, uint32_t expert,
+			     struct placed *placed)
 {
 	uint32_t target = expert / job->n_local, n = 0;
-	uint64_t i;
+	uint32_t group = expert % job->n_local / cei_experts_each(job);
+	uint64_t block = (uint64_t)group * job->n_ranks + target, i, all, row;
 
 	for (i = 0; i < job->n_tokens * job->top_k; i++) {
 		if (job->experts[i] != (int32_t)expert)
 			continue;
-		job->slots[i] = -1;
-		if (*n_taken == job->capacity)
+		all = placed->of_target++;
+		row = placed->of_group++;
+		if (all >= job->total_capacity || row >= job->capacity)
 			continue;
-		job->slots[i] = (int32_t)(target * job->capacity + (*n_taken)++);
+		job->slots[i] = (int32_t)(block * job->capacity + row);
 		n++;
 	}
 	return n;
 }
 
+/* Places the copies for the experts of one rank. */
+static void place_target(const struct cei_experts_job *job, uint32_t target)
+{
+	struct placed placed = { 0, 0 };
+	uint32_t i, n;
+
+	job->n_rows[target] = job->n_header_rows;
+	for (i = 0; i < job->n_local; i++) {
+		if (i % cei_experts_each(job) == 0)
+			placed.of_group = 0;
+		n = place_expert(job, target * job->n_local + i, &placed);
+		memcpy(block_of(job, job->leaving, target) + i * sizeof(n), &n, sizeof(n));
+		if (job->sent)
+			job->sent[target * job->n_local + i] = n;
+		if (i / cei_experts_each(job) == job->group)
+			job->n_rows[target] += n;
+	}
+}
+
 static int place(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
 {
-	uint32_t target, i, n;
-	uint64_t copy, n_taken;
+	uint32_t target;
+	uint64_t copy;
 	int r = check_experts(executor, job);
 
 	(void)stream;
 	if (r)
 		return r;
 	for (copy = 0; copy < job->n_tokens * job->top_k; copy++)
-		job->slots[copy] = -1;          /* those that have no expert */
-	for (target = 0; target < job->n_ranks; target++) {
-		n_taken = 0;
-		for (i = 0; i < job->n_local; i++) {
-			n = place_expert(job, target * job->n_local + i, &n_taken);
-			memcpy(block_of(job, job->leaving, target) + i * sizeof(n), &n, sizeof(n));
-		}
-		job->n_rows[target] = job->n_header_rows + n_taken;
-	}
+		job->slots[copy] = -1;          /* those that go nowhere */
+	for (target = 0; target < job->n_ranks; target++)
+		place_target(job, target);
 	return 0;
 }
 
 static int check_slots(struct cei_executor *executor, const struct cei_experts_job *job)
 {
-	int64_t n_slots = (int64_t)(job->n_ranks * job->capacity);
+	int64_t n_slots = job->n_groups * n_group_slots(job);
 	uint64_t i;
 
 	for (i = 0; i < job->n_tokens * job->top_k; i++)
@@ -115,12 +157,38 @@ static void mark_headers(const struct cei_experts_job *job)
 		memcpy(block_of(job, job->leaving, target), &mark, sizeof(mark));
 }
 
-/* Slots of a block are taken from the first on, so the last one says how many there are. */
+/* How many rows `sent` says that leave for a target. */
+static uint64_t rows_sent(const struct cei_experts_job *job, uint32_t target)
+{
+	uint32_t n_each = cei_experts_each(job), i;
+	const uint32_t *sent = job->sent + target * job->n_local + job->group * n_each;
+	uint64_t n = 0;
+
+	for (i = 0; i < n_each; i++)
+		n += sent[i];
+	return n;
+}
+
+/* Slots of a block are taken from the first on, so the last one says how many rows leave. */
+static uint64_t rows_slotted(const struct cei_experts_job *job, uint32_t target)
+{
+	uint64_t i, n = 0, row;
+	int64_t slot;
+
+	for (i = 0; i < job->n_tokens * job->top_k; i++) {
+		slot = slot_here(job, job->slots[i]);
+		if (slot < 0 || (uint64_t)slot / job->capacity != target)
+			continue;
+		row = (uint64_t)slot % job->capacity;
+		n = row >= n ? row + 1 : n;
+	}
+	return n;
+}
+
 static int place_again(struct cei_executor *executor, void *stream,
 		       const struct cei_experts_job *job)
 {
 	int r = check_slots(executor, job);
-	uint64_t i, row;
 	uint32_t target;
 
 	(void)stream;
@@ -128,20 +196,14 @@ static int place_again(struct cei_executor *executor, void *stream,
 		return r;
 	mark_headers(job);
 	for (target = 0; target < job->n_ranks; target++)
-		job->n_rows[target] = job->n_header_rows;
-	for (i = 0; i < job->n_tokens * job->top_k; i++) {
-		if (job->slots[i] < 0)
-			continue;
-		target = (uint32_t)((uint64_t)job->slots[i] / job->capacity);
-		row = job->n_header_rows + (uint64_t)job->slots[i] % job->capacity;
-		if (row >= job->n_rows[target])
-			job->n_rows[target] = row + 1;
-	}
+		job->n_rows[target] = job->n_header_rows +
+			(job->sent ? rows_sent(job, target) : rows_slotted(job, target));
 	return 0;
 }
 
+/* slot: as slot_here() returns it, not -1. */
 static char *slot_of(const struct cei_experts_job *job, char *(*block)(
-			const struct cei_experts_job *job, uint32_t rank), int32_t slot)
+			const struct cei_experts_job *job, uint32_t rank), int64_t slot)
 {
 	uint64_t n = (uint64_t)slot;
 
@@ -155,15 +217,18 @@ static char *leaving(const struct cei_experts_job *job, uint32_t target)
 
 static int pack(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
 {
+	int64_t slot;
 	uint64_t i;
 
 	(void)executor;
 	(void)stream;
-	for (i = 0; i < job->n_tokens * job->top_k; i++)
-		if (job->slots[i] >= 0)
-			memcpy(slot_of(job, leaving, job->slots[i]),
+	for (i = 0; i < job->n_tokens * job->top_k; i++) {
+		slot = slot_here(job, job->slots[i]);
+		if (slot >= 0)
+			memcpy(slot_of(job, leaving, slot),
 			       (const char *)job->tokens + i / job->top_k * job->row_bytes,
 			       job->row_bytes);
+	}
 	return 0;
 }
 
@@ -187,8 +252,8 @@ static int check_arrived(struct cei_executor *executor, const struct cei_experts
 
 	for (source = 0; source < job->n_ranks; source++) {
 		of_block = 0;
-		for (i = 0; i < job->n_local; i++)
-			of_block += job->arrived[source * job->n_local + i];
+		for (i = 0; i < cei_experts_each(job); i++)
+			of_block += arrived_of(job, source)[i];
 		if (of_block > job->capacity)
 			return refuse(executor, "more rows came from a rank than a block has; the "
 				      "rank is", source);
@@ -199,7 +264,7 @@ static int check_arrived(struct cei_executor *executor, const struct cei_experts
 	return refuse(executor, "more rows came than n_received; there are", (int64_t)all);
 }
 
-/* Copies all rows between blocks and the order of experts; goes_back: to the blocks. */
+/* Copies the group's rows between blocks and the order of experts; goes_back: to the blocks. */
 static void copy_rows(const struct cei_experts_job *job, char *(*block)(
 			const struct cei_experts_job *job, uint32_t rank), int goes_back)
 {
@@ -208,9 +273,9 @@ static void copy_rows(const struct cei_experts_job *job, char *(*block)(
 	uint32_t i, source;
 	uint64_t n;
 
-	for (i = 0; i < job->n_local; i++) {
+	for (i = 0; i < cei_experts_each(job); i++) {
 		for (source = 0; source < job->n_ranks; source++) {
-			n = job->arrived[source * job->n_local + i];
+			n = arrived_of(job, source)[i];
 			other = row_at(job, block(job, source), done[source]);
 			memcpy(goes_back ? other : row, goes_back ? row : other,
 			       n * job->row_bytes);
@@ -248,8 +313,8 @@ static int give_back(struct cei_executor *executor, void *stream,
 		return r;
 	for (source = 0; source < job->n_ranks; source++) {
 		job->n_rows[source] = job->n_header_rows;
-		for (i = 0; i < job->n_local; i++)
-			job->n_rows[source] += job->arrived[source * job->n_local + i];
+		for (i = 0; i < cei_experts_each(job); i++)
+			job->n_rows[source] += arrived_of(job, source)[i];
 	}
 	copy_rows(job, leaving, 1);
 	return 0;
@@ -262,7 +327,7 @@ static void add_token(const struct cei_experts_job *job, uint64_t token, float *
 
 	memset(sum, 0, hidden * sizeof(*sum));
 	for (k = 0; k < job->top_k; k++) {
-		int32_t slot = job->slots[token * job->top_k + k];
+		int64_t slot = slot_here(job, job->slots[token * job->top_k + k]);
 		float weight = job->weights ? job->weights[token * job->top_k + k] : 1;
 
 		if (slot < 0)

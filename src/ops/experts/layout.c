@@ -6,6 +6,7 @@
 #include "ops/experts/layout.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "base/sized.h"
 #include "ops/compute/dtype.h"
@@ -26,40 +27,56 @@ uint32_t cei_experts_local(const struct cei_op_shape *shape)
 	return shape->experts.n_experts / shape->n_ranks;
 }
 
-/* As many rows as one rank can send to another: a token goes to a rank once for each of its
- * experts there. */
-static uint64_t most_rows(const struct ceov_moe *moe, uint32_t n_ranks)
+uint32_t cei_experts_each_group(const struct cei_op_shape *shape)
 {
-	uint32_t n_local = n_ranks ? moe->n_experts / n_ranks : 0;
+	return cei_experts_local(shape) / shape->experts.n_groups;
+}
 
-	return moe->n_tokens * (moe->top_k < n_local ? moe->top_k : n_local);
+/* As many rows as one rank can send to another in a run: a token goes to a rank once for each of
+ * its experts there, in the run's group. */
+static uint64_t most_rows(const struct ceov_moe *moe, uint32_t n_groups, uint32_t n_ranks)
+{
+	uint32_t n_each = n_ranks ? moe->n_experts / n_ranks / n_groups : 0;
+
+	return moe->n_tokens * (moe->top_k < n_each ? moe->top_k : n_each);
+}
+
+static void take_sizes(struct cei_experts_shape *shape, const struct ceov_moe *moe,
+		       uint32_t n_ranks)
+{
+	shape->hidden = moe->hidden;
+	shape->n_experts = moe->n_experts;
+	shape->top_k = moe->top_k;
+	shape->n_groups = moe->n_groups ? moe->n_groups : 1;
+	shape->capacity = moe->capacity ? moe->capacity
+		: most_rows(moe, shape->n_groups, n_ranks);
+	shape->total_capacity = moe->total_capacity ? moe->total_capacity
+		: UINT64_MAX;
+	shape->n_received = moe->n_received ? moe->n_received : n_ranks * shape->capacity;
 }
 
 const struct ceov_op_tuning *cei_experts_shape(struct cei_op_shape *shape, const void *from,
 					       uint32_t n_ranks)
 {
 	uint64_t rows[CEI_OP_RANKS_MAX];
-	const struct ceov_moe *moe = from;
+	struct ceov_moe moe;
 	uint32_t i;
 
-	shape->fault = cei_sized_fault(moe, sizeof(*moe), sizeof(*moe));
+	shape->fault = cei_sized_fault(from, offsetof(struct ceov_moe, total_capacity),
+				       sizeof(moe));
 	if (shape->fault)
 		return NULL;
-	shape->dtype = moe->dtype;
-	shape->experts.hidden = moe->hidden;
-	shape->experts.n_experts = moe->n_experts;
-	shape->experts.top_k = moe->top_k;
-	if (moe->n_tokens > SLOTS_MAX || moe->top_k > TOP_K_MAX) {
+	cei_sized_take(&moe, from, sizeof(moe));
+	if (moe.n_tokens > SLOTS_MAX || moe.top_k > TOP_K_MAX) {
 		shape->fault = "there are 2^31 tokens or more, or top_k is above 64";
 		return NULL;
 	}
-	shape->experts.capacity = moe->capacity ? moe->capacity : most_rows(moe, n_ranks);
-	shape->experts.n_received = moe->n_received ? moe->n_received
-		: n_ranks * shape->experts.capacity;
+	shape->dtype = moe.dtype;
+	take_sizes(&shape->experts, &moe, n_ranks);
 	for (i = 0; i < CEI_OP_RANKS_MAX; i++)
-		rows[i] = moe->n_tokens;
+		rows[i] = moe.n_tokens;
 	cei_op_take_rows(shape, rows, n_ranks);
-	return moe->tuning;
+	return moe.tuning;
 }
 
 uint64_t cei_experts_row_bytes(const struct cei_op_shape *shape)
@@ -89,12 +106,15 @@ const char *cei_experts_fault(const struct cei_op_shape *shape)
 	if (!experts->n_experts || experts->n_experts > EXPERTS_MAX ||
 	    experts->n_experts % shape->n_ranks)
 		return "n_experts must be a multiple of the number of ranks, and at most 65536";
+	if (cei_experts_local(shape) % experts->n_groups)
+		return "n_groups must divide the experts of a rank";
 	if (!experts->top_k || experts->top_k > experts->n_experts)
 		return "top_k must be 1 to n_experts";
 	if (!shape->rows[0])
 		return "n_tokens must not be 0";
-	if (experts->capacity > SLOTS_MAX / shape->n_ranks || experts->n_received > SLOTS_MAX)
-		return "n_ranks * capacity and n_received must be below 2^31";
+	if (experts->capacity > SLOTS_MAX / shape->n_ranks / experts->n_groups ||
+	    experts->n_received > SLOTS_MAX)
+		return "n_groups * n_ranks * capacity and n_received must be below 2^31";
 	return is_too_large(shape) ? "hidden times the rows of all blocks is above 2^48" : NULL;
 }
 
@@ -194,18 +214,23 @@ int cei_experts_build(ceov_op *op)
 
 /* --- runs ------------------------------------------------------------------ */
 
-int cei_experts_check_tokens(const ceov_op *op, uint64_t n_tokens)
+int cei_experts_check_run(const ceov_op *op, uint64_t n_tokens, uint32_t group)
 {
-	if (n_tokens <= op->shape.rows[0])
+	struct cei_report *report = cei_object_report(&op->object);
+
+	if (n_tokens > op->shape.rows[0])
+		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: rank %u: %" PRIu64 " tokens, "
+				 "and the operator was created for %" PRIu64, op->kind->run_call,
+				 op->workspace->rank, n_tokens, op->shape.rows[0]);
+	if (group < op->shape.experts.n_groups)
 		return 0;
-	return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: %" PRIu64 " tokens, and the operator was created for %"
-			 PRIu64, op->kind->run_call, op->workspace->rank, n_tokens,
-			 op->shape.rows[0]);
+	return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: rank %u: group %u, and the operator was "
+			 "created for %u", op->kind->run_call, op->workspace->rank, group,
+			 op->shape.experts.n_groups);
 }
 
 struct cei_experts_job cei_experts_job(const struct cei_run *run, uint64_t n_tokens,
-				       const struct ceov_moe_routing *routing)
+				       uint32_t group, const struct ceov_moe_routing *routing)
 {
 	const struct cei_op_shape *shape = &run->op->shape;
 	char *scratch = cei_run_scratch(run);
@@ -215,10 +240,13 @@ struct cei_experts_job cei_experts_job(const struct cei_run *run, uint64_t n_tok
 		.n_ranks = shape->n_ranks,
 		.own = run->op->workspace->rank,
 		.n_local = cei_experts_local(shape),
+		.n_groups = shape->experts.n_groups,
+		.group = group,
 		.top_k = shape->experts.top_k,
 		.n_header_rows = header_rows(shape),
 		.n_tokens = n_tokens,
 		.capacity = shape->experts.capacity,
+		.total_capacity = shape->experts.total_capacity,
 		.n_received = shape->experts.n_received,
 		.row_bytes = cei_experts_row_bytes(shape),
 		.leaving = scratch,

@@ -29,12 +29,15 @@ int      cei_experts_build(ceov_op *op);
 /* The experts of each rank. */
 uint32_t cei_experts_local(const struct cei_op_shape *shape);
 
-/* Raises CEOV_ERR_INVALID if a run has more tokens than the shape. */
-int  cei_experts_check_tokens(const ceov_op *op, uint64_t n_tokens);
+/* The experts of each rank in each group. */
+uint32_t cei_experts_each_group(const struct cei_op_shape *shape);
 
-/* A job with the fields that both operators share; n_tokens is the run's. */
+/* Raises CEOV_ERR_INVALID if a run has more tokens than the shape, or a group that it lacks. */
+int  cei_experts_check_run(const ceov_op *op, uint64_t n_tokens, uint32_t group);
+
+/* A job with the fields that both operators share; n_tokens and group are the run's. */
 struct cei_experts_job cei_experts_job(const struct cei_run *run, uint64_t n_tokens,
-				       const struct ceov_moe_routing *routing);
+				       uint32_t group, const struct ceov_moe_routing *routing);
 
 /* Lets all blocks leave, and makes the stream wait until those of all peers have come. */
 int  cei_experts_exchange(const struct cei_run *run);
