@@ -14,14 +14,15 @@ Sizes   how many rows go where is known on the GPU alone: only they travel, and 
         n_received that is n_ranks * n_tokens * min(top_k, own experts) rows, with groups of
         experts for each group, of its own experts.
 Order   the same routing yields the same bits. Sums are in fp32.
-Groups  experts may be a list of callables. Then each has an equal part of this rank's experts, in
-        order, and tokens travel to one group after another: the products of a group run on the
-        caller's stream while, on a stream beside it, tokens come to the next group and results
-        of the last one go back. Each group makes runs and kernels of its own, whose time does
-        not shrink with its rows: use few groups, and one where products are short. A token's
-        sum is made of the groups' sums, each of which was rounded to x's dtype. Callables of
-        several groups make no collective calls, of NCCL or of this package: those would run
-        beside the exchange, in an order that may differ from rank to rank.
+Groups  experts may be a list of callables. Then each has an equal part of this rank's experts,
+        in order, and tokens travel to one group after another: the products of a group run on
+        the caller's stream while, on a stream beside it, tokens come to the next group and
+        results of the last one go back. The routing is made once, with the first group's
+        dispatch. Each group makes runs and kernels of its own, whose time does not shrink with
+        its rows: use few groups, and one where products are short. A token's sum is made of the
+        groups' sums, each of which was rounded to x's dtype. Callables of several groups make
+        no collective calls, of NCCL or of this package: those would run beside the exchange, in
+        an order that may differ from rank to rank.
 
 Nothing of this is in CUDA graphs, and torch.compile breaks the graph around it. On GPUs a run's
 call returns when the run has ended, unless CUDA_MODULE_LOADING=EAGER is set or
@@ -177,8 +178,8 @@ def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tenso
 
 
 # --- groups of experts ---------------------------------------------------------------------
-# A group is a batch of its own, in which tokens have no other experts. Autograd runs the backward
-# pass of a step on the step's stream, so it overlaps in the same way.
+# One routing serves all groups. Autograd runs the backward pass of a step on the step's stream, so
+# it overlaps in the same way.
 
 
 class _Lane:
@@ -216,32 +217,13 @@ class _Lane:
                 one.record_stream(self._current())
 
 
-def _kept_ids(ids: torch.Tensor, n_local: int, capacity: int) -> torch.Tensor:
-    """Returns ids, n x top_k, with -1 for copies that a rank has no room to send: those behind
-    the first `capacity` ones of a target, in the order of experts and then of tokens."""
-    flat = ids.flatten()
-    order = flat.argsort(stable=True)
-    targets = flat[order] // n_local
-    places = torch.arange(len(flat), device=ids.device) - torch.searchsorted(targets, targets)
-    is_kept = torch.empty_like(flat, dtype=torch.bool)
-    is_kept[order] = places < capacity
-    return torch.where(is_kept, flat, -1).view(ids.shape)
-
-
-def _ids_of_groups(ids: torch.Tensor, n_local: int, n_groups: int) -> List[torch.Tensor]:
-    """Returns for each group ids with -1 for the copies of other groups."""
-    group_at = ids % n_local // (n_local // n_groups)
-    return [torch.where(group_at == i, ids, -1) for i in range(n_groups)]
-
-
-def _sizes_of_a_group(n_groups: int, size: int, n_most: int, most_each: int,
-                      capacity: Optional[int] = None,
-                      n_received: Optional[int] = None) -> dict:
-    """Returns dispatch()'s sizes for one group of experts, where a rank has at most n_most tokens
-    and a token at most most_each copies for a rank."""
-    capacity = min(capacity or n_most * most_each, n_most * most_each)
-    room = size * capacity
-    return {"n_tokens": n_most, "capacity": capacity,
+def _sizes_of_groups(n_groups: int, size: int, most: int, capacity: Optional[int] = None,
+                     n_received: Optional[int] = None) -> dict:
+    """Returns Routing's sizes for moe()'s capacity and n_received, where a rank sends at most so
+    many rows of a group to another one. The same copies are dropped for any number of groups."""
+    each = min(capacity or most, most)
+    room = size * each
+    return {"capacity": each, "total_capacity": capacity, "n_groups": n_groups,
             "n_received": min(room, -(-n_received // n_groups)) if n_received else room}
 
 
@@ -256,19 +238,17 @@ def _in_groups(x, expert_ids, weights, parts: List[Experts], n_experts: int, gro
         raise errors.InvalidError(f"moe: {n_groups} groups of {n_experts} experts at "
                                   f"{group.size} ranks: each rank must have as many experts, and "
                                   "at least one group, whose number divides them")
-    expert_ids = expert_ids.to(torch.int32)     # others may have no -1
-    n_each, n_most = n_local // n_groups, max(len(x), 1) if n_tokens is None else n_tokens
-    limits = _sizes_of_a_group(n_groups, group.size, n_most, min(expert_ids.shape[1], n_each),
-                               **sizes)
-    if sizes.get("capacity"):
-        expert_ids = _kept_ids(expert_ids, n_local, sizes["capacity"])
-    ids = _ids_of_groups(expert_ids, n_local, n_groups)
+    n_most, top_k = max(len(x), 1) if n_tokens is None else n_tokens, expert_ids.shape[1]
+    sizes = _sizes_of_groups(n_groups, group.size, n_most * min(top_k, n_local // n_groups),
+                             **sizes)
     lane, combines, sums = _Lane(group), [], []
     start = lane.mark()
+    whole, _ = lane.run(start, Routing, group, len(x), n_most, n_experts, top_k, **sizes)
     for i, part in enumerate(parts):
-        (rows, routing), mark = lane.run(start, dispatch, x, ids[i], n_experts, group, **limits)
+        routing = whole.of_group(i)
+        rows, mark = lane.run(start, _Dispatch.apply, x, None if i else expert_ids, routing)
         lane.take(mark, rows, routing.ends)
-        made = part(rows, routing.ends[i * n_each:(i + 1) * n_each])
+        made = part(rows, routing.ends)
         combines.append((lane.mark(), combine, made, routing, weights))
         if i:
             sums.append(lane.run(*combines[i - 1]))

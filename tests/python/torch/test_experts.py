@@ -3,6 +3,8 @@
 """Mixtures of experts against plain PyTorch of one process, forward and backward."""
 
 import contextlib
+import functools
+import operator
 import unittest
 from unittest import mock
 
@@ -180,20 +182,47 @@ def mixes_with_drops(n_groups, capacity):
     data.check(data.run(n_groups, capacity=capacity), kept)
 
 
+def in_batches(data, capacity):
+    """Returns what moe() does with a group for each expert, by a batch of its own for each, in which
+    tokens have no other experts."""
+    size, rank = data.group.size, data.group.rank
+    ids = data.ids[rank]
+    ids = torch.where(kept_of(ids, size, capacity), ids, -1)
+    sums = []
+    for i, part in enumerate(data.experts.groups(LOCAL)):
+        rows, routing = experts.dispatch(data.x, torch.where(ids % LOCAL == i, ids, -1),
+                                         data.n_experts, n_tokens=max(data.n),
+                                         capacity=min(capacity, max(data.n)))
+        sums.append(experts.combine(part(rows, routing.ends[i:i + 1]), routing, data.weight))
+    return functools.reduce(operator.add, sums)
+
+
+def is_as_batches(dtype, capacity):
+    """The same bits of the result and of all gradients."""
+    found = []
+    for call in (lambda data: data.run(LOCAL, capacity=capacity),
+                 lambda data: in_batches(data, capacity)):
+        data = Data(10, dtype)
+        y = call(data)
+        y.backward(data.grads[data.group.rank])
+        found.append((y.detach(), data.x.grad, data.weight.grad, data.experts.gate_up.grad,
+                      data.experts.down.grad))
+    for i, (got, wanted) in enumerate(zip(*found)):
+        equal(got, wanted, i)
+
+
 def queues_groups_in_turn():
     """Tokens are sent to the next group before the last one's results are fetched, and what
-    either waits for was queued before."""
-    data, done, routings = Data(8, torch.float32), [], []
+    either waits for was queued before. Only the first dispatch looks at the experts' numbers."""
+    data, done = Data(8, torch.float32), []
 
-    def sent(*arguments, **sizes):
-        done.append(("dispatch", len(routings)))
-        rows, routing = send(*arguments, **sizes)
-        routings.append(routing)
-        return rows, routing
+    def sent(x, expert_ids, routing):
+        done.append(("dispatch" if expert_ids is None else "dispatch by ids", routing.number))
+        return send(x, expert_ids, routing)
 
-    def fetched(rows, routing, weights):
-        done.append(("combine", routings.index(routing)))
-        return fetch(rows, routing, weights)
+    def fetched(rows, weights, routing):
+        done.append(("combine", routing.number))
+        return fetch(rows, weights, routing)
 
     def part(i, call):
         def told(rows, ends):
@@ -202,12 +231,12 @@ def queues_groups_in_turn():
         return told
 
     parts = [part(i, call) for i, call in enumerate(data.experts.groups(LOCAL))]
-    send, fetch = experts.dispatch, experts.combine
-    with mock.patch.object(experts, "dispatch", sent), \
-            mock.patch.object(experts, "combine", fetched):
+    send, fetch = experts._experts.dispatch, experts._experts.combine
+    with mock.patch.object(experts._experts, "dispatch", sent), \
+            mock.patch.object(experts._experts, "combine", fetched):
         ct.moe(data.x, data.ids[data.group.rank], data.weight, parts, data.n_experts,
                n_tokens=max(data.n))
-    wanted = [("dispatch", 0), ("experts", 0)]
+    wanted = [("dispatch by ids", 0), ("experts", 0)]
     for i in range(1, LOCAL):
         wanted += [("dispatch", i), ("experts", i), ("combine", i - 1)]
     wanted.append(("combine", LOCAL - 1))
@@ -217,10 +246,9 @@ def queues_groups_in_turn():
 
 def has_room_for_groups():
     """n_received is shared out to groups, and no group has more room than there can be rows."""
-    n_most, most_each, size = 20, 2, 3
     for n_received, room in ((None, 120), (60, 20), (61, 21), (10 ** 6, 120)):
-        sizes = experts._sizes_of_a_group(3, size, n_most, most_each, n_received=n_received)
-        if sizes != {"n_tokens": 20, "capacity": 40, "n_received": room}:
+        sizes = experts._sizes_of_groups(3, 3, 40, n_received=n_received)
+        if sizes != {"capacity": 40, "total_capacity": None, "n_groups": 3, "n_received": room}:
             raise AssertionError(f"n_received {n_received}: {sizes}, expected {room}")
     data = Data(9, torch.float32)
     n_received = data.group.size * max(data.n) * TOP_K * LOCAL
@@ -371,6 +399,10 @@ class Experts(unittest.TestCase):
         for n_groups in (1, LOCAL):
             for capacity in (4, 7):
                 rig.run(mixes_with_drops, n_groups, capacity)
+
+    def test_groups_are_batches_of_their_own(self):
+        for capacity in (5, 10 ** 6):
+            self.each(is_as_batches, capacity)
 
     def test_order_of_groups(self):
         rig.run(queues_groups_in_turn)
