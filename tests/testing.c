@@ -349,6 +349,16 @@ uint64_t testing_check(const void *bytes, uint64_t n_bytes, uint64_t seed)
 	return n_bytes;
 }
 
+uint64_t testing_check_same(const void *bytes, uint64_t n_bytes, unsigned char value)
+{
+	const unsigned char *from = bytes;
+	uint64_t at = 0;
+
+	while (at < n_bytes && from[at] == value)
+		at++;
+	return at;
+}
+
 struct ceov_failure testing_failure(ceov_context *context)
 {
 	struct ceov_failure failure;

@@ -100,6 +100,11 @@ void testing_fill(void *bytes, uint64_t n_bytes, uint64_t seed);
 /* The offset of the first byte that differs from the pattern, or n_bytes. */
 uint64_t testing_check(const void *bytes, uint64_t n_bytes, uint64_t seed);
 
+/* Likewise for bytes that all have the same value: guards, and what nobody may have written to. An
+ * assertion for each byte would take longer than most tests: Check sends a message to another
+ * process for each assertion that holds. */
+uint64_t testing_check_same(const void *bytes, uint64_t n_bytes, unsigned char value);
+
 /* Takes the first failure, asserting that there is one. */
 struct ceov_failure testing_failure(ceov_context *context);
 

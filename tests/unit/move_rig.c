@@ -208,6 +208,5 @@ void move_data_check(const struct move_case *one, uint32_t rank, uint64_t number
 			     text);
 	}
 	end = data->target + move_arrives_at(one, one->n_ranks, rank);
-	for (wrong = 0; wrong < GUARD_BYTES; wrong++)
-		ck_assert_uint_eq(end[wrong], GUARD);
+	ck_assert_uint_eq(testing_check_same(end, GUARD_BYTES, GUARD), GUARD_BYTES);
 }

@@ -42,7 +42,7 @@ static void repeat(const struct op_part *part)
 	struct op_data data;
 	uint32_t i;
 
-	for (i = 0; i < RUNS; i++) {
+	for (i = 0; i < testing_share(RUNS); i++) {
 		op_data_make(one, part->rank, i, &data);
 		if (testing_below(&random, 6) == 0)
 			usleep((useconds_t)testing_below(&random, 5000));

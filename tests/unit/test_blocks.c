@@ -155,8 +155,7 @@ static void take(uint32_t rank, uint64_t base)
 				  block->bytes);
 		memset(place, UNTOUCHED, block->bytes);
 	}
-	for (i = 0; i < BYTES; i++)
-		ck_assert_uint_eq(target[i], UNTOUCHED);
+	ck_assert_uint_eq(testing_check_same(target, BYTES, UNTOUCHED), BYTES);
 	for (i = 0; i < RANKS * PIECES; i++)
 		ck_assert_int_eq(ceov_signal_raise(group.free[rank][rank], i, base + 1), 0);
 }

@@ -190,8 +190,8 @@ static void take(uint32_t rank, uint64_t base)
 				  group.bytes);
 		memset(target + GUARD, UNTOUCHED, group.bytes);
 	}
-	for (i = 0; i < group.bytes + 2 * GUARD; i++)
-		ck_assert_uint_eq(target[i], UNTOUCHED);
+	ck_assert_uint_eq(testing_check_same(target, group.bytes + 2 * GUARD, UNTOUCHED),
+			  group.bytes + 2 * GUARD);
 	for (i = 0; i < group.n_pieces; i++)
 		ck_assert_int_eq(ceov_signal_raise(group.free[rank][rank], (uint32_t)i,
 						   base + 1), 0);

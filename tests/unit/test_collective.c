@@ -183,13 +183,10 @@ static void check_guards(struct rank *own, struct set *set)
 {
 	struct group *group = own->group;
 	unsigned char *target = ceov_buffer_base(set->target[own->rank], own->rank);
-	uint32_t i;
+	unsigned char *end = target + GUARD + group->n_ranks * group->bytes;
 
-	for (i = 0; i < GUARD; i++) {
-		ck_assert_uint_eq(target[i], UNTOUCHED);
-		ck_assert_uint_eq(target[GUARD + group->n_ranks * group->bytes + i],
-				  UNTOUCHED);
-	}
+	ck_assert_uint_eq(testing_check_same(target, GUARD, UNTOUCHED), GUARD);
+	ck_assert_uint_eq(testing_check_same(end, GUARD, UNTOUCHED), GUARD);
 }
 
 static void *run_rank(void *arg)

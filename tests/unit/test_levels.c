@@ -317,13 +317,10 @@ static void leave(struct rank *own, uint32_t from, uint64_t base)
 static void check_guards(struct rank *own)
 {
 	uint8_t *target = ceov_buffer_base(own->targets[own->rank], own->rank);
-	uint32_t i;
+	uint8_t *end = target + GUARD + group.layout.n_ranks * group.bytes;
 
-	for (i = 0; i < GUARD; i++) {
-		ck_assert_uint_eq(target[i], UNTOUCHED);
-		ck_assert_uint_eq(target[GUARD + group.layout.n_ranks * group.bytes + i],
-				  UNTOUCHED);
-	}
+	ck_assert_uint_eq(testing_check_same(target, GUARD, UNTOUCHED), GUARD);
+	ck_assert_uint_eq(testing_check_same(end, GUARD, UNTOUCHED), GUARD);
 }
 
 static ceov_ticket launch(struct rank *own, uint64_t base)
