@@ -10,7 +10,7 @@ export LC_ALL=C
 srcdir=${srcdir:-.}
 read -ra nm <<< "${NM:-nm}"
 shared=.libs/libceoverlap.so
-static=.libs/libceoverlap.a
+static=.libs/libceoverlap_core.a          # with the same objects, also where none is installed
 failed=0
 
 fail() {
