@@ -11,33 +11,41 @@
 
 #define BASE UINT64_C(1000000)
 
+/* Where the byte at this place of the source's rows belongs in the target's. */
+static uint64_t target_of(const struct cei_piece *piece, uint64_t at)
+{
+	if (!piece->source_pitch_bytes)
+		return at;
+	return at / piece->source_pitch_bytes * piece->target_pitch_bytes +
+		at % piece->source_pitch_bytes;
+}
+
 static void check_byte_by_byte(const struct cei_piece *piece, uint64_t max_bytes)
 {
 	static unsigned char seen[4000000];
 	uint64_t count = cei_split_count(piece, max_bytes);
-	uint64_t i, row, at, n_bytes = 0;
+	uint64_t i, row, at, there, n_bytes = 0;
 	struct cei_piece cut;
 
 	memset(seen, 0, piece->row_bytes * piece->n_rows);
 	for (i = 0; i < count; i++) {
 		cut = cei_split_at(piece, max_bytes, i);
-		ck_assert_uint_gt(cut.row_bytes * cut.n_rows, 0);
-		ck_assert_uint_le(cut.row_bytes * cut.n_rows, max_bytes);
-		ck_assert(cut.n_rows == 1 || cut.row_bytes == piece->row_bytes);
+		if (!cut.n_rows || !cut.row_bytes || cut.row_bytes * cut.n_rows > max_bytes ||
+		    (cut.n_rows > 1 && cut.row_bytes != piece->row_bytes))
+			ck_abort_msg("chunk %u has %u rows of %u bytes", (uint32_t)i,
+				     (uint32_t)cut.n_rows, (uint32_t)cut.row_bytes);
 		for (row = 0; row < cut.n_rows; row++) {
 			at = cut.source - BASE + row * cut.source_pitch_bytes;
-			/* the same place in the target's rows */
-			ck_assert_uint_eq(cut.target - 2 * BASE + row * cut.target_pitch_bytes,
-					  piece->source_pitch_bytes ?
-					  at / piece->source_pitch_bytes *
-					  piece->target_pitch_bytes +
-					  at % piece->source_pitch_bytes : at);
+			there = cut.target - 2 * BASE + row * cut.target_pitch_bytes;
+			if (there != target_of(piece, at))
+				ck_abort_msg("chunk %u goes elsewhere", (uint32_t)i);
 			if (piece->source_pitch_bytes)
 				at = at / piece->source_pitch_bytes * piece->row_bytes +
 					at % piece->source_pitch_bytes;
-			ck_assert_uint_le(at + cut.row_bytes,
-					  piece->row_bytes * piece->n_rows);
-			ck_assert_ptr_null(memchr(seen + at, 1, cut.row_bytes));
+			if (at + cut.row_bytes > piece->row_bytes * piece->n_rows ||
+			    memchr(seen + at, 1, cut.row_bytes))
+				ck_abort_msg("chunk %u has bytes of no row, or of others",
+					     (uint32_t)i);
 			memset(seen + at, 1, cut.row_bytes);
 			n_bytes += cut.row_bytes;
 		}
