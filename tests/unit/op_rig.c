@@ -13,6 +13,7 @@
 
 #define GUARD_BYTES 64u
 #define GUARD       0x5au
+#define BLOCK       256u                /* numbers that are narrowed by one call */
 
 /* --- operands -------------------------------------------------------------- */
 
@@ -33,12 +34,14 @@ static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint3
 	uint64_t random = seed * 1000003 + rank * 1009 + which;
 	uint64_t n_bytes = cei_dtype_bytes(one->dtype);
 	void *made = allocate(n * n_bytes);
-	float value;
-	uint64_t i;
+	float values[BLOCK];
+	uint64_t i, k, n_values;
 
-	for (i = 0; i < n; i++) {
-		value = (float)((double)(testing_random(&random) >> 11) * 0x1p-52 - 1);
-		cei_dtype_narrow(one->dtype, (char *)made + i * n_bytes, &value, 1);
+	for (i = 0; i < n; i += n_values) {
+		n_values = n - i < BLOCK ? n - i : BLOCK;
+		for (k = 0; k < n_values; k++)
+			values[k] = (float)((double)(testing_random(&random) >> 11) * 0x1p-52 - 1);
+		cei_dtype_narrow(one->dtype, (char *)made + i * n_bytes, values, n_values);
 	}
 	return made;
 }
@@ -270,11 +273,10 @@ static void add_numbers(float *sums, const float *numbers_, uint64_t n, int is_f
 static void read_addend(const struct addends *addends, uint32_t rank, float *ret_numbers)
 {
 	const struct op_case *one = addends->one;
-	uint64_t first = op_case_part_at(one, rank, addends->part), i;
+	uint64_t first = op_case_part_at(one, rank, addends->part);
 	void *a = op_make_a(one, rank, addends->seed);
 
-	for (i = 0; i < addends->n; i++)
-		ret_numbers[i] = op_number(one, a, first + i);
+	cei_dtype_widen(one->dtype, ret_numbers, at(one, a, first), addends->n);
 	free(a);
 }
 
