@@ -46,6 +46,8 @@ errors() {
 	sed -n 's/.*errors: \([0-9]*\)$/\1/p' pan.out
 }
 
+level=
+
 # Nothing may be found. With level=-O1 before it the search is compiled well.
 holds() {
 	local found states

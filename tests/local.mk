@@ -7,6 +7,8 @@
 # LDADD. A suite of the first list runs everywhere; one of the second needs GPUs, is
 # built by "make check" and run by "make check-gpu".
 threaded_suites = \
+	%D%/unit/test_gemm_ar \
+	%D%/unit/test_gemm_ar_turns \
 	%D%/unit/test_a2a \
 	%D%/unit/test_orders \
 	%D%/unit/test_alive \
@@ -171,10 +173,9 @@ pure_suites = \
 	%D%/unit/test_dtype \
 	%D%/unit/test_selector \
 	%D%/unit/test_candidates \
+	%D%/unit/test_direct_choice \
 	%D%/unit/test_kinds \
 	%D%/unit/test_cost_sim \
-	%D%/unit/test_gemm_ar \
-	%D%/unit/test_gemm_ar_turns \
 	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \

@@ -215,9 +215,9 @@ enum ceov_op_cut {
  * But bytes then leave in another order than that in which the peer uses them. Without effect on
  * operators without a product. */
 enum ceov_op_order {
-	/* CEOV_ORDER_BANDS, or what ceov_op_tune() measured. Of a GEMM + all-reduce also turns,
-	 * where the model expects them to be 3 % faster or more; its number of pieces follows the
-	 * better order, also if the caller sets one. */
+	/* CEOV_ORDER_BANDS, or what ceov_op_tune() measured. A GEMM + all-reduce takes
+	 * CEOV_ORDER_TURNS where the model expects it to be at least 3 % faster. Its number of
+	 * pieces is that of the order which the model prefers, even if tile_order is set. */
 	CEOV_ORDER_CHOOSE = 0,
 	/* Rank after rank, and of each rank piece after piece, as bytes come or leave. A piece is
 	 * cut into bands of rows (band_rows), and a band is computed column by column, so that
@@ -226,10 +226,10 @@ enum ceov_op_order {
 	CEOV_ORDER_COLUMNS = 2,         /* the same, but a piece is one band, however high: column
 					 * by column of tiles */
 	/* All ranks' first pieces, then all second ones, and so on; each in bands. Bytes to ranks
-	 * of this node leave in the same order. With one piece, or one rank, it is
-	 * CEOV_ORDER_BANDS. In a GEMM + all-reduce by the library's kernels each own piece comes
-	 * behind the next pieces of peers, so that its sums leave while the product goes on; by
-	 * cuBLAS own rows stay last. */
+	 * of this node leave in the same order, and those of a GEMM + all-reduce to all ranks. With
+	 * one piece, or one rank, it is CEOV_ORDER_BANDS. In a GEMM + all-reduce by the library's
+	 * kernels each own piece comes behind the next pieces of peers, so that its sums leave
+	 * while the product goes on; by cuBLAS own rows stay last. */
 	CEOV_ORDER_TURNS = 3
 };
 
@@ -373,7 +373,9 @@ struct ceov_gemm_ar {
 	uint64_t                     m;         /* rows of A and C, the same at all ranks */
 	uint64_t                     k;         /* of this rank's product */
 	uint64_t                     n;         /* the same at all ranks */
-	const struct ceov_op_tuning *tuning;    /* as in struct ceov_ag_gemm */
+	const struct ceov_op_tuning *tuning;    /* as in struct ceov_ag_gemm. Who sets tile_order
+						 * should set n_pieces, too: CEOV_ORDER_CHOOSE
+						 * says why */
 	int                          b_is_k_by_n;
 	int                          by_rows;   /* 1: rows are divided, however few there are: for
 						 * GPUs without kernels of this library, on which
@@ -703,12 +705,14 @@ struct ceov_moe {
 						 * cut is refused. NULL: the library chooses */
 	uint64_t                     total_capacity;    /* as capacity, of the runs of all groups
 						 * together, so that the same copies are dropped
-						 * for any number of groups. 0: no such limit */
+						 * for any number of groups, unless a block of
+						 * one group is full before. 0: no such limit */
 	uint32_t                     n_groups;  /* see above; divides n_experts / n_ranks. 0: 1 */
 };
 
-/* Where the copies of one run went: memory of the rank's place, which belongs to the caller. A
- * dispatch writes it, and the combines and dispatches of the same layer and batch read it. */
+/* Where the copies of one batch went, in the runs of all groups: memory of the rank's place, which
+ * belongs to the caller. A dispatch writes it, and the combines and dispatches of the same layer
+ * and batch read it. */
 struct ceov_moe_routing {
 	int32_t  *slots;                /* [n_tokens][top_k]: where a copy lies among what the rank
 					 * sends, of all groups, or -1: it goes nowhere */
@@ -749,7 +753,7 @@ struct ceov_moe_dispatch_run {
 						 * its experts, of all groups. A result; where
 						 * is_routed is 1, an operand, as the routing's
 						 * dispatch has written it, which spares a pass
-						 * over all slots */
+						 * over all slots and is not compared with them */
 	uint32_t                group;          /* 0 where is_routed is 0 */
 };
 
@@ -765,7 +769,8 @@ struct ceov_moe_combine_run {
 						 * multiplied; NULL: all are 1 */
 	struct ceov_moe_routing routing;        /* as the dispatch has written it */
 	void                   *sums;           /* [n_tokens][hidden] */
-	uint32_t                group;
+	uint32_t                group;          /* as at the dispatch whose rows come back; `sums`
+						 * adds up this group's copies alone */
 };
 
 int  ceov_moe_combine_run(ceov_op *op, const struct ceov_moe_combine_run *run);

@@ -4,9 +4,9 @@
 #define CEI_BEGIN_H
 
 /*
- * Parameters of the kernels with which captured runs begin and wait. A CUDA graph is replayed with
- * the same parameters each time. So its runs count themselves: the number of the run is a word in
- * GPU memory. This header is plain C.
+ * Parameters of the kernels with which captured runs begin, and with which streams wait for
+ * counters and raise them. A CUDA graph is replayed with the same parameters each time. So its runs
+ * count themselves: the number of the run is a word in GPU memory. This header is plain C.
  *
  *   cei_op_begin (struct cei_op_begin)                       one block of 64 threads
  *   cei_op_await (struct cei_op_await)                       one block, one thread
@@ -85,7 +85,7 @@ struct cei_op_await {
 
 /* Parameters of cei_op_raise: raises counters index to index + n - 1 of signal to value. Behind a
  * failure it raises nothing if epoch is NULL, and does raise them otherwise; struct cei_gemm_marks
- * says why. */
+ * (gemm.h) says why. */
 struct cei_op_raise {
 	struct ceov_device_signal signal;
 	uint32_t                  index;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The kernels that begin a captured run and hold its stream. begin.h says what they do, and why a
- * half of scratch memory is free behind cei_op_begin. */
+/* The kernels that begin a captured run, hold a stream, and raise counters from it. begin.h says
+ * what they do, and why a half of scratch memory is free behind cei_op_begin. */
 
 #include <ceoverlap/device.cuh>
 

@@ -29,6 +29,9 @@
  * are empty: so a rank that has ended a run knows that all others have begun it, on which the
  * halves of scratch rest (workspace.c).
  *
+ * BEHIND A FAILURE a run that is not captured does nothing: it stores, raises and awaits nothing,
+ * since a peer may still use the half that it would store to.
+ *
  * CAPTURED RUNS count themselves (begin.h): if epoch is not NULL, the run is *epoch + 1. No
  * cei_op_begin stands before this kernel, which does the same. It takes the half that was used
  * longest ago, which is the same at all ranks because their runs are. So also a graph of a single
@@ -83,8 +86,8 @@ struct cei_direct {
 	uint32_t                second;         /* the first counter of the second step */
 	float                   scale;          /* factor of the sums */
 	uint32_t                each;           /* vectors of a span that a thread has in flight: 1,
-						 * 4 or 8; as many at all ranks. If there are
-						 * several, n_ranks times as many are at most
+						 * 4 or 8; as many at all ranks. If it is not 1,
+						 * n_ranks times as many are at most
 						 * CEI_DIRECT_FLIGHT */
 
 	struct ceov_device_signal arrived[CEI_DIRECT_HALVES];   /* [half]: the own signals */

@@ -8,7 +8,7 @@
  * is one way of the bytes and one of the counter behind them. Loads of several ranks' data are
  * issued before the first of them is used, because with few bytes the time is all latency. With
  * many bytes, few SMs come to the links' rate only if each thread has several vectors of each rank
- * in flight: functions are made for EACH of them.
+ * in flight: EACH, a template parameter, is their number.
  */
 
 #include <ceoverlap/device.cuh>

@@ -48,7 +48,7 @@ static __device__ __forceinline__ bool embedding_has_rows(const struct cei_embed
 	return is_good;
 }
 
-/* Returns what is wrong with a bag and those that lie one or more steps behind it, as far as a
+/* Returns what is wrong with a bag and the three that lie one to three steps behind it, as far as a
  * lane's share of their indices tells; 0: nothing. Their offsets are loaded at the same time, and
  * so are their first indices: most bags have no more than there are lanes. */
 static __device__ __forceinline__ int embedding_fault(const struct cei_embedding_work &work,

@@ -59,9 +59,10 @@ struct cei_op_kind {
 	const char *run_call;           /* name of the public run call, which several kinds may
 					 * share */
 	uint32_t    run_bytes;          /* size of the struct that the run call takes */
-	uint32_t    run_first_bytes;    /* its size in the first header, if it has grown since: then
-					 * take() and job() get it by cei_sized_take(), and lacks()
-					 * refuses capturable workspaces. 0: it has not grown */
+	uint32_t    run_first_bytes;    /* size of that struct in the first header that had it, if
+					 * it has grown since: then take() and job() read the struct
+					 * by cei_sized_take(), and lacks() refuses capturable
+					 * workspaces. 0: the struct has not grown */
 	uint32_t    n_stages;           /* stages of a run, which makes at most one launch for
 					 * each; 0 only if is_local */
 	int         is_local;           /* 1: a run needs no other rank. It uses neither scratch

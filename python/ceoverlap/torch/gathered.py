@@ -24,7 +24,6 @@ from __future__ import annotations
 from typing import Callable, List, NamedTuple, Tuple
 
 import torch
-from torch.nn import functional as F
 
 from .. import errors
 from ._ring import Ring
@@ -54,8 +53,8 @@ class _Gathered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):
-        steps = ctx.steps or [0]
-        grad = reduce_scatter(torch.cat([grads[step] for step in steps]), ctx.group)
+        whole = grads[0] if ctx.steps is None else torch.cat([grads[step] for step in ctx.steps])
+        grad = reduce_scatter(whole, ctx.group)
         return None, None, grad, *[None] * (len(grads) - (ctx.steps is not None))
 
 
@@ -96,24 +95,27 @@ class _Placed(torch.autograd.Function):
 
 class _Numbers(NamedTuple):
     """What _sorted() adds and takes off, which shapes alone decide."""
-    keys: torch.Tensor                  # parts x 1 x 1: what numbers of experts begin from
+    keys: torch.Tensor                  # parts x 1 x 1: the key of expert 0 of each part
     all_keys: torch.Tensor              # 0 to parts x n_experts - 1, of the dtype of keys
-    copies: torch.Tensor                # parts x 1: the part's first copy, as numbers of copies ...
-    ends: torch.Tensor                  # ... and as ends of experts
+    copies: torch.Tensor                # parts x 1: the number of the part's first copy
+    ends: torch.Tensor                  # the same as int32
 
 
 def _numbers_of(group: Group, parts: int, n_copies: int, n_experts: int) -> _Numbers:
-    key = ("ag_moe", parts, n_copies, n_experts)
-    known = group.operators.known.get(key)
-    if known is not None:
-        return known
+    """Returns what was made before for the shape, on the same stream. During a capture it is made
+    anew, as a part of the graph: the graph would not keep what was there before, nor does anybody
+    but the graph come to what is made in it."""
+    stream = torch.cuda.current_stream(group.device).cuda_stream if group.is_gpu else 0
+    key = ("ag_moe", parts, n_copies, n_experts, stream)
+    made = None if group.is_capturing() else group.operators.known.get(key)
+    if made is not None:
+        return made
     # sorts of numbers of 2 bytes make half as many passes
     is_short = parts * n_experts <= torch.iinfo(torch.int16).max
     all_keys = torch.arange(parts * n_experts, device=group.device,
                             dtype=torch.int16 if is_short else torch.int32)
     copies = torch.arange(parts, device=group.device)[:, None] * n_copies
     made = _Numbers(all_keys[::n_experts, None, None], all_keys, copies, copies.to(torch.int32))
-    # what is made during a capture is a graph's, and is there only when that is replayed
     return made if group.is_capturing() else group.operators.remember(key, made)
 
 
@@ -166,7 +168,7 @@ class _Parts:
     def __init__(self, ring: Ring, x: torch.Tensor, is_apart: bool):
         self._ring = ring
         size = ring.group.size
-        if not is_apart or size == 1:
+        if not is_apart and size > 1:
             self._moved, self.ranks, steps = [ring.gather(x.detach())], [0], None
         else:
             self._moved = ring.send(x.detach())

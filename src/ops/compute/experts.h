@@ -30,9 +30,10 @@ struct cei_experts_job {
 	uint32_t        n_header_rows;
 	uint64_t        n_tokens;       /* of this run */
 	uint64_t        capacity;       /* rows of a block */
-	uint64_t        total_capacity; /* of all groups: copies for a target behind so many ones
-					 * go nowhere, and neither do those that find their
-					 * group's block full; these count, too */
+	uint64_t        total_capacity; /* of all groups: of the copies for a target, those
+					 * behind so many go nowhere. Copies that find their
+					 * group's block full go nowhere, too, and are
+					 * counted here as well */
 	uint64_t        n_received;     /* rows that `rows` has room for */
 	uint64_t        row_bytes;
 	char           *leaving;        /* n_ranks blocks, [target] */

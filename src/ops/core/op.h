@@ -112,8 +112,8 @@ int  cei_op_send_in_turn(ceov_op *op, struct cei_send_stage *stage,
 int  cei_op_send_pieces(ceov_op *op, struct cei_send_stage *stage,
 			int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
 
-/* One piece of it, to ranks of other nodes first: for ops that put what they send in an order of
- * their own, and do not say that it was sent. */
+/* Adds one piece of what the op sends to each other rank, to ranks of other nodes first: for ops
+ * that put what they send in an order of their own, and do not say that it was sent. */
 int  cei_op_send_piece(ceov_op *op, uint32_t piece,
 		       int (*send)(ceov_op *op, uint32_t target, uint32_t piece));
 

@@ -27,7 +27,9 @@ struct cei_run {
 	ceov_op    *op;
 	void       *stream;             /* NULL on host ranks */
 	const void *operands;           /* the public struct of the run call */
-	uint32_t    operands_bytes;     /* the size of that struct */
+	uint32_t    operands_bytes;     /* the size of that struct in this library's headers; an
+					 * older caller's may be shorter (run_first_bytes in
+					 * kind.h) */
 	const void *floating[CEI_OP_STAGES_MAX];        /* [stage]: address of what it sends */
 	uint64_t    number;             /* of the run, counted from 1, among all runs of the
 					 * workspace, or the op's if its kind is local; set by

@@ -58,7 +58,7 @@ static uint64_t n_experts(const struct cei_experts_job *job)
 	return (uint64_t)job->n_local * job->n_ranks;
 }
 
-/* Those of the run's group. */
+/* Returns how many segments the run's group has: one for each of its experts and each rank. */
 static uint64_t n_segments(const struct cei_experts_job *job)
 {
 	return (uint64_t)cei_experts_each(job) * job->n_ranks;

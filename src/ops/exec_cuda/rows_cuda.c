@@ -4,8 +4,8 @@
 /*
  * Copies of rows with gaps between them, on the caller's stream. A copy engine takes such rows one
  * by one: on an H100 it copied rows of 1792 bytes at 0.5 to 0.6 of the rate of SMs. The copies
- * stand behind the job that they belong to, so its SMs make them; copy engines make those that have
- * no vectors.
+ * stand behind a job on the same stream, whose SMs are idle then and make them. Copy engines make
+ * those that are not whole vectors.
  */
 
 #include "ops/exec_cuda/execute_cuda.h"

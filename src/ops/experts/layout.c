@@ -22,14 +22,14 @@
 
 /* --- shapes ---------------------------------------------------------------- */
 
-uint32_t cei_experts_local(const struct cei_op_shape *shape)
+static uint32_t n_local(const struct cei_op_shape *shape)
 {
 	return shape->experts.n_experts / shape->n_ranks;
 }
 
 uint32_t cei_experts_each_group(const struct cei_op_shape *shape)
 {
-	return cei_experts_local(shape) / shape->experts.n_groups;
+	return n_local(shape) / shape->experts.n_groups;
 }
 
 /* As many rows as one rank can send to another in a run: a token goes to a rank once for each of
@@ -106,7 +106,7 @@ const char *cei_experts_fault(const struct cei_op_shape *shape)
 	if (!experts->n_experts || experts->n_experts > EXPERTS_MAX ||
 	    experts->n_experts % shape->n_ranks)
 		return "n_experts must be a multiple of the number of ranks, and at most 65536";
-	if (cei_experts_local(shape) % experts->n_groups)
+	if (n_local(shape) % experts->n_groups)
 		return "n_groups must divide the experts of a rank";
 	if (!experts->top_k || experts->top_k > experts->n_experts)
 		return "top_k must be 1 to n_experts";
@@ -131,7 +131,7 @@ const char *cei_experts_lacks(const ceov_workspace *workspace, const struct cei_
 
 static uint32_t header_rows(const struct cei_op_shape *shape)
 {
-	uint64_t bytes = cei_experts_local(shape) * sizeof(uint32_t);
+	uint64_t bytes = n_local(shape) * sizeof(uint32_t);
 
 	return (uint32_t)cei_ceiling(bytes, cei_experts_row_bytes(shape));
 }
@@ -239,7 +239,7 @@ struct cei_experts_job cei_experts_job(const struct cei_run *run, uint64_t n_tok
 		.dtype = shape->dtype,
 		.n_ranks = shape->n_ranks,
 		.own = run->op->workspace->rank,
-		.n_local = cei_experts_local(shape),
+		.n_local = n_local(shape),
 		.n_groups = shape->experts.n_groups,
 		.group = group,
 		.top_k = shape->experts.top_k,

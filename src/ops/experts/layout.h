@@ -26,9 +26,6 @@ void     cei_experts_choose(const struct cei_choose_args *args, struct cei_choic
 void     cei_experts_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 int      cei_experts_build(ceov_op *op);
 
-/* The experts of each rank. */
-uint32_t cei_experts_local(const struct cei_op_shape *shape);
-
 /* The experts of each rank in each group. */
 uint32_t cei_experts_each_group(const struct cei_op_shape *shape);
 

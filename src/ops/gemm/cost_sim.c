@@ -141,6 +141,11 @@ double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t c
 		play->rates->copy_bytes_per_ns + play->rates->mark_ns;
 }
 
+double cei_play_sent_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns)
+{
+	return GATE_NS + cei_play_copy_ns(play, n_rows, columns);
+}
+
 uint32_t cei_play_turns(const struct cei_play *play)
 {
 	return (play->shape->n_ranks - 1) * play->n_pieces;
@@ -169,7 +174,7 @@ void cei_play_send(struct cei_play *play, struct cei_play_turn turn, double *lan
 	done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
 	if (done_ns > *lane_ns)
 		*lane_ns = done_ns;
-	*lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+	*lane_ns += cei_play_sent_ns(play, n_rows, shape->product.n[0]);
 	/* All ranks are simulated alike: when rank 0 sends to its i-th target, the peer whose i-th
 	 * target is rank 0 sends to rank 0. */
 	if (*lane_ns > arrived_ns[turn.piece])

@@ -52,8 +52,8 @@ struct cei_cost_cuts {
 };
 
 /* Simulates each number of pieces with each tile shape of the kernels, the fewest pieces first; of
- * args shape, rates and order are read. Combinations that cannot be simulated are left out. Returns
- * how many results there are. */
+ * args shape, rates, order and cut are read. Combinations that cannot be simulated are left out.
+ * Returns how many results there are. */
 uint32_t cei_cost_sim_all(const struct cei_cost_sim_args *args, struct cei_cost_cuts cuts,
 			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX]);
 
@@ -103,7 +103,8 @@ double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, do
 void cei_play_send(struct cei_play *play, struct cei_play_turn turn, double *lane_ns,
 		   double arrived_ns[CEI_OP_PIECES_MAX]);
 
-/* The same for all peers' pieces, in their order, on a lane that is free. */
+/* Simulates cei_play_send() for each piece of each peer, in the order of tiles, on a lane that is
+ * free. */
 void cei_play_sends(struct cei_play *play, double ret_arrived_ns[CEI_OP_PIECES_MAX]);
 
 /* Simulates the tiles of one piece of the own rows, which add the partial sums of all peers when
@@ -120,5 +121,8 @@ void cei_play_until(struct cei_play *play, double ns);
 /* Returns how long it takes to copy n_rows rows of that many columns and to raise a mark behind
  * them. */
 double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns);
+
+/* The same of copies that a lane makes behind a mark of this rank's product, for which it waits. */
+double cei_play_sent_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns);
 
 #endif /* CEI_COST_SIM_H */

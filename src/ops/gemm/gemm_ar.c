@@ -406,7 +406,8 @@ static void play_own(struct cei_play *play, uint32_t piece, double arrived_ns, d
 	if (!n_rows)
 		return;
 	*lane_ns = done_ns > *lane_ns ? done_ns : *lane_ns;
-	*lane_ns += (shape->n_ranks - 1) * cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+	*lane_ns += cei_play_sent_ns(play, n_rows, shape->product.n[0]) +
+		(shape->n_ranks - 2) * cei_play_copy_ns(play, n_rows, shape->product.n[0]);
 }
 
 /* Simulates tiles and copies in the order of tiles.h. All ranks are simulated alike, so what peers

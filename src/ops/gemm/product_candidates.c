@@ -77,8 +77,8 @@ static void play_best(const struct cei_listing *listing, enum ceov_op_cut cut,
 		*ret_plays = turns;
 }
 
-/* Leaves bands open, so that a caller's order takes their place, and turns of one piece are not
- * measured once more. */
+/* Returns the tuning of a simulated run. It leaves bands open, so that a caller's order takes their
+ * place, and turns of one piece are not measured once more. */
 static struct ceov_op_tuning tuning_of(const struct cei_cost_sim *play)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };

@@ -188,8 +188,8 @@ static struct cei_cost_sim best_play(const struct cei_cost_sim_args *args, uint3
 	return best;
 }
 
-/* The same with the better order. An order that the caller asked for plays no part, since ranks may
- * differ in that. */
+/* Returns what best_play() finds for the better one of bands and turns. An order that the caller
+ * asked for plays no part, since ranks may differ in that. */
 static struct cei_cost_sim best_order(const struct cei_cost_sim_args *args, uint32_t given_pieces)
 {
 	struct cei_cost_sim best = best_play(args, given_pieces), turns;

@@ -3,8 +3,8 @@
 #ifndef CEI_DIRECT_CHOICE_H
 #define CEI_DIRECT_CHOICE_H
 
-/* What is chosen for ops whose mode is direct, in which SMs move the bytes. The model never chooses
- * such a mode: it is measured, or the caller sets it. */
+/* What is chosen for ops whose mode is direct, in which SMs move the bytes. Such a
+ * mode was measured, or the caller sets it; a GEMM + all-reduce of few rows takes it by itself. */
 
 #include <stdint.h>
 

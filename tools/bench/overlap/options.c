@@ -86,7 +86,8 @@ static const struct argp_option options_table[] = {
 	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum, or of a direct mode "
 	  "(default: chosen)", 2 },
 	{ "order", KEY_ORDER, "bands|columns|turns", 0, "Order of the GEMM's tiles (default: "
-	  "chosen). turns: all ranks' first pieces before second ones", 2 },
+	  "chosen). turns: all ranks' first pieces before second ones, and of gemm_ar each own "
+	  "piece behind the next pieces of peers", 2 },
 	{ "band", KEY_BAND, "ROWS", 0, "Most rows of a band of tiles (default: 8 pairs)", 2 },
 	{ "gemm-blocks", KEY_GEMM_BLOCKS, "N", 0, "Most SMs of the GEMM (default: all)", 2 },
 	{ "tune", KEY_TUNE, NULL, 0, "Measure the choices first (GPUs)", 2 },
