@@ -293,7 +293,8 @@ product_tests = \
 	%D%/system/test_ucx_versions.sh \
 	%D%/system/test_python.sh \
 	%D%/system/test_sdist.sh \
-	%D%/system/test_torch.sh
+	%D%/system/test_torch.sh \
+	%D%/system/test_torch_nodes.sh
 
 if HAVE_CHECK
 check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/nodes_matrix \

@@ -22,6 +22,7 @@
 set -u
 
 limit=${CEOVERLAP_TEST_TIMEOUT:-240}
+export CEOVERLAP_TEST_TIMEOUT=$limit    # tests of Python end themselves a little earlier
 # Check gives a case 4 seconds unless it says otherwise, too few where others use the machine.
 export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT:-20}"
 

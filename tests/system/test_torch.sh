@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# ceoverlap.torch over host ranks (tests/python/torch), and its examples. Skipped where
-# there is no shared library (--disable-shared), or no Python with PyTorch.
+# ceoverlap.torch over host ranks (tests/python/torch), but for those of several nodes, which
+# test_torch_nodes.sh runs: together they take too long for one test. Skipped where there is no shared
+# library (--disable-shared), or no Python with PyTorch.
 set -u
 
 failed=0
@@ -13,17 +14,10 @@ failed=0
 	"Python with PyTorch: PYTHON names another one"
 export CUDA_VISIBLE_DEVICES=            # tests/gpu/check_torch.sh tests GPUs
 
-"$python" "$srcdir/tests/python/torch/run.py" || failed=1
-if ! timeout 100 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 \
-		"$srcdir/examples/torch_tp_mlp.py" --device cpu --hidden 32 --ffn 64 \
-		--tokens 16 --rounds 2 --steps 1 --loss-steps 3; then
-	echo "FAIL: torch_tp_mlp.py"
-	failed=1
-fi
-if ! timeout 100 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 \
-		"$srcdir/examples/torch_marks_nccl.py" --device cpu --tokens 300 --inner 64 \
-		--hidden 72 --groups 3 --rounds 2; then
-	echo "FAIL: torch_marks_nccl.py"
-	failed=1
-fi
+names=()
+for path in "$srcdir"/tests/python/torch/test_*.py; do
+	name=$(basename "$path" .py)
+	[ "$name" = test_nodes ] || names+=("$name")
+done
+"$python" "$srcdir/tests/python/torch/run.py" "${names[@]}" || failed=1
 exit "$failed"

@@ -7,7 +7,7 @@ import os
 import sys
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-LIMIT_S = int(os.environ.get("CEOVERLAP_TEST_TIMEOUT", 120)) - 20
+LIMIT_S = int(os.environ.get("CEOVERLAP_TEST_TIMEOUT", 240)) - 20
 
 
 def where(rig) -> str:
