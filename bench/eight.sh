@@ -108,7 +108,7 @@ with_torch() {
 
 first_half() {
 	local model tokens
-	bench moves 50 -t p2p,doorbell,all_gather,all_to_all -b 1M -e 256M -n 20
+	bench moves 50 -t all_gather,all_to_all,doorbell -b 1M -e 256M -n 20
 	for model in llama70b llama7b llama8b qwen72b gpt3; do
 		for operator in ag_gemm gemm_rs; do
 			bench "$operator-$model" 30 overlap -t "$operator" -m "$model" \
@@ -120,6 +120,11 @@ first_half() {
 			--lib "$build/.libs/libceoverlap.so" --models llama70b --tokens "$tokens" \
 			--json "$out/peers-$tokens.json"
 	done
+	# The number of pairs grows with the square of that of GPUs.
+	bench moves-pairs 40 -t p2p -b 1M -e 256M -f 16 -n 10
+	with_torch peers-others 60 "$here/peers/overlap.py" --samples 10 \
+		--lib "$build/.libs/libceoverlap.so" --models llama7b,llama8b,qwen72b,gpt3 \
+		--tokens 8192 --json "$out/peers-others.json"
 }
 
 second_half() {
@@ -132,6 +137,12 @@ second_half() {
 		--reduce-blocks 16 -n 10
 	bench scatter-by-sms 20 overlap -t reduce_scatter -b 4M -e 256M --mode direct \
 		--reduce-blocks 16 -n 10
+	with_torch fsdp 50 "$top/examples/torch_fsdp.py" "${parts[@]}" --steps 12 \
+		--json "$out/fsdp.json"
+	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py" --json "$out/tp-mlp.json"
+	step measure 40 ./ceoverlap-bench measure --quick --no-store -T 35 -J "$out/measure.json"
+	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T 45 -J "$out/sweep.json" \
+		--html="$out/sweep.html"
 	bench small 30 overlap -t all_reduce,reduce_scatter,all_gather,all_to_all -b 1K -e 1M -f 4 \
 		--graph --mode direct -n 10
 	bench embedding 30 overlap -t embedding_a2a -n 10
@@ -142,12 +153,6 @@ second_half() {
 		step "suite-$suite" 30 env srcdir="$top" \
 			bash "$top/tests/run_test.sh" "tests/gpu/test_gpu_$suite"
 	done
-	with_torch fsdp 50 "$top/examples/torch_fsdp.py" "${parts[@]}" --steps 12 \
-		--json "$out/fsdp.json"
-	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py" --json "$out/tp-mlp.json"
-	step measure 40 ./ceoverlap-bench measure --quick --no-store -T 35 -J "$out/measure.json"
-	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T 45 -J "$out/sweep.json" \
-		--html="$out/sweep.html"
 	step torch 150 make check-gpu-torch
 }
 

@@ -39,7 +39,7 @@ def load(folder, pattern):
 
 def moves(folder):
     rows = []
-    for _, file in load(folder, "moves.json"):
+    for _, file in load(folder, "moves*.json"):
         ours = {}
         others = {}
         for row in file["rows"]:
