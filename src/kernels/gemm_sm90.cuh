@@ -4,43 +4,15 @@
 #define CEI_GEMM_SM90_CUH
 
 /* The instructions of sm_90a that the GEMM uses, one function each. See PTX ISA 8.x,
- * chapters "mbarrier", "cp.async.bulk.tensor", "wgmma". Addresses are 32-bit shared
- * addresses (cei_shared). */
+ * chapters "mbarrier", "cp.async.bulk.tensor", "wgmma"; those that other kernels use as well are in
+ * bulk.cuh. */
 
 #include <stdint.h>
 
+#include "kernels/bulk.cuh"
 #include "kernels/gemm.h"
 
-static __device__ __forceinline__ uint32_t cei_shared(const void *p)
-{
-	return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 /* --- barriers in shared memory ------------------------------------------------------ */
-
-static __device__ __forceinline__ void cei_bar_init(uint64_t *bar, uint32_t n_arrivals)
-{
-	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-		     :: "r"(cei_shared(bar)), "r"(n_arrivals) : "memory");
-}
-
-/* Makes initialised barriers visible to the cluster, and to the SM's unit for tensor copies. */
-static __device__ __forceinline__ void cei_bar_init_fence()
-{
-	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-static __device__ __forceinline__ void cei_bar_wait(uint64_t *bar, uint32_t parity)
-{
-	asm volatile("{\n"
-		     ".reg .pred done;\n"
-		     "again:\n"
-		     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-		     "@done bra out;\n"
-		     "bra again;\n"
-		     "out:\n"
-		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
-}
 
 /* Waits like cei_bar_wait(), for data that the cluster's other block wrote. It invalidates the SM's
  * L1 cache, so it should be used rarely. */
@@ -54,18 +26,6 @@ static __device__ __forceinline__ void cei_bar_wait_cluster(uint64_t *bar, uint3
 		     "bra again;\n"
 		     "out:\n"
 		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
-}
-
-static __device__ __forceinline__ void cei_bar_arrive(uint64_t *bar)
-{
-	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
-		     :: "r"(cei_shared(bar)) : "memory");
-}
-
-static __device__ __forceinline__ void cei_bar_expect(uint64_t *bar, uint32_t n_bytes)
-{
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-		     :: "r"(cei_shared(bar)), "r"(n_bytes) : "memory");
 }
 
 /* Arrives at the barrier with the same address in another block of the cluster. It is not a
@@ -172,35 +132,6 @@ cei_box_store(const struct cei_gemm_map *map, struct cei_box at, const void *sou
 		     " [%0, {%1, %2}], [%3];"
 		     :: "l"(map), "r"(at.column), "r"(at.row), "r"(cei_shared(source))
 		     : "memory");
-}
-
-static __device__ __forceinline__ void cei_store_commit()
-{
-	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-/* Waits until the thread's stores have been read from shared memory, except those of its last N
- * groups. */
-template <int N> static __device__ __forceinline__ void cei_store_wait_read()
-{
-	asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory");
-}
-
-/* Waits until all of the thread's stores have been written to global memory. */
-static __device__ __forceinline__ void cei_store_wait()
-{
-	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
-
-/* Orders ordinary memory accesses and those of tensor copies and tensor cores. */
-static __device__ __forceinline__ void cei_fence_async()
-{
-	asm volatile("fence.proxy.async;" ::: "memory");
-}
-
-static __device__ __forceinline__ void cei_fence_async_shared()
-{
-	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* --- tensor cores --------------------------------------------------------------------- */

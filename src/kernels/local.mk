@@ -12,6 +12,7 @@ kernel_sources = \
 	%D%/experts_kernels.cu \
 	%D%/embedding_kernels.cu \
 	%D%/rows_kernels.cu \
+	%D%/bulk.cuh \
 	%D%/gemm_layout.cuh \
 	%D%/gemm_pairs.cuh \
 	%D%/gemm_sm90.cuh \
