@@ -6,8 +6,8 @@
 /*
  * Bulk copies between global and shared memory, which one thread starts and an SM's copy unit makes
  * without threads, and the barriers in shared memory that tell of them. They need sm_90. See PTX
- * ISA 8.x, chapters "mbarrier" and "cp.async.bulk". The instructions take 32-bit addresses of shared
- * memory (cei_shared).
+ * ISA 8.x, chapters "mbarrier" and "cp.async.bulk". The instructions take 32-bit addresses of
+ * shared memory (cei_shared).
  */
 
 #include <stdint.h>
