@@ -174,11 +174,16 @@ enum ceov_op_mode {
 	CEOV_MODE_SEQUENCE = 2,         /* communication and GEMM one after another,
 					 * each at its own best */
 	/* For few bytes, for which a copy engine takes longer to begin than they take to
-	 * arrive: SMs store to the memory of peers, at most 32 ranks of one node, in one kernel.
-	 * Only reduce-scatter, all-reduce, all-gather and all-to-all without a GEMM have it, and
-	 * GEMM + all-reduce, behind its product. The model chooses it only for a GEMM +
-	 * all-reduce of at most 256 rows and 4 MiB; ceov_op_tune() does where it measured that
-	 * it is faster. Sums may be faster so at any size, because they need SMs anyway; the
+	 * arrive: SMs store to the memory of peers, at most 32 ranks of one node. A reduce-scatter,
+	 * all-reduce, all-gather or all-to-all without a GEMM is one kernel then, as is the
+	 * all-reduce behind the product of a GEMM + all-reduce. For an all-gather + GEMM and a GEMM
+	 * + reduce-scatter a second kernel makes the transfers on SMs that the product leaves to
+	 * it, on GPUs of compute capability 9.0, if all ranks have rows. Others have no such mode.
+	 *
+	 * The model chooses it for a GEMM + all-reduce of at most 256 rows and 4 MiB, and for a
+	 * GEMM with a gather or a reduce-scatter where it predicts that copy engines take 5 %
+	 * longer; ceov_op_tune() does where it measured that it is faster. CEOV_MODE_OVERLAP keeps
+	 * to copy engines. Sums may be faster so at any size, because they need SMs anyway; the
 	 * caller may ask for that at any size, and tuning looks for it up to 256 MiB.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
 	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
@@ -246,7 +251,7 @@ struct ceov_op_tuning {
 	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16. In a
 					 * direct mode SMs that move the bytes, also without a
 					 * sum, at most 32; 0: one for each 8 KiB that go to a
-					 * peer, at most 16 */
+					 * peer, at most 16, or 16 beside a GEMM */
 	uint64_t          chunk_bytes;  /* the largest chunk of the op's copies, 4096 or more; 0, or
 					 * more than max_chunk_bytes of the context: that. A
 					 * daemon's limit holds, too. No effect in capturable

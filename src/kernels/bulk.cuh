@@ -43,6 +43,20 @@ static __device__ __forceinline__ void cei_bar_wait(uint64_t *bar, uint32_t pari
 		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
 }
 
+/* Returns whether the phase of that parity is over, without waiting. If it is, cei_bar_wait() must
+ * still be called for what the phase's arrivals have published. */
+static __device__ __forceinline__ bool cei_bar_is_over(uint64_t *bar, uint32_t parity)
+{
+	uint32_t is_over;
+
+	asm volatile("{\n"
+		     ".reg .pred done;\n"
+		     "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+		     "selp.u32 %0, 1, 0, done;\n"
+		     "}\n" : "=r"(is_over) : "r"(cei_shared(bar)), "r"(parity) : "memory");
+	return is_over;
+}
+
 static __device__ __forceinline__ void cei_bar_arrive(uint64_t *bar)
 {
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
@@ -87,6 +101,13 @@ static __device__ __forceinline__ void cei_store_commit()
 template <int N> static __device__ __forceinline__ void cei_store_wait_read()
 {
 	asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory");
+}
+
+/* Waits until the thread's stores have been written to global memory, except those of its last N
+ * groups. */
+template <int N> static __device__ __forceinline__ void cei_store_wait_all_but()
+{
+	asm volatile("cp.async.bulk.wait_group %0;" :: "n"(N) : "memory");
 }
 
 /* Waits until all of the thread's stores have been written to global memory. */

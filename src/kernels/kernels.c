@@ -20,6 +20,7 @@ static const char *const names[] = {
 	"cei_op_begin",
 	"cei_op_await",
 	"cei_op_raise",
+	"cei_sm_lane",
 	"cei_copy_rows",
 	"cei_gemm_bf16_128x256",
 	"cei_gemm_bf16_128x192",

@@ -6,6 +6,7 @@
 #include "kernels/fill_kernels.cu"
 #include "kernels/begin_kernels.cu"
 #include "kernels/reduce_kernels.cu"
+#include "kernels/sm_lane_kernels.cu"
 #include "kernels/direct_kernels.cu"
 #include "kernels/gemm_kernels.cu"
 #include "kernels/experts_kernels.cu"

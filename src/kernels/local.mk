@@ -7,6 +7,7 @@ kernel_sources = \
 	%D%/fill_kernels.cu \
 	%D%/begin_kernels.cu \
 	%D%/reduce_kernels.cu \
+	%D%/sm_lane_kernels.cu \
 	%D%/direct_kernels.cu \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
@@ -29,6 +30,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/experts.h \
 	%D%/fill.h \
 	%D%/reduce.h \
+	%D%/sm_lane.h \
 	%D%/gemm.h \
 	%D%/rows.h \
 	%D%/module.h
@@ -49,7 +51,9 @@ kernels.fatbin: $(kernel_sources) \
 		%D%/fill.h \
 		%D%/gemm.h \
 		%D%/reduce.h \
+	%D%/sm_lane.h \
 		%D%/rows.h \
+		%D%/sm_lane.h \
 		include/ceoverlap/ceoverlap.h \
 		include/ceoverlap/device.cuh \
 		include/ceoverlap/ops.h

@@ -65,6 +65,9 @@ struct cei_op_kind {
 					 * workspaces. 0: the struct has not grown */
 	uint32_t    n_stages;           /* stages of a run, which makes at most one launch for
 					 * each; 0 only if is_local */
+	int         has_sm_lane;        /* 1: in a direct mode its job has SMs make the transfers of
+					 * its stages (core/sm_lane.h); 0: then there are no
+					 * stages, and the job itself stores to peers */
 	int         is_local;           /* 1: a run needs no other rank. It uses neither scratch
 					 * nor signals of the workspace, and is no part of the
 					 * sequence that runs of all ranks form */
@@ -108,6 +111,10 @@ struct cei_op_kind {
 
 	/* Opens the stages of the op, which are zeroed, and adds their transfers. */
 	int  (*build)(ceov_op *op);
+
+	/* Completes what needs the committed plans of the stages. A kind that needs nothing of them
+	 * sets no function. */
+	int  (*built)(ceov_op *op);
 
 	/* Checks the operands of a run, and takes the run's stream and floating addresses from
 	 * them. */

@@ -10,6 +10,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/compute/tiles.c %D%/compute/tiles.h \
 	%D%/compute/direct.h \
 	%D%/compute/experts.h \
+	%D%/compute/sm_lane.h \
 	%D%/exec_host/host_direct.c \
 	%D%/compute/embedding.h \
 	%D%/exec_host/host_embedding.c \
@@ -32,6 +33,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/graph_cache.c %D%/core/graph_cache.h \
 	%D%/core/run.c %D%/core/run.h \
 	%D%/core/shared.c \
+	%D%/core/sm_lane.c %D%/core/sm_lane.h \
 	%D%/core/tune.c \
 	%D%/core/workspace.c %D%/core/workspace.h
 if HAVE_CUDA
@@ -46,6 +48,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/gemm_cuda.c \
 	%D%/exec_cuda/measure_cuda.c \
 	%D%/exec_cuda/rows_cuda.c \
+	%D%/exec_cuda/sm_lane_cuda.c \
 	%D%/core/capture_cuda.c
 else
 libceoverlap_core_la_SOURCES += \
@@ -73,6 +76,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/gemm_rs.c \
 	%D%/gemm/product.c %D%/gemm/product.h \
 	%D%/gemm/product_candidates.c \
+	%D%/gemm/product_lane.c %D%/gemm/product_lane.h \
 	%D%/gemm/product_model.c \
 	%D%/move/move.c \
 	%D%/reduce/by_node.c %D%/reduce/by_node.h \

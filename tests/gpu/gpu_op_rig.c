@@ -198,6 +198,13 @@ int gpu_op_has_library(ceov_workspace *workspace)
 	return workspace->executor.ops->is_fit(&workspace->executor, wide);
 }
 
+int gpu_op_has_sm_lane(ceov_workspace *workspace)
+{
+	const struct cei_tile_shape tile = { 128, 256 };
+
+	return workspace->executor.ops->pair(&workspace->executor, tile) == 2;
+}
+
 int gpu_op_error(struct gpu_op_rank *rank, ceov_workspace *workspace)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);

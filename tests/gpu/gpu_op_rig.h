@@ -84,6 +84,9 @@ void            gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspa
 /* Returns how many graphs a workspace should have cached: n, or 0 if ranks share a context. */
 uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);
 
+/* Returns whether SMs can make the transfers of products: where there are kernels for these. */
+int gpu_op_has_sm_lane(ceov_workspace *workspace);
+
 /* Returns whether cuBLAS is available. The tile shape below is one that only cuBLAS can take. */
 int gpu_op_has_library(ceov_workspace *workspace);
 #define GPU_OP_WIDE_ROWS    512u

@@ -21,6 +21,7 @@
 #define REUSE_RUNS    6u
 #define REUSE_ROUNDS  4u
 #define PAIR_ROUNDS   60u
+#define LOPSIDED_MODES 3u
 #define PROCESS_SHAPES 4u
 #define HELD_RESULT   4u                /* result slot of the kernel that holds SMs */
 #define HELD_SMS      48u
@@ -87,6 +88,22 @@ static void make_direct(struct op_case *one, uint64_t *random)
 	one->tuning.n_reduce_blocks = (uint32_t)testing_below(random, 9);
 }
 
+/* Lets SMs make the transfers, which they do only where all ranks have rows. */
+static void make_sm_lane(struct op_case *one, uint64_t *random)
+{
+	uint32_t n_pieces = one->tuning.n_pieces, i;
+	enum ceov_op_cut cut = one->tuning.cut;
+
+	for (i = 0; i < one->n_ranks; i++)
+		one->rows[i] += !one->rows[i];
+	memset(&one->tuning, 0, sizeof(one->tuning));
+	one->tuning.struct_bytes = sizeof(one->tuning);
+	one->tuning.mode = CEOV_MODE_DIRECT;
+	one->tuning.n_pieces = n_pieces;
+	one->tuning.cut = cut;
+	one->tuning.n_reduce_blocks = (uint32_t)testing_below(random, 18);
+}
+
 struct shapes {
 	struct gpu_op_mode mode;
 	uint32_t           n;           /* number of shapes for each operator */
@@ -108,6 +125,9 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 			round_rows(&one);
 		if (one.sort == OP_GEMM_AR && i / OP_SORTS % 2)
 			make_direct(&one, &random);
+		if ((one.sort == OP_AG_GEMM || one.sort == OP_GEMM_RS) && i / OP_SORTS % 2 &&
+		    gpu_op_has_sm_lane(workspace))
+			make_sm_lane(&one, &random);
 		try_shape(rank, workspace, &one, 4 * i);
 	}
 	if (!rank->rank)
@@ -185,12 +205,15 @@ END_TEST
  * long after its own kernel could have ended. */
 static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
 {
+	static const enum ceov_op_mode modes[LOPSIDED_MODES] = {
+		CEOV_MODE_OVERLAP, CEOV_MODE_SEQUENCE, CEOV_MODE_DIRECT
+	};
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
 	struct op_case one = gpu_op_case_plain(sort, n_ranks);
 	uint32_t r;
 
-	one.tuning.mode = i < OP_SORTS ? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
-	one.tuning.n_pieces = i < OP_SORTS ? 4 : 1;
+	one.tuning.mode = modes[i / OP_SORTS];
+	one.tuning.n_pieces = one.tuning.mode == CEOV_MODE_SEQUENCE ? 1 : 4;
 	for (r = 0; r < n_ranks; r++)
 		one.rows[r] = 64;
 	if (sort == OP_AG_GEMM) {
@@ -242,8 +265,12 @@ static void reuse_each(struct gpu_op_rank *rank, const void *arg)
 	struct op_case one;
 	uint32_t i;
 
-	for (i = 0; i < 2 * OP_SORTS; i++) {
+	for (i = 0; i < LOPSIDED_MODES * OP_SORTS; i++) {
 		one = lopsided(i, rank->rig->n_ranks);
+		if (one.tuning.mode == CEOV_MODE_DIRECT &&
+		    ((one.sort != OP_AG_GEMM && one.sort != OP_GEMM_RS) ||
+		     !gpu_op_has_sm_lane(workspace)))
+			continue;
 		reuse(rank, workspace, &one, 1000 * i);
 	}
 	gpu_op_workspace_release(rank, workspace);

@@ -369,6 +369,8 @@ START_TEST(test_what_is_refused)
 
 	op_rig_open(&rig, 2, 8 * MIB, &log_);
 	bad.tuning.mode = CEOV_MODE_DIRECT;
+	expect_no_op(&rig, &bad, "SMs make the transfers only on GPUs");
+	bad.sort = OP_A2A_GEMM;
 	expect_no_op(&rig, &bad, "this operator has no direct mode");
 	bad = plain(OP_REDUCE_SCATTER, 2, CEOV_MODE_TWO_SHOT);
 	expect_no_op(&rig, &bad, "only an all-reduce has two steps");
@@ -379,7 +381,7 @@ START_TEST(test_what_is_refused)
 	ceov_op_release(op_case_made(&bad, rig.workspaces[0]));
 	bad = plain(OP_ALL_REDUCE, 2, CEOV_MODE_DIRECT);
 	bad.tuning.n_pieces = 2;
-	expect_no_op(&rig, &bad, "a direct mode has one piece");
+	expect_no_op(&rig, &bad, "a direct mode of this operator has one piece");
 	bad.tuning.n_pieces = 0;
 	bad.tuning.mode = (enum ceov_op_mode)(CEOV_MODE_TWO_SHOT + 1);
 	expect_no_op(&rig, &bad, "none of enum ceov_op_mode");

@@ -115,6 +115,7 @@ struct cei_reduce_job {
 
 struct cei_direct_job;                  /* direct.h */
 struct cei_executor_ops;
+struct cei_sm_lane_ops;
 struct cei_experts_ops;
 struct cei_embedding_ops;
 
@@ -179,6 +180,7 @@ struct cei_executor_ops {
 
 	const struct cei_experts_ops *experts;  /* experts.h */
 	const struct cei_embedding_ops *embedding;      /* embedding.h */
+	const struct cei_sm_lane_ops *sm_lane;          /* sm_lane.h; NULL on the host */
 
 	/* Makes the stream wait until the counters have reached the run's number. Of marks only
 	 * value, epoch and timeout_ns are used. */

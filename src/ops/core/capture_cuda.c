@@ -255,20 +255,26 @@ static int send_stages(struct cei_capture *capture, const struct cei_run *run,
 	return r;
 }
 
+static int send_and_compute(struct cei_capture *capture, const struct cei_run *run)
+{
+	int r = send_stages(capture, run, 0);
+
+	if (!r)
+		r = run->op->kind->job(run);
+	return r ? r : send_stages(capture, run, 1);
+}
+
 static int queue(struct cei_capture *capture, const struct cei_run *run)
 {
 	int r, ended;
 
-	if (cei_selector_is_direct(run->op->choice.mode))
+	if (cei_selector_is_direct(run->op->choice.mode) && !cei_op_has_sm_lane(run->op))
 		return run->op->kind->job(run);
 	r = begin(capture, run->stream, run->half);
 	if (r)
 		return r;
-	r = send_stages(capture, run, 0);
-	if (!r)
-		r = run->op->kind->job(run);
-	if (!r)
-		r = send_stages(capture, run, 1);
+	r = cei_op_has_sm_lane(run->op) ? run->op->kind->job(run)
+		: send_and_compute(capture, run);
 	/* The stream waits for the lane even after a failure: otherwise a capture could not
 	 * be ended, and memory could be freed while copies are under way. */
 	ended = go_on(capture, capture->sent, capture->lane, run->stream, "ending a run");

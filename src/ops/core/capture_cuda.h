@@ -25,7 +25,8 @@
  *             instead
  *
  * A run in a direct mode (kernels/direct.h) is one kernel on the caller's stream: it has no
- * transfers, and begins without cei_op_begin.
+ * transfers, and begins without cei_op_begin. If SMs make an op's transfers (sm_lane.h), their
+ * kernel takes the place of copies, gates and marks on the lane.
  *
  * Because nothing else changes between runs, the library can itself make a graph of a run that is
  * repeated: see graph_cache.h.

@@ -257,7 +257,7 @@ static int build(ceov_op *op)
 		r = op->kind->build(op);
 	for (i = 0; !r && i < op->kind->n_stages; i++)
 		r = cei_send_stage_close(&op->stages[i]);
-	return r;
+	return !r && op->kind->built ? op->kind->built(op) : r;
 }
 
 static int refuse(const ceov_workspace *workspace, const struct cei_op_kind *kind,
@@ -364,6 +364,8 @@ static const char *direct_fault(const struct cei_op_shape *shape,
 		return NULL;
 	if (!shape->kind->direct_fault)
 		return "tuning->mode: this operator has no direct mode";
+	if (tuning->n_pieces > 1 && !shape->kind->has_sm_lane)
+		return "tuning: a direct mode of this operator has one piece";
 	return shape->kind->direct_fault(shape, tuning->mode);
 }
 
@@ -474,6 +476,7 @@ static void take_built(ceov_op *to, const ceov_op *from)
 	to->n_sent = from->n_sent;
 	to->product = from->product;
 	memcpy(to->stages, from->stages, sizeof(to->stages));
+	memcpy(to->carried, from->carried, sizeof(to->carried));
 }
 
 void cei_op_swap(ceov_op *op, ceov_op *other)

@@ -33,6 +33,13 @@ struct cei_product {
 					 * lock */
 };
 
+/* The transfers of one plan as a list for SMs (sm_lane.h), in memory that the executor holds. */
+struct cei_carried {
+	void    *steps;                 /* struct cei_sm_lane_step[n_steps]; NULL: there is none */
+	void    *n_arrived;             /* uint32_t[n_steps] */
+	uint32_t n_steps;
+};
+
 /* The rank's own tables of an op with an embedding. */
 struct cei_op_tables {
 	struct cei_embedding_table *list;       /* NULL: there are none */
@@ -63,6 +70,8 @@ struct ceov_op {
 						 * open */
 	int                       is_tuned;     /* 1: choice was measured on this machine */
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
+	struct cei_carried        carried[CEI_OP_STAGES_MAX][CEI_OP_HALVES];     /* if SMs make the
+						 * transfers of the stages */
 	uint32_t                  n_sent;       /* counters of `sent` that a run awaits */
 	struct cei_product        product;
 	struct cei_op_tables      tables;
@@ -77,6 +86,12 @@ struct ceov_op {
 	uint64_t                 *blocks;       /* the memory that shape.blocks points to, or
 						 * NULL */
 };
+
+/* Returns whether SMs make the op's transfers beside its job (sm_lane.h). */
+static inline int cei_op_has_sm_lane(const ceov_op *op)
+{
+	return op->kind->has_sm_lane && cei_selector_is_direct(op->choice.mode);
+}
 
 /* Implement ceov_*_scratch_bytes() and ceov_*_create() for one kind. `from` is the public struct
  * that the caller of these functions filled. */

@@ -273,6 +273,8 @@ static int issue(const struct cei_run *run)
 		r = run->op->kind->job(run);
 	} else if (workspace->capture) {
 		r = cei_capture_run(workspace->capture, run);
+	} else if (cei_op_has_sm_lane(run->op)) {
+		r = run->op->kind->job(run);
 	} else {
 		r = raise_start(run);
 		if (!r)

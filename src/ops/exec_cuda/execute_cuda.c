@@ -21,6 +21,7 @@
 #include "kernels/begin.h"
 #include "kernels/reduce.h"
 #include "ops/compute/dtype.h"
+#include "ops/compute/sm_lane.h"
 
 #define KERNEL_NAME_BYTES 32u
 
@@ -135,6 +136,8 @@ static int open_all(struct cei_gpu_executor *own, uint64_t n_sms_max)
 		r = cei_gpu_measure_open(own);
 	if (!r && own->has_kernels)
 		r = cei_gpu_gemm_open(own);
+	if (!r && own->has_kernels)
+		r = cei_gpu_sm_lane_open(own);
 	return r ? r : open_blas(own);
 }
 
@@ -178,6 +181,7 @@ static void gpu_close(struct cei_executor *executor)
 	/* The push fails only after a sticky CUDA error; then the memory is gone already. */
 	if (own->cuda && !cei_cuda_push(own->cuda, own->gpu, &hold)) {
 		cei_gpu_measure_close(own);
+		cei_gpu_sm_lane_close(own);
 		if (own->words)
 			(void)own->cuda->calls.mem_free(own->words);
 		if (own->mark)
@@ -543,6 +547,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.copy_rows = cei_gpu_copy_rows,
 	.experts = &cei_gpu_experts,
 	.embedding = &cei_gpu_embedding,
+	.sm_lane = &cei_gpu_sm_lane,
 	.await = gpu_await,
 	.is_capturing = gpu_is_capturing,
 	.mark_stream = gpu_mark_stream,

@@ -45,6 +45,10 @@ struct cei_gpu_executor {
 	int                error;               /* the error that status showed; it is reported
 						 * once */
 	CUevent            mark;                /* recorded at the end of the last run */
+	CUstream           lane;                /* for lanes that SMs carry out, as are the next
+						 * two; NULL: the GPU has none */
+	CUevent            lane_begun;          /* orders the lane behind a run's stream */
+	CUevent            lane_ended;          /* orders the stream behind the lane */
 	CUevent            times[2];            /* begin and end of a measurement */
 };
 
@@ -113,6 +117,12 @@ int  cei_gpu_copy_rows(struct cei_executor *executor, void *stream, const struct
 int  cei_gpu_fork(struct cei_executor *executor, void *stream, void **fork);
 int  cei_gpu_join(struct cei_executor *executor, void *stream, void *fork);
 void cei_gpu_end_fork(struct cei_executor *executor, void *fork);
+
+/* sm_lane_cuda.c: lanes that SMs carry out (compute/sm_lane.h). open and close are called once,
+ * with the context current; close also after open failed. */
+extern const struct cei_sm_lane_ops cei_gpu_sm_lane;
+int  cei_gpu_sm_lane_open(struct cei_gpu_executor *own);
+void cei_gpu_sm_lane_close(struct cei_gpu_executor *own);
 
 /* experts_cuda.c: mixtures of experts. cei_gpu_experts_fault() returns what a value of the status
  * word says of them, in words, or NULL: it says nothing of them. */

@@ -13,8 +13,10 @@
 #include "ops/compute/dtype.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
+#include "ops/core/sm_lane.h"
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
+#include "ops/gemm/product_lane.h"
 #include "ops/kinds.h"
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
@@ -110,7 +112,7 @@ static int build(ceov_op *op)
 	if (r || shape->n_ranks == 1)
 		return r;
 	cei_send_stage_follow(stage);
-	stage->says_sent = 1;
+	stage->says_sent = !cei_op_has_sm_lane(op);
 	r = cei_op_say_present(op, stage, block_rows);
 	if (!r)
 		r = cei_op_send_pieces(op, stage, send_rows);
@@ -177,7 +179,7 @@ static int await_rows(const struct cei_run *run)
 	return r;
 }
 
-static int queue_job(const struct cei_run *run)
+static int compute(const struct cei_run *run)
 {
 	const struct ceov_ag_gemm_run *operands = run->operands;
 	struct cei_executor *executor = &run->op->workspace->executor;
@@ -193,6 +195,11 @@ static int queue_job(const struct cei_run *run)
 		job.kept = operands->gathered;
 	r = executor->ops->gemm(executor, run->stream, &job);
 	return !r && !job.kept && operands->gathered ? copy_gathered(run) : r;
+}
+
+static int queue_job(const struct cei_run *run)
+{
+	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute) : compute(run);
 }
 
 int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *from,
@@ -277,18 +284,21 @@ const struct cei_op_kind cei_ag_gemm = {
 	.run_call = "ceov_ag_gemm_run",
 	.run_bytes = sizeof(struct ceov_ag_gemm_run),
 	.n_stages = 1,
+	.has_sm_lane = 1,
 	.shape = shape_of,
 	.fault = cei_product_fault,
 	.lacks = cei_product_lacks,
+	.direct_fault = cei_product_lane_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = cei_product_choose,
-	.explain = cei_product_explain,
+	.choose = cei_product_lane_choose,
+	.explain = cei_product_lane_explain,
 	.build = build,
+	.built = cei_sm_lane_build,
 	.take = take_operands,
 	.job = queue_job,
-	.fini = cei_product_fini,
+	.fini = cei_product_lane_fini,
 	.trial = &trial,
 	.product = &product,
 };

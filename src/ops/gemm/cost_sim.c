@@ -30,11 +30,6 @@ static const struct {
  * stream. */
 #define RUN_NS  8000.0
 
-/* The time that a gate before a copy costs: the lane's wait, and the ordering that it causes in
- * hardware. Measured as the time that one more piece adds to a GEMM + reduce-scatter, minus the
- * time of a mark. */
-#define GATE_NS 5500.0
-
 /* The rate at which one SM reads partial sums from the L2 cache. */
 #define SUM_BYTES_PER_NS 60.0
 
@@ -143,7 +138,7 @@ double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t c
 
 double cei_play_sent_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns)
 {
-	return GATE_NS + cei_play_copy_ns(play, n_rows, columns);
+	return play->rates->gate_ns + cei_play_copy_ns(play, n_rows, columns);
 }
 
 uint32_t cei_play_turns(const struct cei_play *play)

@@ -17,8 +17,10 @@
 #include "ops/compute/dtype.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
+#include "ops/core/sm_lane.h"
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
+#include "ops/gemm/product_lane.h"
 #include "ops/kinds.h"
 
 #define STAGING_ALIGN_BYTES 256u
@@ -174,7 +176,7 @@ static int queue_sequence(const struct cei_run *run)
 	return executor->ops->gemm(executor, run->stream, &job);
 }
 
-static int queue_job(const struct cei_run *run)
+static int compute(const struct cei_run *run)
 {
 	struct cei_executor *executor = &run->op->workspace->executor;
 	struct cei_gemm_job job;
@@ -184,6 +186,11 @@ static int queue_job(const struct cei_run *run)
 	job = job_of(run->op, run->operands, cei_run_scratch(run), &run->op->product.all);
 	job.marks = cei_run_marks(run, cei_run_arrived(run), run->op->workspace->ready);
 	return executor->ops->gemm(executor, run->stream, &job);
+}
+
+static int queue_job(const struct cei_run *run)
+{
+	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute) : compute(run);
 }
 
 int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *from,
@@ -263,18 +270,21 @@ const struct cei_op_kind cei_gemm_rs = {
 	.run_call = "ceov_gemm_rs_run",
 	.run_bytes = sizeof(struct ceov_gemm_rs_run),
 	.n_stages = 1,
+	.has_sm_lane = 1,
 	.shape = shape_of,
 	.fault = fault_of,
 	.lacks = cei_product_lacks,
+	.direct_fault = cei_product_lane_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = cei_product_choose,
-	.explain = cei_product_explain,
+	.choose = cei_product_lane_choose,
+	.explain = cei_product_lane_explain,
 	.build = build,
+	.built = cei_sm_lane_build,
 	.take = take_operands,
 	.job = queue_job,
-	.fini = cei_product_fini,
+	.fini = cei_product_lane_fini,
 	.trial = &trial,
 	.product = &product,
 };

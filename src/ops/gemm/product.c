@@ -60,9 +60,12 @@ const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_
 	const struct cei_executor *executor = &workspace->executor;
 	struct cei_tile_shape given;
 
-	(void)shape;
 	if (!rates->has_tiles && !rates->has_library)
 		return "there is neither a kernel for this GPU nor cuBLAS";
+	if (tuning && tuning->mode == CEOV_MODE_DIRECT && shape->kind->has_sm_lane &&
+	    (workspace->is_host || !rates->has_tiles))
+		return "tuning->mode: SMs make the transfers only on GPUs of compute capability "
+			"9.0";
 	if (!tuning || !tuning->tile_rows)
 		return NULL;
 	given.rows = tuning->tile_rows;

@@ -6,6 +6,7 @@
 #include "ops/gemm/product.h"
 
 #include "ops/gemm/cost_sim.h"
+#include "ops/gemm/product_lane.h"
 #include "ops/kind.h"
 #include "ops/tuning/candidates.h"
 
@@ -264,6 +265,7 @@ void cei_product_candidates(const struct cei_listing *from)
 		add_library(listing, plays.n ? plays.play[0].n_pieces
 				     : listing->candidates->tuning[0].n_pieces);
 	add_orders(listing, &plays);
+	cei_product_lane_list(from);
 	if (!rates->has_library || rates->has_tiles)
 		return;
 	for (; n_pieces <= cei_candidates_last_cut(listing); n_pieces *= 2)

@@ -132,6 +132,14 @@ static struct cei_tile_shape choose_shape(const struct cei_cost_sim_args *args)
 	return best;
 }
 
+double cei_product_gates_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			    uint32_t n_pieces)
+{
+	if (!shape->kind->product->scatters)
+		return 0;
+	return (shape->n_ranks - 1) * (double)n_pieces * rates->gate_ns;
+}
+
 /* Chooses between overlap and sequence. Overlap hides the shorter of product and copies, except its
  * first or last part. */
 static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
@@ -146,8 +154,8 @@ static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
 	if (shape->n_ranks == 1)
 		return CEOV_MODE_OVERLAP;
 	if (choice->run_ns > 0)
-		return choice->run_ns <= longer + shorter ? CEOV_MODE_OVERLAP
-			: CEOV_MODE_SEQUENCE;
+		return choice->run_ns <= longer + shorter + cei_product_gates_ns(shape, rates, 1)
+			? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
 	return longer + shorter / parts + rates->mark_ns < longer + shorter
 		? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
 }
@@ -308,8 +316,9 @@ void cei_product_say_order(const struct cei_choose_args *args, struct cei_choice
 							args->given->band_rows));
 	if (!choice->n_gemm_blocks)
 		return;
-	cei_choice_say(choice, "SMs of the product: at most %u (as given)%s\n",
-		       choice->n_gemm_blocks, !args->rates->n_sms ? ", without effect on the host"
+	cei_choice_say(choice, "SMs of the product: at most %u (%s)%s\n",
+		       choice->n_gemm_blocks, cei_choice_by(args->given->n_gemm_blocks),
+		       !args->rates->n_sms ? ", without effect on the host"
 		       : by_kernel ? "" : ", to which cuBLAS does not keep");
 }
 

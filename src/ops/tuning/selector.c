@@ -36,10 +36,13 @@ struct cei_rates cei_rates_gpu(void)
 {
 	/* math_flops_per_ns is H200's data sheet's 989 TFLOP/s divided by 132 SMs;
 	 * load_bytes_per_ns is 64 bytes a clock from the L2 cache into an SM. tile_ns is an
-	 * estimate: the latency of a few steps, and the store. */
+	 * estimate: the latency of a few steps, and the store. gate_ns is the lane's wait, and the
+	 * ordering that it causes in hardware, measured as the time that one more piece adds to a
+	 * GEMM + reduce-scatter, minus the time of a mark. */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .math_flops_per_ns = 7490,
 		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 2500,
+		.gate_ns = 5500,
 	};
 
 	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s);
@@ -134,8 +137,6 @@ const char *cei_selector_fault(const struct ceov_op_tuning *from)
 		return "tuning->n_pieces is above 32";
 	if (tuning->mode == CEOV_MODE_SEQUENCE && tuning->n_pieces > 1)
 		return "tuning: a sequence has one piece";
-	if (cei_selector_is_direct(tuning->mode) && tuning->n_pieces > 1)
-		return "tuning: a direct mode has one piece";
 	if (tuning->n_reduce_blocks > REDUCE_BLOCKS_MAX)
 		return "tuning->n_reduce_blocks is above 128";
 	if (!tuning->tile_rows != !tuning->tile_columns)
@@ -252,15 +253,15 @@ void cei_choice_say_cut(const struct cei_choose_args *args, struct cei_choice *c
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	args->shape->kind->explain(args, choice);
-	if (cei_selector_is_direct(choice->mode))
-		return;                 /* the model knows copy engines */
+	if (cei_selector_is_direct(choice->mode) && !args->shape->kind->has_sm_lane)
+		return;                 /* the model knows lanes */
 	if (!args->rates->n_sms) {
 		cei_choice_say(choice, "expected: nothing, the host computes\n");
 		return;
 	}
 	cei_choice_say(choice, "expected: product %.1f us, copies %.1f us",
 		       choice->gemm_ns / 1e3, choice->copy_ns / 1e3);
-	if (choice->run_ns > 0 && choice->mode == CEOV_MODE_OVERLAP)
+	if (choice->run_ns > 0 && choice->mode != CEOV_MODE_SEQUENCE)
 		cei_choice_say(choice, ", together %.1f us", choice->run_ns / 1e3);
 	cei_choice_say(choice, "\n");
 }

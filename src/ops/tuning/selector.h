@@ -31,6 +31,8 @@ struct cei_rates {
 					 * store */
 	double   copy_bytes_per_ns;     /* rate of copies to one peer at a time */
 	double   mark_ns;               /* time that a copy of no bytes and its mark take */
+	double   gate_ns;               /* time that a copy takes longer if it awaits a mark of its
+					 * own rank's kernel */
 };
 
 /* Returns the rates of one H200 behind NVSwitch. mark_ns was measured

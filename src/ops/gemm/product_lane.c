@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Chooses whether copy engines or SMs make a product's transfers. */
+
+#include "ops/gemm/product_lane.h"
+
+#include "kernels/sm_lane.h"
+#include "ops/core/sm_lane.h"
+#include "ops/gemm/product.h"
+#include "ops/kind.h"
+#include "ops/tuning/direct_choice.h"
+
+#define BLOCKS_DEFAULT 16u
+
+/* The rate at which one SM stores to peers, so that 16 nearly fill the links of an H200. */
+#define SM_BYTES_PER_NS 22.0
+
+/* The time between two steps of a lane: the last stores of a step arrive, blocks count themselves,
+ * and the mark is raised. Stores of the next step hide most of it. */
+#define STEP_NS 1500.0
+
+/* The time from a tile's mark to the first store of what waited for it. */
+#define SM_GATE_NS 1000.0
+
+/* SMs are chosen without a word if their predicted time is below this fraction of that of copy
+ * engines, since the latter leave all SMs to others. */
+#define LANE_WORTH 0.95
+
+const char *cei_product_lane_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode)
+{
+	uint32_t i;
+
+	if (mode == CEOV_MODE_TWO_SHOT)
+		return "tuning->mode: only all-reduces are made in two steps";
+	for (i = 0; i < shape->n_ranks; i++)
+		if (!shape->rows[i])
+			return "tuning->mode: SMs make the transfers only if all ranks have rows";
+	return cei_direct_ranks_fault(shape);
+}
+
+static uint32_t blocks_of(const struct cei_choose_args *args)
+{
+	uint32_t given = args->given->n_reduce_blocks, n = given ? given : BLOCKS_DEFAULT;
+	uint32_t most = args->rates->n_sms / 2;
+
+	if (n > CEI_SM_LANE_BLOCKS_MAX)
+		n = CEI_SM_LANE_BLOCKS_MAX;
+	if (most && n > most)
+		n = most;
+	n = n / CEI_SM_LANE_CLUSTER * CEI_SM_LANE_CLUSTER;
+	return n ? n : CEI_SM_LANE_CLUSTER;
+}
+
+/* Returns the rates of a product beside a lane of n_blocks SMs. */
+static struct cei_rates rates_beside(const struct cei_rates *from, uint32_t n_blocks)
+{
+	struct cei_rates rates = *from;
+
+	if (!rates.n_sms)
+		return rates;           /* the host's mean nothing */
+	rates.n_sms -= n_blocks;
+	rates.mark_ns = STEP_NS;
+	rates.gate_ns = SM_GATE_NS;
+	if (rates.copy_bytes_per_ns > n_blocks * SM_BYTES_PER_NS)
+		rates.copy_bytes_per_ns = n_blocks * SM_BYTES_PER_NS;
+	return rates;
+}
+
+static void choose_lane(const struct cei_choose_args *from, struct cei_choice *choice)
+{
+	uint32_t n_blocks = blocks_of(from);
+	struct cei_rates rates = rates_beside(from->rates, n_blocks);
+	struct ceov_op_tuning given = *from->given;
+	const struct cei_choose_args args = { from->shape, &rates, &given };
+
+	given.mode = choice->mode = CEOV_MODE_OVERLAP;
+	if (!given.n_gemm_blocks || given.n_gemm_blocks > rates.n_sms)
+		given.n_gemm_blocks = rates.n_sms;
+	cei_product_choose(&args, choice);
+	choice->mode = CEOV_MODE_DIRECT;
+	choice->n_reduce_blocks = n_blocks;
+}
+
+/* Whether the model may choose SMs: they need a kernel of the library for the product, too, since
+ * cuBLAS would not leave them room. The same at all ranks. */
+static int may_choose(const struct cei_op_shape *shape, const struct cei_rates *rates)
+{
+	return shape->kind->has_sm_lane && rates->has_direct && rates->has_tiles && rates->n_sms &&
+	       shape->n_ranks > 1 && !cei_product_lane_fault(shape, CEOV_MODE_DIRECT);
+}
+
+/* Returns how long a run by copy engines takes. Of a sequence the model knows the parts alone. */
+static double engines_ns(const struct cei_choose_args *args, const struct cei_choice *choice)
+{
+	if (choice->mode == CEOV_MODE_OVERLAP && choice->run_ns > 0)
+		return choice->run_ns;
+	return choice->gemm_ns + choice->copy_ns +
+		cei_product_gates_ns(args->shape, args->rates, choice->n_pieces);
+}
+
+void cei_product_lane_choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	struct cei_choice by_sms = *choice;
+
+	if (args->given->mode == CEOV_MODE_DIRECT) {
+		choose_lane(args, choice);
+		return;
+	}
+	cei_product_choose(args, choice);
+	/* With a budget, in which ranks may differ, each could choose another mode. */
+	if (args->given->mode || args->given->n_gemm_blocks ||
+	    !may_choose(args->shape, args->rates))
+		return;
+	choose_lane(args, &by_sms);
+	if (by_sms.run_ns > 0 && by_sms.run_ns < engines_ns(args, choice) * LANE_WORTH)
+		*choice = by_sms;
+}
+
+void cei_product_lane_explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_product_explain(args, choice);
+	if (choice->mode == CEOV_MODE_DIRECT)
+		cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
+			       choice->n_reduce_blocks,
+			       cei_choice_by(args->given->n_reduce_blocks));
+}
+
+void cei_product_lane_fini(ceov_op *op)
+{
+	cei_sm_lane_fini(op);
+	cei_product_fini(op);
+}
+
+void cei_product_lane_list(const struct cei_listing *listing)
+{
+	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 24 };
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	const struct cei_choose_args args = { listing->shape, listing->rates, &tuning };
+	struct cei_choice choice = { .mode = CEOV_MODE_DIRECT, .n_pieces = 1 };
+	uint32_t i;
+
+	if (!may_choose(listing->shape, listing->rates))
+		return;
+	for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+		tuning.mode = CEOV_MODE_DIRECT;
+		tuning.n_reduce_blocks = blocks[i];
+		tuning.n_pieces = 0;
+		choose_lane(&args, &choice);
+		tuning.n_pieces = choice.n_pieces;
+		tuning.n_reduce_blocks = choice.n_reduce_blocks;
+		cei_candidates_add(listing, &tuning);
+	}
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PRODUCT_LANE_H
+#define CEI_PRODUCT_LANE_H
+
+/*
+ * The choice between copy engines and a lane of SMs (core/sm_lane.h) for a product's transfers.
+ * Copy engines leave the product all SMs, but each copy begins some 10 us after the one before it
+ * has ended. A lane of SMs takes some of these SMs, and goes on at once. So it is better where
+ * copies are short, or where they take longer than the product.
+ */
+
+#include "ops/tuning/candidates.h"
+#include "ops/tuning/selector.h"
+
+/* Functions that kinds set in their struct cei_op_kind, with has_sm_lane. */
+const char *cei_product_lane_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode);
+void cei_product_lane_choose(const struct cei_choose_args *args, struct cei_choice *choice);
+void cei_product_lane_explain(const struct cei_choose_args *args, struct cei_choice *choice);
+
+void cei_product_lane_fini(ceov_op *op);
+
+/* Adds candidates with lanes of SMs, if the op can have one. */
+void cei_product_lane_list(const struct cei_listing *listing);
+
+#endif /* CEI_PRODUCT_LANE_H */

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The choice between copy engines and SMs for a product's transfers, and what is refused. What the
+ * lane of SMs does is tested on GPUs (tests/gpu/test_gpu_ops.c). */
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/sm_lane.h"
+#include "ops/gemm/product_lane.h"
+#include "ops/kind.h"
+#include "ops/kinds.h"
+#include "testing.h"
+
+#define SHAPES 300u
+
+static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint32_t n_ranks, uint64_t rows,
+				    uint64_t k, uint64_t n)
+{
+	struct cei_op_shape shape = { .kind = kind, .dtype = CEOV_BF16, .n_ranks = n_ranks };
+	uint32_t i;
+
+	for (i = 0; i < n_ranks; i++)
+		shape.rows[i] = rows;
+	shape.product.k = k;
+	shape.product.n_products = 1;
+	shape.product.n[0] = n;
+	return shape;
+}
+
+static struct cei_rates rates_of_one_node(void)
+{
+	struct cei_rates rates = cei_rates_gpu();
+
+	rates.has_direct = rates.has_library = 1;
+	return rates;
+}
+
+static struct cei_choice choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
+				const struct ceov_op_tuning *tuning)
+{
+	struct cei_choice choice;
+
+	cei_selector_choose(shape, rates, tuning, &choice);
+	return choice;
+}
+
+/* Eight ranks with a short product: seven copies, each of which takes less time than it costs to
+ * begin the next one. */
+START_TEST(test_short_copies_are_made_by_sms)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 8, 256, 1376, 4096);
+	struct cei_rates rates = rates_of_one_node();
+	struct cei_choice choice = choose(&shape, &rates, NULL);
+
+	ck_assert_int_eq(choice.mode, CEOV_MODE_DIRECT);
+	ck_assert_uint_eq(choice.n_reduce_blocks, 16);
+	ck_assert_uint_eq(choice.n_gemm_blocks, rates.n_sms - 16);
+	ck_assert_ptr_nonnull(strstr(choice.text, "mode: direct (by the model)\n"));
+	ck_assert_ptr_nonnull(strstr(choice.text, "moved by: SMs, 16 of each GPU (by the model); "
+						  "no copy engine\n"));
+	ck_assert_ptr_nonnull(strstr(choice.text, "together"));
+}
+END_TEST
+
+START_TEST(test_copy_engines_where_the_product_is_longer)
+{
+	static const struct cei_op_kind *const kinds[] = { &cei_ag_gemm, &cei_gemm_rs };
+	struct cei_op_shape shape = shape_of(kinds[_i], 2, 8192, 8192, 8192);
+	struct cei_rates rates = rates_of_one_node();
+
+	ck_assert_int_eq(choose(&shape, &rates, NULL).mode, CEOV_MODE_OVERLAP);
+}
+END_TEST
+
+/* What a caller asks for is kept, and what all ranks cannot do is not chosen. */
+START_TEST(test_never_against_the_caller)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 8, 256, 1376, 4096);
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_rates rates = rates_of_one_node(), apart = rates, old = rates;
+
+	tuning.mode = CEOV_MODE_OVERLAP;
+	ck_assert_int_eq(choose(&shape, &rates, &tuning).mode, CEOV_MODE_OVERLAP);
+	tuning.mode = CEOV_MODE_SEQUENCE;
+	ck_assert_int_eq(choose(&shape, &rates, &tuning).mode, CEOV_MODE_SEQUENCE);
+	tuning.mode = CEOV_MODE_CHOOSE;
+	tuning.n_gemm_blocks = 100;
+	ck_assert_int_ne(choose(&shape, &rates, &tuning).mode, CEOV_MODE_DIRECT);
+	apart.has_direct = 0;
+	ck_assert_int_ne(choose(&shape, &apart, NULL).mode, CEOV_MODE_DIRECT);
+	old.has_tiles = 0;
+	ck_assert_int_ne(choose(&shape, &old, NULL).mode, CEOV_MODE_DIRECT);
+	shape.rows[3] = 0;
+	ck_assert_int_ne(choose(&shape, &rates, NULL).mode, CEOV_MODE_DIRECT);
+}
+END_TEST
+
+/* Ranks may differ in the tiles that they ask for; mode, pieces and SMs of the lane must be the
+ * same. */
+START_TEST(test_all_ranks_choose_alike)
+{
+	static const struct cei_op_kind *const kinds[] = { &cei_ag_gemm, &cei_gemm_rs };
+	struct cei_rates rates = rates_of_one_node();
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint64_t random = testing_seed();
+	uint32_t i, n_direct = 0;
+
+	tuning.tile_rows = 128;
+	tuning.tile_columns = 192;
+	for (i = 0; i < SHAPES; i++) {
+		struct cei_op_shape shape = shape_of(
+			kinds[i % 2], 2 + (uint32_t)testing_below(&random, 7),
+			1 + testing_below(&random, 2048), 8 * (1 + testing_below(&random, 1024)),
+			8 * (1 + testing_below(&random, 1024)));
+		struct cei_choice one = choose(&shape, &rates, NULL);
+		struct cei_choice other = choose(&shape, &rates, &tuning);
+
+		ck_assert_int_eq(one.mode, other.mode);
+		ck_assert_uint_eq(one.n_pieces, other.n_pieces);
+		ck_assert_uint_eq(one.n_reduce_blocks, other.n_reduce_blocks);
+		n_direct += one.mode == CEOV_MODE_DIRECT;
+	}
+	ck_assert_uint_gt(n_direct, 0);
+	ck_assert_uint_lt(n_direct, SHAPES);
+}
+END_TEST
+
+/* Blocks come in clusters, and leave the product at least half of the SMs. */
+START_TEST(test_numbers_of_sms)
+{
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 4, 1024, 4096, 4096);
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_rates rates = rates_of_one_node();
+	struct cei_choice choice;
+	uint32_t given, n_sms;
+
+	tuning.mode = CEOV_MODE_DIRECT;
+	for (n_sms = 4; n_sms <= 132; n_sms += 8) {
+		for (given = 0; given <= 64; given++) {
+			rates.n_sms = n_sms;
+			tuning.n_reduce_blocks = given;
+			choice = choose(&shape, &rates, &tuning);
+			ck_assert_int_eq(choice.mode, CEOV_MODE_DIRECT);
+			ck_assert_uint_eq(choice.n_reduce_blocks % CEI_SM_LANE_CLUSTER, 0);
+			ck_assert_uint_ge(choice.n_reduce_blocks, CEI_SM_LANE_CLUSTER);
+			ck_assert_uint_le(choice.n_reduce_blocks, CEI_SM_LANE_BLOCKS_MAX);
+			ck_assert_uint_ge(choice.n_gemm_blocks, n_sms / 2);
+			ck_assert_uint_le(choice.n_reduce_blocks + choice.n_gemm_blocks, n_sms);
+		}
+	}
+}
+END_TEST
+
+/* More SMs shorten the transfers, until the links are full. */
+START_TEST(test_the_model_counts_sms)
+{
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 8, 1024, 4096, 1376);
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_rates rates = rates_of_one_node();
+	double before, now;
+
+	tuning.mode = CEOV_MODE_DIRECT;
+	tuning.n_reduce_blocks = 4;
+	before = choose(&shape, &rates, &tuning).copy_ns;
+	for (tuning.n_reduce_blocks = 8; tuning.n_reduce_blocks <= 16;
+	     tuning.n_reduce_blocks += 4) {
+		now = choose(&shape, &rates, &tuning).copy_ns;
+		ck_assert_double_lt(now, before);
+		before = now;
+	}
+	tuning.n_reduce_blocks = 30;
+	ck_assert_double_ge(choose(&shape, &rates, &tuning).copy_ns, before * 0.8);
+}
+END_TEST
+
+START_TEST(test_what_is_refused)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 4, 64, 64, 64);
+	const char *fault = cei_product_lane_fault(&shape, CEOV_MODE_TWO_SHOT);
+
+	ck_assert_ptr_nonnull(strstr(fault, "only all-reduces"));
+	ck_assert_ptr_null(cei_product_lane_fault(&shape, CEOV_MODE_DIRECT));
+	shape.rows[2] = 0;
+	fault = cei_product_lane_fault(&shape, CEOV_MODE_DIRECT);
+	ck_assert_ptr_nonnull(strstr(fault, "only if all ranks have rows"));
+	shape = shape_of(&cei_gemm_rs, 33, 64, 64, 64);
+	ck_assert_ptr_nonnull(strstr(cei_product_lane_fault(&shape, CEOV_MODE_DIRECT),
+				     "at most 32 ranks"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("lane of SMs");
+	TCase *all = tcase_create("lane of SMs");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_short_copies_are_made_by_sms);
+	tcase_add_loop_test(all, test_copy_engines_where_the_product_is_longer, 0, 2);
+	tcase_add_test(all, test_never_against_the_caller);
+	tcase_add_test(all, test_all_ranks_choose_alike);
+	tcase_add_test(all, test_numbers_of_sms);
+	tcase_add_test(all, test_the_model_counts_sms);
+	tcase_add_test(all, test_what_is_refused);
+	suite_add_tcase(suite, all);
+	return testing_run(suite);
+}
