@@ -176,13 +176,14 @@ enum ceov_op_mode {
 	/* For few bytes, for which a copy engine takes longer to begin than they take to
 	 * arrive: SMs store to the memory of peers, at most 32 ranks of one node. A reduce-scatter,
 	 * all-reduce, all-gather or all-to-all without a GEMM is one kernel then, as is the
-	 * all-reduce behind the product of a GEMM + all-reduce. For an all-gather + GEMM and a GEMM
-	 * + reduce-scatter a second kernel makes the transfers on SMs that the product leaves to
-	 * it, on GPUs of compute capability 9.0, if all ranks have rows. Others have no such mode.
+	 * all-reduce behind the product of a GEMM + all-reduce of at most 1 MiB. For larger ones
+	 * that divide rows, for an all-gather + GEMM and for a GEMM + reduce-scatter a second
+	 * kernel makes the transfers on SMs that the product leaves to it, on GPUs of compute
+	 * capability 9.0, if all ranks have rows. Others have no such mode.
 	 *
 	 * The model chooses it for a GEMM + all-reduce of at most 256 rows and 4 MiB, and for a
-	 * GEMM with a gather or a reduce-scatter where it predicts that copy engines take 5 %
-	 * longer; ceov_op_tune() does where it measured that it is faster. CEOV_MODE_OVERLAP keeps
+	 * GEMM with a gather, a reduce-scatter or an all-reduce where it predicts that copy engines
+	 * take 5 % longer; ceov_op_tune() does where it measured that it is faster. CEOV_MODE_OVERLAP keeps
 	 * to copy engines. Sums may be faster so at any size, because they need SMs anyway; the
 	 * caller may ask for that at any size, and tuning looks for it up to 256 MiB.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each

@@ -65,9 +65,6 @@ struct cei_op_kind {
 					 * workspaces. 0: the struct has not grown */
 	uint32_t    n_stages;           /* stages of a run, which makes at most one launch for
 					 * each; 0 only if is_local */
-	int         has_sm_lane;        /* 1: in a direct mode its job has SMs make the transfers of
-					 * its stages (core/sm_lane.h); 0: then there are no
-					 * stages, and the job itself stores to peers */
 	int         is_local;           /* 1: a run needs no other rank. It uses neither scratch
 					 * nor signals of the workspace, and is no part of the
 					 * sequence that runs of all ranks form */
@@ -90,6 +87,11 @@ struct cei_op_kind {
 	/* Returns why the shape is refused in a direct mode, or NULL. A kind that has none of
 	 * these modes sets no function. */
 	const char *(*direct_fault)(const struct cei_op_shape *shape, enum ceov_op_mode mode);
+
+	/* Returns whether, in CEOV_MODE_DIRECT, the job of such a shape has SMs make the transfers
+	 * of its stages (core/sm_lane.h). In other direct modes there are no stages, and the job
+	 * itself stores to peers. A kind that has no such shapes sets no function. */
+	int (*has_sm_lane)(const struct cei_op_shape *shape);
 
 	/* Returns the bytes of one unit of shape->rows, which is a row, an element or a byte, as
 	 * it is sent. */
@@ -134,5 +136,11 @@ struct cei_op_kind {
 	/* NULL: the kind computes no product. */
 	const struct cei_product_kind *product;
 };
+
+static inline int cei_kind_has_sm_lane(const struct cei_op_shape *shape, enum ceov_op_mode mode)
+{
+	return mode == CEOV_MODE_DIRECT && shape->kind->has_sm_lane &&
+	       shape->kind->has_sm_lane(shape);
+}
 
 #endif /* CEI_KIND_H */

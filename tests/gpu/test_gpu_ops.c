@@ -88,6 +88,11 @@ static void make_direct(struct op_case *one, uint64_t *random)
 	one->tuning.n_reduce_blocks = (uint32_t)testing_below(random, 9);
 }
 
+static int can_have_sm_lane(enum op_sort sort)
+{
+	return sort == OP_AG_GEMM || sort == OP_GEMM_RS || sort == OP_GEMM_AR;
+}
+
 /* Lets SMs make the transfers, which they do only where all ranks have rows. */
 static void make_sm_lane(struct op_case *one, uint64_t *random)
 {
@@ -95,7 +100,12 @@ static void make_sm_lane(struct op_case *one, uint64_t *random)
 	enum ceov_op_cut cut = one->tuning.cut;
 
 	for (i = 0; i < one->n_ranks; i++)
-		one->rows[i] += !one->rows[i];
+		one->rows[i] = one->sort == OP_GEMM_AR ? 300 + testing_below(random, 200)
+			: one->rows[i] + !one->rows[i];
+	if (one->sort == OP_GEMM_AR) {  /* more than one kernel would sum, divided by rows */
+		one->by_columns = 0;
+		one->n[0] = 1024 + 8 * testing_below(random, 64);
+	}
 	memset(&one->tuning, 0, sizeof(one->tuning));
 	one->tuning.struct_bytes = sizeof(one->tuning);
 	one->tuning.mode = CEOV_MODE_DIRECT;
@@ -123,10 +133,10 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 					 (enum op_sort)(i % OP_SORTS), has_library);
 		if (one.k && i / OP_SORTS % 2)
 			round_rows(&one);
-		if (one.sort == OP_GEMM_AR && i / OP_SORTS % 2)
+		if (one.sort == OP_GEMM_AR && i / OP_SORTS % 4 == 1)
 			make_direct(&one, &random);
-		if ((one.sort == OP_AG_GEMM || one.sort == OP_GEMM_RS) && i / OP_SORTS % 2 &&
-		    gpu_op_has_sm_lane(workspace))
+		else if (can_have_sm_lane(one.sort) && i / OP_SORTS % 2 &&
+			 gpu_op_has_sm_lane(workspace))
 			make_sm_lane(&one, &random);
 		try_shape(rank, workspace, &one, 4 * i);
 	}

@@ -364,7 +364,7 @@ static const char *direct_fault(const struct cei_op_shape *shape,
 		return NULL;
 	if (!shape->kind->direct_fault)
 		return "tuning->mode: this operator has no direct mode";
-	if (tuning->n_pieces > 1 && !shape->kind->has_sm_lane)
+	if (tuning->n_pieces > 1 && !cei_kind_has_sm_lane(shape, tuning->mode))
 		return "tuning: a direct mode of this operator has one piece";
 	return shape->kind->direct_fault(shape, tuning->mode);
 }

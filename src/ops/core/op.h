@@ -90,7 +90,7 @@ struct ceov_op {
 /* Returns whether SMs make the op's transfers beside its job (sm_lane.h). */
 static inline int cei_op_has_sm_lane(const ceov_op *op)
 {
-	return op->kind->has_sm_lane && cei_selector_is_direct(op->choice.mode);
+	return cei_kind_has_sm_lane(&op->shape, op->choice.mode);
 }
 
 /* Implement ceov_*_scratch_bytes() and ceov_*_create() for one kind. `from` is the public struct

@@ -188,7 +188,8 @@ static int carry_stages(const struct cei_run *run, int awaits_job)
 	return r;
 }
 
-int cei_sm_lane_run(const struct cei_run *run, int (*compute)(const struct cei_run *run))
+int cei_sm_lane_run(const struct cei_run *run, int (*compute)(const struct cei_run *run),
+		    int (*finish)(const struct cei_run *run))
 {
 	struct cei_executor *executor = &run->op->workspace->executor;
 	const struct cei_sm_lane_ops *lane = executor->ops->sm_lane;
@@ -201,6 +202,8 @@ int cei_sm_lane_run(const struct cei_run *run, int (*compute)(const struct cei_r
 		r = compute(run);
 	if (!r)
 		r = carry_stages(run, 1);
+	if (!r && finish)
+		r = finish(run);
 	/* Even after a failure: otherwise a capture could not be ended, and memory could be freed
 	 * while the lane uses it. */
 	ended = lane->end(executor, run->stream);

@@ -23,8 +23,11 @@ int  cei_sm_lane_build(ceov_op *op);
 /* Frees the lists; there may be none. */
 void cei_sm_lane_fini(ceov_op *op);
 
-/* For the job of such an op: queues the transfers of the run beside compute(), which queues what is
- * computed on the run's stream. */
-int  cei_sm_lane_run(const struct cei_run *run, int (*compute)(const struct cei_run *run));
+/* For the job of such an op: queues the transfers of the run, and beside them what compute() queues
+ * on the run's stream. Behind both it calls finish(), unless it is NULL, for what awaits arrivals
+ * behind the product: queued before the transfers it could stand before them in a queue of the
+ * hardware. */
+int  cei_sm_lane_run(const struct cei_run *run, int (*compute)(const struct cei_run *run),
+		     int (*finish)(const struct cei_run *run));
 
 #endif /* CEI_OPS_SM_LANE_H */

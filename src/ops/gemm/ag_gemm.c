@@ -199,7 +199,8 @@ static int compute(const struct cei_run *run)
 
 static int queue_job(const struct cei_run *run)
 {
-	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute) : compute(run);
+	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute, NULL)
+		: compute(run);
 }
 
 int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *from,
@@ -284,11 +285,11 @@ const struct cei_op_kind cei_ag_gemm = {
 	.run_call = "ceov_ag_gemm_run",
 	.run_bytes = sizeof(struct ceov_ag_gemm_run),
 	.n_stages = 1,
-	.has_sm_lane = 1,
 	.shape = shape_of,
 	.fault = cei_product_fault,
 	.lacks = cei_product_lacks,
 	.direct_fault = cei_product_lane_fault,
+	.has_sm_lane = cei_product_lane_always,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,

@@ -13,7 +13,7 @@
  * only after all peers have begun it: at least one rank has a part that is not empty, it can sum
  * that only when all others have sent, and all others await its sums.
  *
- * Few bytes are summed without copy engines: gemm_ar_direct.h.
+ * Few bytes are summed by one kernel behind the product, without transfers: gemm_ar_direct.h.
  */
 
 #include <stddef.h>
@@ -22,14 +22,17 @@
 #include "base/sized.h"
 #include "ops/compute/dtype.h"
 #include "ops/core/arrivals.h"
+#include "ops/core/direct.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
+#include "ops/core/sm_lane.h"
 #include "ops/gemm/a2a.h"
 #include "ops/gemm/ar_parts.h"
 #include "ops/gemm/columns.h"
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/gemm_ar_direct.h"
 #include "ops/gemm/product.h"
+#include "ops/gemm/product_lane.h"
 #include "ops/kinds.h"
 #include "ops/tuning/direct_choice.h"
 
@@ -95,8 +98,16 @@ static const char *fault_of(const struct cei_op_shape *shape)
 	return fault;
 }
 
+/* What is too large for one kernel behind the product is sent beside it, if rows are divided. */
+static int has_sm_lane(const struct cei_op_shape *shape)
+{
+	return !shape->a2a.is_by_columns && cei_ar_all_bytes(shape) > CEI_DIRECT_ONE_SHOT_MAX;
+}
+
 static const char *direct_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode)
 {
+	if (cei_kind_has_sm_lane(shape, mode))
+		return cei_product_lane_fault(shape, mode);
 	return cei_gemm_ar_direct_fault(size_of(shape), shape, mode);
 }
 
@@ -130,9 +141,15 @@ static int is_between(const ceov_op *op)
 		(workspace->is_host || executor->ops->pair(executor, op->choice.shape) > 1);
 }
 
+/* Returns whether one kernel behind the product makes the sums, and there are no transfers. */
+static int is_summed_directly(const ceov_op *op)
+{
+	return cei_selector_is_direct(op->choice.mode) && !cei_op_has_sm_lane(op);
+}
+
 static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
 {
-	if (cei_selector_is_direct(op->choice.mode)) {
+	if (is_summed_directly(op)) {
 		cei_gemm_ar_direct_ask(size_of(&op->shape), args, rows);
 		return;
 	}
@@ -235,7 +252,7 @@ static int build(ceov_op *op)
 {
 	int sends = others_have_parts(op), r;
 
-	if (cei_selector_is_direct(op->choice.mode))
+	if (is_summed_directly(op))
 		return cei_gemm_ar_direct_build(op, size_of(&op->shape));
 	r = cei_product_prepare(op);
 	if (r || op->shape.n_ranks == 1)
@@ -265,7 +282,7 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	struct cei_matrix all = shape->product.b_is_k_by_n
 		? cei_product_matrix(run->b, k, n) : cei_product_matrix(run->b, n, k);
 
-	if (cei_selector_is_direct(op->choice.mode))
+	if (is_summed_directly(op))
 		return cei_gemm_ar_direct_product(op, size_of(shape), run, list);
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, m, k);
 	job.b[0] = shape->a2a.is_by_columns ? cei_columns_of_b(shape, rank, run->b) : all;
@@ -348,22 +365,39 @@ static int take_sums(const struct cei_run *run, uint32_t source, uint32_t first,
 	return r ? r : copy_sums(run, source, row, n_rows);
 }
 
-static int queue_job(const struct cei_run *run)
+static int multiply_all(const struct cei_run *run)
+{
+	const ceov_op *op = run->op;
+
+	if (op->choice.mode == CEOV_MODE_SEQUENCE)
+		return multiply_in_sequence(run);
+	return multiply(run, &op->product.all, op->workspace->ready);
+}
+
+/* Copies the sums to the caller's C: this rank's own, and those of peers as they come. */
+static int take_all(const struct cei_run *run)
 {
 	static const struct cei_arrivals arrivals = { rows_from, take_sums };
-	const ceov_op *op = run->op;
-	uint32_t rank = op->workspace->rank;
+	uint32_t rank = run->op->workspace->rank;
+	int r = 0;
+
+	if (run->op->shape.n_ranks == 1)
+		return 0;
+	if (cei_ar_part_rows(&run->op->shape, rank))
+		r = copy_sums(run, rank, 0, cei_ar_part_rows(&run->op->shape, rank));
+	return r ? r : cei_arrivals_take(run, &arrivals);
+}
+
+static int queue_job(const struct cei_run *run)
+{
 	int r;
 
-	if (cei_selector_is_direct(op->choice.mode))
-		return cei_gemm_ar_direct_job(run, size_of(&op->shape));
-	r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
-		: multiply(run, &op->product.all, op->workspace->ready);
-	if (r || op->shape.n_ranks == 1)
-		return r;
-	if (cei_ar_part_rows(&op->shape, rank))
-		r = copy_sums(run, rank, 0, cei_ar_part_rows(&op->shape, rank));
-	return r ? r : cei_arrivals_take(run, &arrivals);
+	if (is_summed_directly(run->op))
+		return cei_gemm_ar_direct_job(run, size_of(&run->op->shape));
+	if (cei_op_has_sm_lane(run->op))
+		return cei_sm_lane_run(run, multiply_all, take_all);
+	r = multiply_all(run);
+	return r ? r : take_all(run);
 }
 
 int ceov_gemm_ar_create(ceov_workspace *workspace, const struct ceov_gemm_ar *from,
@@ -442,6 +476,10 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 	enum ceov_op_mode mode = is_open && args->rates->has_direct
 		? cei_gemm_ar_direct_mode(size, n_ranks) : choice->mode;
 
+	if (has_sm_lane(args->shape) && mode != CEOV_MODE_TWO_SHOT) {
+		cei_product_lane_choose(args, choice);
+		return;
+	}
 	if (!cei_selector_is_direct(mode)) {
 		cei_columns_choose(args, choice);
 		return;
@@ -456,6 +494,10 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
+	if (cei_kind_has_sm_lane(args->shape, choice->mode)) {
+		cei_product_lane_explain(args, choice);
+		return;
+	}
 	if (!cei_selector_is_direct(choice->mode)) {
 		cei_a2a_explain(args, choice);
 		return;
@@ -517,6 +559,7 @@ const struct cei_op_kind cei_gemm_ar = {
 	.shape = shape_of,
 	.fault = fault_of,
 	.direct_fault = direct_fault,
+	.has_sm_lane = has_sm_lane,
 	.lacks = cei_columns_lacks,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
@@ -524,9 +567,10 @@ const struct cei_op_kind cei_gemm_ar = {
 	.choose = choose,
 	.explain = explain,
 	.build = build,
+	.built = cei_sm_lane_build,
 	.take = take_operands,
 	.job = queue_job,
-	.fini = cei_product_fini,
+	.fini = cei_product_lane_fini,
 	.trial = &trial,
 	.product = &product,
 };

@@ -190,7 +190,8 @@ static int compute(const struct cei_run *run)
 
 static int queue_job(const struct cei_run *run)
 {
-	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute) : compute(run);
+	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute, NULL)
+		: compute(run);
 }
 
 int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *from,
@@ -270,11 +271,11 @@ const struct cei_op_kind cei_gemm_rs = {
 	.run_call = "ceov_gemm_rs_run",
 	.run_bytes = sizeof(struct ceov_gemm_rs_run),
 	.n_stages = 1,
-	.has_sm_lane = 1,
 	.shape = shape_of,
 	.fault = fault_of,
 	.lacks = cei_product_lacks,
 	.direct_fault = cei_product_lane_fault,
+	.has_sm_lane = cei_product_lane_always,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,

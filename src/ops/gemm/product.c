@@ -62,7 +62,7 @@ const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_
 
 	if (!rates->has_tiles && !rates->has_library)
 		return "there is neither a kernel for this GPU nor cuBLAS";
-	if (tuning && tuning->mode == CEOV_MODE_DIRECT && shape->kind->has_sm_lane &&
+	if (tuning && cei_kind_has_sm_lane(shape, tuning->mode) &&
 	    (workspace->is_host || !rates->has_tiles))
 		return "tuning->mode: SMs make the transfers only on GPUs of compute capability "
 			"9.0";

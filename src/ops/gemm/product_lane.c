@@ -27,6 +27,12 @@
  * engines, since the latter leave all SMs to others. */
 #define LANE_WORTH 0.95
 
+int cei_product_lane_always(const struct cei_op_shape *shape)
+{
+	(void)shape;
+	return 1;
+}
+
 const char *cei_product_lane_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode)
 {
 	uint32_t i;
@@ -86,8 +92,9 @@ static void choose_lane(const struct cei_choose_args *from, struct cei_choice *c
  * cuBLAS would not leave them room. The same at all ranks. */
 static int may_choose(const struct cei_op_shape *shape, const struct cei_rates *rates)
 {
-	return shape->kind->has_sm_lane && rates->has_direct && rates->has_tiles && rates->n_sms &&
-	       shape->n_ranks > 1 && !cei_product_lane_fault(shape, CEOV_MODE_DIRECT);
+	return cei_kind_has_sm_lane(shape, CEOV_MODE_DIRECT) && rates->has_direct &&
+	       rates->has_tiles && rates->n_sms && shape->n_ranks > 1 &&
+	       !cei_product_lane_fault(shape, CEOV_MODE_DIRECT);
 }
 
 /* Returns how long a run by copy engines takes. Of a sequence the model knows the parts alone. */

@@ -13,7 +13,9 @@
 #include "ops/tuning/candidates.h"
 #include "ops/tuning/selector.h"
 
-/* Functions that kinds set in their struct cei_op_kind, with has_sm_lane. */
+/* Functions that kinds set in their struct cei_op_kind. cei_product_lane_always() is for kinds all
+ * of whose shapes can have such a lane. */
+int  cei_product_lane_always(const struct cei_op_shape *shape);
 const char *cei_product_lane_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode);
 void cei_product_lane_choose(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_product_lane_explain(const struct cei_choose_args *args, struct cei_choice *choice);
