@@ -182,10 +182,11 @@ enum ceov_op_mode {
 	 * capability 9.0, if all ranks have rows. Others have no such mode.
 	 *
 	 * The model chooses it for a GEMM + all-reduce of at most 256 rows and 4 MiB, and for a
-	 * GEMM with a gather, a reduce-scatter or an all-reduce where it predicts that copy engines
-	 * take 5 % longer; ceov_op_tune() does where it measured that it is faster. CEOV_MODE_OVERLAP keeps
-	 * to copy engines. Sums may be faster so at any size, because they need SMs anyway; the
-	 * caller may ask for that at any size, and tuning looks for it up to 256 MiB.
+	 * GEMM with a gather, a reduce-scatter or an all-reduce where it predicts that copy
+	 * engines take 5 % longer; ceov_op_tune() does where it measured that it is faster.
+	 * CEOV_MODE_OVERLAP keeps to copy engines. Sums may be faster so at any size, because they
+	 * need SMs anyway; the caller may ask for that at any size, and tuning looks for it up to
+	 * 256 MiB.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
 	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
 	 * all-reduce is made in one step, in which each rank gets the operands of all: for

@@ -22,6 +22,11 @@ struct cei_sm_lane_job {
 
 /* Lanes of an executor. It has one stream for them; runs follow each other, so do their lanes. */
 struct cei_sm_lane_ops {
+	/* Makes the lane, unless it is there. It is made when the first op needs it, because
+	 * streams that nobody uses still share the hardware's queues with others. The
+	 * caller sees to it that there is one call at a time. */
+	int (*open)(struct cei_executor *executor);
+
 	/* begin() orders the lane behind the work that is on the stream now; end() orders the
 	 * stream behind what the lane has carried out. */
 	int (*begin)(struct cei_executor *executor, void *stream);

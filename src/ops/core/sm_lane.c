@@ -123,6 +123,7 @@ static int make_list(ceov_op *op, const ceov_plan *plan, struct cei_carried *car
 
 int cei_sm_lane_build(ceov_op *op)
 {
+	struct cei_executor *executor = &op->workspace->executor;
 	const ceov_plan *plan;
 	uint32_t i, half;
 	int r;
@@ -130,6 +131,11 @@ int cei_sm_lane_build(ceov_op *op)
 	if (!cei_op_has_sm_lane(op))
 		return 0;
 	r = cei_direct_build(op);
+	if (r)
+		return r;
+	pthread_mutex_lock(&op->workspace->lock);
+	r = executor->ops->sm_lane->open(executor);
+	pthread_mutex_unlock(&op->workspace->lock);
 	for (i = 0; i < op->kind->n_stages; i++) {
 		for (half = 0; !r && half < CEI_OP_HALVES; half++) {
 			plan = op->stages[i].plan[half];

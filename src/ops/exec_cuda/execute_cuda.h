@@ -46,7 +46,7 @@ struct cei_gpu_executor {
 						 * once */
 	CUevent            mark;                /* recorded at the end of the last run */
 	CUstream           lane;                /* for lanes that SMs carry out, as are the next
-						 * two; NULL: the GPU has none */
+						 * two; NULL: no op needs one */
 	CUevent            lane_begun;          /* orders the lane behind a run's stream */
 	CUevent            lane_ended;          /* orders the stream behind the lane */
 	CUevent            times[2];            /* begin and end of a measurement */
@@ -118,10 +118,9 @@ int  cei_gpu_fork(struct cei_executor *executor, void *stream, void **fork);
 int  cei_gpu_join(struct cei_executor *executor, void *stream, void *fork);
 void cei_gpu_end_fork(struct cei_executor *executor, void *fork);
 
-/* sm_lane_cuda.c: lanes that SMs carry out (compute/sm_lane.h). open and close are called once,
- * with the context current; close also after open failed. */
+/* sm_lane_cuda.c: lanes that SMs carry out (compute/sm_lane.h). close is called once, with the
+ * context current, also if there is no lane. */
 extern const struct cei_sm_lane_ops cei_gpu_sm_lane;
-int  cei_gpu_sm_lane_open(struct cei_gpu_executor *own);
 void cei_gpu_sm_lane_close(struct cei_gpu_executor *own);
 
 /* experts_cuda.c: mixtures of experts. cei_gpu_experts_fault() returns what a value of the status

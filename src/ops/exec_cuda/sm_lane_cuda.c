@@ -11,7 +11,7 @@
 
 static const char kernel[] = "cei_sm_lane";
 
-int cei_gpu_sm_lane_open(struct cei_gpu_executor *own)
+static int make(struct cei_gpu_executor *own)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;
 	int least = 0, greatest = 0, r;
@@ -25,13 +25,29 @@ int cei_gpu_sm_lane_open(struct cei_gpu_executor *own)
 				     (int)CEI_SM_LANE_SHARED_BYTES);
 	if (result == CUDA_SUCCESS)
 		result = calls->ctx_priorities(&least, &greatest);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS && !own->lane_begun)
 		result = calls->event_create(&own->lane_begun, CU_EVENT_DISABLE_TIMING);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS && !own->lane_ended)
 		result = calls->event_create(&own->lane_ended, CU_EVENT_DISABLE_TIMING);
 	if (result == CUDA_SUCCESS)
 		result = calls->stream_create(&own->lane, CU_STREAM_NON_BLOCKING, greatest);
 	return cei_gpu_executor_check(own, result, "a stream for a lane of SMs");
+}
+
+static int lane_open(struct cei_executor *executor)
+{
+	struct cei_gpu_executor *own = executor->private;
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (own->lane)
+		return 0;
+	r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r)
+		return r;
+	r = make(own);
+	cei_cuda_pop(own->cuda, &hold);
+	return r;
 }
 
 void cei_gpu_sm_lane_close(struct cei_gpu_executor *own)
@@ -109,4 +125,6 @@ static int lane_carry(struct cei_executor *executor, const struct cei_sm_lane_jo
 	return cei_module_launch(own->module, &launch);
 }
 
-const struct cei_sm_lane_ops cei_gpu_sm_lane = { lane_begin, lane_end, lane_carry };
+const struct cei_sm_lane_ops cei_gpu_sm_lane = {
+	lane_open, lane_begin, lane_end, lane_carry
+};

@@ -37,12 +37,12 @@ struct cei_rates cei_rates_gpu(void)
 	/* math_flops_per_ns is H200's data sheet's 989 TFLOP/s divided by 132 SMs;
 	 * load_bytes_per_ns is 64 bytes a clock from the L2 cache into an SM. tile_ns is an
 	 * estimate: the latency of a few steps, and the store. gate_ns is the lane's wait, and the
-	 * ordering that it causes in hardware, measured as the time that one more piece adds to a
-	 * GEMM + reduce-scatter, minus the time of a mark. */
+	 * ordering that it causes in hardware. It and mark_ns are from runs of products on eight
+	 * H200, with 2048 to 16384 rows (docs/results/2026-11-26-8xh200.md). */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .math_flops_per_ns = 7490,
-		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 2500,
-		.gate_ns = 5500,
+		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 5000,
+		.gate_ns = 5000,
 	};
 
 	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s);

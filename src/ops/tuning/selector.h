@@ -35,10 +35,9 @@ struct cei_rates {
 					 * own rank's kernel */
 };
 
-/* Returns the rates of one H200 behind NVSwitch. mark_ns was measured
- * (docs/results/2026-11-21-4xh200.md, "Pieces"), the rate of copies is the default of links between
- * GPUs (topology/link.h). The rates of SMs are from the data sheet, and serve only to compare tile
- * shapes. */
+/* Returns the rates of one H200 behind NVSwitch. mark_ns and gate_ns were measured, the rate of
+ * copies is the default of links between GPUs (topology/link.h). The rates of SMs are from the data
+ * sheet, and serve only to compare tile shapes. */
 struct cei_rates cei_rates_gpu(void);
 
 /* Sets the rates on which all ranks agreed about their GPUs. A value of 0 is not known and leaves
