@@ -96,6 +96,29 @@ expect 0 "a sweep's CSV" "$bench" sweep "${quick[@]}" -t pairs --csv "$folder/ro
 ! grep -q ',0\.0000*,' "$folder/rows.csv" || fail "CSV has figures of what was not measured"
 is_empty "runs that ended by themselves"
 
+# --- a time limit -------------------------------------------------------------------------
+
+# late ROW ARGUMENT...: asserts that a run whose second size does not end in time leaves the rows of
+# its first size and says that there should be more.
+late() {
+	local row=$1
+	shift
+
+	rm -f "$json"
+	expect 1 "$*: a time limit" "$bench" "$@" --host -g 2 -w 2000 -n 500 -b 64K -e 64M -f 1024 \
+		-T 4 -J "$json"
+	grep -q '"complete": *false' "$json" || fail "$*: JSON does not say that it is not complete"
+	grep -q "\"$row\"" "$json" || fail "$*: JSON lacks the rows that were measured"
+	is_empty "$*: a time limit"
+}
+
+late p2p -t p2p
+late p2p --one-process -t p2p
+late all_reduce overlap -t all_reduce
+late pairs sweep -t pairs
+expect 0 "no time limit" "$bench" "${quick[@]}" -t p2p -J "$json"
+grep -q '"complete": *true' "$json" || fail "JSON does not say that it is complete"
+
 # --- output that cannot be written --------------------------------------------------------
 
 if [ -w /dev/full ]; then

@@ -177,8 +177,11 @@ void bench_report_row(FILE *out, const struct bench_row *row);
 
 /* Prints a ratio with at least two significant digits; "-" for 0. */
 void bench_report_ratio(char *text, size_t n_bytes, double ratio);
+
+/* Writes rows as JSON, with "complete": whether the run measured all that it was asked for. Returns
+ * 0, or -1, reported. */
 int  bench_report_json(const struct bench_options *options, const struct bench_row *rows,
-		       uint32_t n_rows, const char *machine);
+		       uint32_t n_rows, const char *machine, int is_complete);
 
 /* Whether NCCL could use NVLS (sums and copies by NVLink multicast) in this run, in words;
  * NULL: without NCCL. */

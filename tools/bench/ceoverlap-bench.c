@@ -55,7 +55,8 @@ static const struct argp_option options_table[] = {
 	  0 },
 	{ "check", 'c', "0|1", 0, "Check the data (default 1)", 0 },
 	{ "json", 'J', "FILE", 0, "Write the rows as JSON too", 0 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 300)",
+	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 300). JSON "
+	  "then has the rows up to it, and \"complete\": false",
 	  0 },
 	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 1 },
 	{ "one-process", BENCH_KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a thread "

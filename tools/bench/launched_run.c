@@ -188,11 +188,13 @@ static int measure(struct bench_run *run, struct bench_rank *rank,
  * good. */
 static int conclude(struct bench_run *run, struct bench_rank *rank, int r, const char *machine)
 {
+	int is_complete = !r;
+
 	if (r)
 		bench_launched_fail(rank->launched);
 	if (!rank->rank && bench_run_judge(run))
 		r = CEOV_ERR_STATE;
-	if (!rank->rank && run->options->json_path && bench_run_json(run, machine))
+	if (!rank->rank && run->options->json_path && bench_run_json(run, machine, is_complete))
 		r = CEOV_ERR_SYSTEM;
 	return bench_launched_end(rank->launched, !r);
 }

@@ -242,7 +242,7 @@ int bench_report_write(const struct bench_options *options, struct json_object *
 }
 
 int bench_report_json(const struct bench_options *options, const struct bench_row *rows,
-		      uint32_t n_rows, const char *machine)
+		      uint32_t n_rows, const char *machine, int is_complete)
 {
 	struct json_object *report = json_object_new_object();
 	struct json_object *list = json_object_new_array();
@@ -251,6 +251,7 @@ int bench_report_json(const struct bench_options *options, const struct bench_ro
 	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
 	json_object_object_add(report, "provenance",
 			       bench_report_provenance(options, machine));
+	json_object_object_add(report, "complete", json_object_new_boolean(is_complete));
 	for (i = 0; i < n_rows; i++)
 		json_object_array_add(list, row_to_json(&rows[i]));
 	json_object_object_add(report, "rows", list);

@@ -35,14 +35,15 @@ void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, in
 	}
 }
 
-int bench_run_json(const struct bench_run *run, const char *machine)
+int bench_run_json(const struct bench_run *run, const char *machine, int is_complete)
 {
 	const struct bench_shared *shared = run->shared;
 
 	if (run->options->overlap)
 		return bench_overlap_report_json(run->options, shared->overlap_rows,
-						 shared->n_rows, machine);
-	return bench_report_json(run->options, shared->rows, shared->n_rows, machine);
+						 shared->n_rows, machine, is_complete);
+	return bench_report_json(run->options, shared->rows, shared->n_rows, machine,
+				 is_complete);
 }
 
 static void say_sharing(const struct bench_run *run)

@@ -256,6 +256,7 @@ static int run_and_report(struct bench_run *run, const char *machine)
 {
 	const struct bench_options *options = run->options;
 	int r = options->one_process ? run_threads(run) : run_processes(run);
+	int is_complete = !r;
 
 	if (run->children.ended_by)
 		return EXIT_FAILURE;
@@ -263,7 +264,7 @@ static int run_and_report(struct bench_run *run, const char *machine)
 		r = EXIT_FAILURE;
 	if (bench_run_judge(run))
 		r = EXIT_FAILURE;
-	if (options->json_path && bench_run_json(run, machine))
+	if (options->json_path && bench_run_json(run, machine, is_complete))
 		r = EXIT_FAILURE;
 	return r;
 }

@@ -66,7 +66,8 @@ void bench_run_head(const struct bench_run *run, const char *machine);
 /* Checks whether anything ran. Returns 0, or EXIT_FAILURE, reported. */
 int  bench_run_judge(const struct bench_run *run);
 
-/* Writes the rows to the file that was asked for. Returns 0, or -1, reported. */
-int  bench_run_json(const struct bench_run *run, const char *machine);
+/* Writes the rows to the file that was asked for, and whether these are all: a run that ended
+ * early, by its time limit or a failure, leaves those that it had. Returns 0, or -1, reported. */
+int  bench_run_json(const struct bench_run *run, const char *machine, int is_complete);
 
 #endif /* BENCH_WORLD_H */

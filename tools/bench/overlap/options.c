@@ -65,7 +65,8 @@ static const struct argp_option options_table[] = {
 	  0 },
 	{ "check", 'c', "0|1", 0, "Check results (default 1)", 0 },
 	{ "json", 'J', "FILE", 0, "Write the rows as JSON too", 0 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 1800)",
+	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 1800). "
+	  "JSON then has the rows up to it, and \"complete\": false",
 	  0 },
 	{ "capturable", KEY_CAPTURABLE, NULL, 0, "Calls on a stream in a capturable workspace, "
 	  "too, where the calling thread queues them, and no engine", 2 },

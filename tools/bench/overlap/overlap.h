@@ -166,9 +166,11 @@ const char *bench_overlap_order_name(enum ceov_op_order order);
 
 void bench_overlap_report_head(FILE *out);
 void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row);
+
+/* As bench_report_json(). */
 int  bench_overlap_report_json(const struct bench_options *options,
 			       const struct bench_overlap_row *rows, uint32_t n_rows,
-			       const char *machine);
+			       const char *machine, int is_complete);
 
 /* The test cases. Each is run on every rank. */
 int bench_overlap_ag_gemm(struct bench_rank *rank);

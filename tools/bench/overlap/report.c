@@ -363,7 +363,7 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row,
 
 int bench_overlap_report_json(const struct bench_options *options,
 			      const struct bench_overlap_row *rows, uint32_t n_rows,
-			      const char *machine)
+			      const char *machine, int is_complete)
 {
 	struct json_object *report = json_object_new_object();
 	struct json_object *list = json_object_new_array();
@@ -374,6 +374,7 @@ int bench_overlap_report_json(const struct bench_options *options,
 	add_integer(origin, "calls_per_sample", OVERLAP_CALLS);
 	add_integer(report, "schema_version", SCHEMA_VERSION);
 	json_object_object_add(report, "provenance", origin);
+	add_flag(report, "complete", is_complete);
 	for (i = 0; i < n_rows; i++)
 		json_object_array_add(list, row_to_json(&rows[i], &options->overlap->tuning));
 	json_object_object_add(report, "rows", list);

@@ -43,7 +43,8 @@ static const struct argp_option options_table[] = {
 	{ "urgent-ms", KEY_URGENT_MS, "N", 0, "How long each part of urgent takes (default "
 	  "1000)", 2 },
 	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 2 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 1800)",
+	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 1800). "
+	  "JSON then has the rows up to it, and \"complete\": false",
 	  2 },
 	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of data and plans (default: random, "
 	  "printed)", 2 },

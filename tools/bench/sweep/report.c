@@ -267,6 +267,7 @@ int sweep_write_json(const struct sweep *sweep)
 		json_object_array_add(places, json_object_new_string(sweep->place_names[i]));
 	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
 	json_object_object_add(report, "provenance", provenance);
+	json_object_object_add(report, "complete", json_object_new_boolean(sweep->is_complete));
 	json_object_object_add(report, "places", places);
 	for (i = 0; i < sweep->n_rows; i++)
 		json_object_array_add(list, row_to_json(sweep, &sweep->rows[i]));

@@ -291,6 +291,7 @@ static int run(void *arg, uint32_t number)
 	r = sweep_open(sweep);
 	if (!r)
 		r = run_tests(sweep);
+	sweep->is_complete = !r;
 	r = report(sweep) || r ? EXIT_FAILURE : EXIT_SUCCESS;
 	sweep_close(sweep);
 	return r;

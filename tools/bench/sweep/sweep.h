@@ -130,6 +130,7 @@ struct sweep {
 	uint32_t                    n_rows;
 	uint32_t                    n_bad_rows;
 	uint32_t                    n_jobs;     /* jobs done so far, for progress messages */
+	int                         is_complete;        /* all tests have ended well */
 	struct sweep_seed           seeds[SWEEP_SEEDS_MAX];
 	uint32_t                    n_seeds;
 	struct bench_trace          timeline;
