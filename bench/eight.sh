@@ -7,10 +7,11 @@
 #
 #   bench/eight.sh [--half=1|2] [--out=FOLDER] [--build=FOLDER] [--ranks=N] [--dry-run]
 #
-#   --half=1      copies, collectives and the two first operators, with their peers
-#   --half=2      suites on GPUs, sums, further operators, links, the sweep with its pictures, the
-#                 examples and tests in PyTorch. Without --half both, one after the other. A half
-#                 takes at most 270 s and the build: what does not begin by then is left out
+#   --half=1      links, collectives, the two first operators with their peers, copies
+#   --half=2      the examples in PyTorch, the sweep with its pictures, relays, sums, further
+#                 operators, suites on GPUs, PyTorch's tests. Without --half both, one after the
+#                 other. A half takes at most 270 s and the build: what does not begin by then is
+#                 left out. A bench that ends by its limit leaves the rows that it had
 #   --out=FOLDER  for results (default: ./eight-results): a JSON file and a log for each step,
 #                 steps.tsv (name, exit status, seconds, limit), and summary.md, which
 #                 eight_summary.py writes from the JSON files alone
@@ -53,10 +54,14 @@ half_seconds=270
 python=${PYTHON:-python3}
 suites=(transfer queue routes litmus reduce)
 
-# step NAME SECONDS COMMAND...: runs the command in the build folder.
+# step NAME SECONDS COMMAND...: runs the command in the build folder. An argument OWN_LIMIT becomes
+# the seconds that the command may give itself: when they are over, ceoverlap-bench needs up to 5
+# more until ranks that still wait are ended and its rows are written.
 step() {
 	local name=$1 limit=$2 begin=$SECONDS left=$((end - SECONDS)) status
 	shift 2
+	[ "$left" -lt "$limit" ] && [ "$left" -ge $((limit / 3)) ] && limit=$left
+	set -- "${@/%OWN_LIMIT/$((limit > 8 ? limit - 7 : 1))}"
 	if [ "$is_dry" = 1 ]; then
 		echo "$name ($limit s): $*"
 		return
@@ -67,7 +72,6 @@ step() {
 		echo "$name: left out: the half's time is over"
 		return
 	fi
-	limit=$((limit < left ? limit : left))
 	timeout -k 5 "$limit" "$@" > "$out/$name.log" 2>&1 < /dev/null
 	status=$?
 	printf '%s\t%s\t%s\t%s\n' "$name" "$status" $((SECONDS - begin)) "$limit" \
@@ -79,8 +83,7 @@ step() {
 bench() {
 	local name=$1 limit=$2
 	shift 2
-	step "$name" "$limit" ./ceoverlap-bench "$@" -g "$ranks" -T $((limit - 3)) \
-		-J "$out/$name.json"
+	step "$name" "$limit" ./ceoverlap-bench "$@" -g "$ranks" -T OWN_LIMIT -J "$out/$name.json"
 }
 
 # In a shell of its own, since it changes the folder.
@@ -106,44 +109,47 @@ with_torch() {
 		"$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" "$@"
 }
 
+# One call for all models and sizes where that can be: on 8 GPUs a call of ceoverlap-bench took 11 s
+# whose samples take less than one.
 first_half() {
-	local model tokens
-	bench moves 50 -t all_gather,all_to_all,doorbell -b 1M -e 256M -n 20
-	for model in llama70b llama7b llama8b qwen72b gpt3; do
-		for operator in ag_gemm gemm_rs; do
-			bench "$operator-$model" 30 overlap -t "$operator" -m "$model" \
-				--tokens 2048,8192,16384 -n 10
-		done
+	local models=llama70b,llama7b,llama8b,qwen72b,gpt3 operator
+	local peers=("$here/peers/overlap.py" --lib "$build/.libs/libceoverlap.so" --samples 10)
+
+	bench moves 60 -t all_gather,all_to_all,doorbell -b 1M -e 256M -n 10
+	for operator in ag_gemm gemm_rs; do
+		bench "$operator" 90 overlap -t "$operator" -m "$models" \
+			--tokens 2048,8192,16384 -n 10
 	done
-	for tokens in 8192 16384; do
-		with_torch "peers-$tokens" 35 "$here/peers/overlap.py" \
-			--lib "$build/.libs/libceoverlap.so" --models llama70b --tokens "$tokens" \
-			--json "$out/peers-$tokens.json"
-	done
+	step measure 40 ./ceoverlap-bench measure --quick --no-store -T OWN_LIMIT \
+		-J "$out/measure.json"
+	with_torch peers 75 "${peers[@]}" --models llama70b --tokens 8192,16384 \
+		--json "$out/peers.json"
+	with_torch peers-others 100 "${peers[@]}" --models llama7b,llama8b,qwen72b,gpt3 \
+		--tokens 8192 --json "$out/peers-others.json"
 	# The number of pairs grows with the square of that of GPUs.
 	bench moves-pairs 40 -t p2p -b 1M -e 256M -f 16 -n 10
-	with_torch peers-others 60 "$here/peers/overlap.py" --samples 10 \
-		--lib "$build/.libs/libceoverlap.so" --models llama7b,llama8b,qwen72b,gpt3 \
-		--tokens 8192 --json "$out/peers-others.json"
 }
 
 second_half() {
-	local parts=()
+	local parts=() suite
 
 	# Each way has a model of 2.2 G parameters, so two GPUs have no room for five ways.
 	[ "$ranks" -lt 4 ] || parts=(--parts)
-	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
-	bench sums-by-sms 20 overlap -t all_reduce -b 4M -e 256M --mode two-shot \
-		--reduce-blocks 16 -n 10
-	bench scatter-by-sms 20 overlap -t reduce_scatter -b 4M -e 256M --mode direct \
-		--reduce-blocks 16 -n 10
-	with_torch fsdp 50 "$top/examples/torch_fsdp.py" "${parts[@]}" --steps 12 \
+	with_torch fsdp 55 "$top/examples/torch_fsdp.py" "${parts[@]}" --steps 12 \
 		--json "$out/fsdp.json"
-	with_torch tp-mlp 35 "$top/examples/torch_tp_mlp.py" --json "$out/tp-mlp.json"
-	step measure 40 ./ceoverlap-bench measure --quick --no-store -T 35 -J "$out/measure.json"
-	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T 45 -J "$out/sweep.json" \
+	# torch.compile takes most of this, and more with every rank
+	with_torch tp-mlp 80 "$top/examples/torch_tp_mlp.py" --json "$out/tp-mlp.json"
+	step sweep 50 ./ceoverlap-bench sweep --quick -g "$ranks" -T OWN_LIMIT \
+		-t pairs,host,all_gather,all_to_all,random -J "$out/sweep.json" \
 		--html="$out/sweep.html"
-	bench small 30 overlap -t all_reduce,reduce_scatter,all_gather,all_to_all -b 1K -e 1M -f 4 \
+	step relays 45 ./ceoverlap-bench sweep -t host -b 1G -e 1G --in-flight 1 -n 3 -w 1 \
+		-g "$ranks" -T OWN_LIMIT -J "$out/relays.json"
+	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
+	bench sums-by-sms 25 overlap -t all_reduce -b 4M -e 256M --mode two-shot \
+		--reduce-blocks 16 -n 10
+	bench scatter-by-sms 25 overlap -t reduce_scatter -b 4M -e 256M --mode direct \
+		--reduce-blocks 16 -n 10
+	bench small 40 overlap -t all_reduce,reduce_scatter,all_gather,all_to_all -b 1K -e 1M -f 4 \
 		--graph --mode direct -n 10
 	bench embedding 30 overlap -t embedding_a2a -n 10
 	bench products-a2a 30 overlap -t gemm_a2a,a2a_gemm --shape 4096,8192,8192 \
@@ -175,7 +181,7 @@ end=$((SECONDS + half_seconds))
 end=$((SECONDS + half_seconds))
 [ "$half" = 1 ] || second_half
 if [ "$is_dry" = 0 ]; then
-	"$python" "$here/eight_summary.py" "$out" > "$out/summary.md" || n_failed=$((n_failed + 1))
+	"$python" -B "$here/eight_summary.py" "$out" > "$out/summary.md" || n_failed=$((n_failed + 1))
 	echo "$out/summary.md"
 fi
 [ "$n_failed" = 0 ]

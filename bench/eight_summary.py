@@ -12,6 +12,8 @@ import pathlib
 import statistics
 import sys
 
+from eight_aims import aim_row, list_aims
+
 KNOWN_FAILURES = {"124": "it ran out of its time", "137": "it ran out of its time",
                   "75": "it was left out: the half's time was over",
                   "77": "it was skipped: its log says why"}
@@ -19,6 +21,10 @@ KNOWN_FAILURES = {"124": "it ran out of its time", "137": "it ran out of its tim
 
 def number(value, digits=1):
     return "-" if value is None else f"{value:.{digits}f}"
+
+
+def size(n_bytes):
+    return f"{n_bytes / 2**20:g} MiB" if n_bytes >= 2**20 else f"{n_bytes / 2**10:g} KiB"
 
 
 def table(head, rows):
@@ -35,6 +41,32 @@ def load(folder, pattern):
         except ValueError as error:
             print(f"eight_summary.py: {path.name}: {error}", file=sys.stderr)
     return found
+
+
+def rows_of(folder, pattern, key):
+    """The rows that have this key, of all files."""
+    return [row for _, file in load(folder, pattern) for row in file.get("rows", []) if key in row]
+
+
+def median_steps(folder):
+    """Milliseconds of a step of each way of the FSDP example, and microseconds of the MLP's."""
+    fsdp = [{name: median(way["step_ms"]) for name, way in file["ways"].items()}
+            for _, file in load(folder, "fsdp.json") if not file.get("shares_gpus")]
+    mlp = [file["step_us"] for _, file in load(folder, "tp-mlp.json")
+           if not file.get("shares_gpus")]
+    return {name: time for way in mlp for name, time in way.items() if time}, \
+        {name: time for way in fsdp for name, time in way.items() if time}
+
+
+def aims(folder):
+    links = [link for _, file in load(folder, "measure.json") for link in file["links"]]
+    mlp, fsdp = median_steps(folder)
+    found = list_aims(rows_of(folder, "moves*.json", "case"),
+                      rows_of(folder, "*.json", "operator"), links,
+                      rows_of(folder, "sweep.json", "test") +
+                      rows_of(folder, "relays.json", "test"), mlp, fsdp)
+    return ["## Aims, which are for 8 GPUs", ""] + table(
+        ["of", "aim", "reached", "by those", "missed by"], [aim_row(*aim) for aim in found]) + [""]
 
 
 def moves(folder):
@@ -90,7 +122,7 @@ def operators(folder):
                       for name, way in sorted(methods.items())
                       if name != "ours" and way.get("us_median")]
             shape = (f"{row['m']} x {row['n']} x {row['k']}" if "m" in row
-                     else f"{row['bytes_per_rank'] / 2**20:g} MiB")
+                     else size(row["bytes_per_rank"]))
             if row.get("top_k"):
                 shape += f", top {row['top_k']}, {row.get('dropped_percent', 0)} % dropped"
             by_sms = " SM" if row.get("moved_by") == "SM" else ""
@@ -125,9 +157,9 @@ def random_plans(folder):
 def relays(folder):
     """Of the sweep: between host memory and one GPU, directly and over all paths."""
     rows = []
-    for _, file in load(folder, "sweep.json"):
+    for name in ("sweep.json", "relays.json"):
         found = {}
-        for row in file["rows"]:
+        for row in rows_of(folder, name, "test"):
             if row["test"] == "host" and row["in_flight"] == 1 and row.get("us_median"):
                 key = (row["bytes"], row["source"], row["target"])
                 found.setdefault(key, {}).setdefault(row["method"], row["us_median"])
@@ -172,9 +204,12 @@ def steps(folder):
     if not path.exists():
         return []
     rows = []
+    partial = {name for name, file in load(folder, "*.json") if file.get("complete") is False}
     for line in path.read_text(encoding="utf-8").splitlines():
         name, status, seconds, limit = line.split("\t")
         said = "done" if status == "0" else KNOWN_FAILURES.get(status, "it has failed: see its log")
+        if name in partial:
+            said = "it ended early, as its log says: rows above are those that it had by then"
         rows.append([name, status, f"{seconds} of {limit}", said])
     return ["## Steps", ""] + table(["step", "exit status", "seconds", "result"], rows) + [""]
 
@@ -189,8 +224,8 @@ def main():
     print(f"# A run on {len(names)} GPUs\n")
     for name in sorted(set(names)):
         print(f"{names.count(name)} x {name}\n")
-    print("\n".join(moves(folder) + operators(folder) + relays(folder) + random_plans(folder) +
-                    examples(folder) + steps(folder)))
+    parts = (aims, moves, operators, relays, random_plans, examples, steps)
+    print("\n".join(line for part in parts for line in part(folder)))
     return 0
 
 

@@ -681,6 +681,7 @@ def run_operator(peers, ours, operator, rows):
             rows.append(finish_row(row, launch, methods))
             if not peers.rank:
                 print_row(rows[-1])
+        write(peers, ours, rows, False)
         for op in row.ops.values():
             ours.release_op(op)
         del row
@@ -713,15 +714,20 @@ def provenance(peers, ours):
     }
 
 
-def report(peers, ours, rows):
-    for what, reason in peers.reasons.items():
-        print(f"# {what}: left out: {reason}")
-    if not peers.arguments.json:
+def write(peers, ours, rows, is_complete):
+    """Rank 0 writes after each shape, so that a run that ends early leaves what it had."""
+    if peers.rank or not peers.arguments.json:
         return
     with open(peers.arguments.json, "w", encoding="utf-8") as file:
         json.dump({"schema_version": 2, "provenance": provenance(peers, ours),
-                   "rows": rows}, file, indent=2)
+                   "complete": is_complete, "rows": rows}, file, indent=2)
         file.write("\n")
+
+
+def report(peers, ours, rows):
+    for what, reason in peers.reasons.items():
+        print(f"# {what}: left out: {reason}")
+    write(peers, ours, rows, True)
 
 
 def work(local_rank, arguments, rank=None, n_ranks=None):
