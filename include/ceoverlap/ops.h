@@ -283,6 +283,13 @@ struct ceov_op_tuning {
 /* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */
 int  ceov_op_explain(const ceov_op *op, int fd);
 
+/* Writes what was chosen, for programs: each field as a caller's tuning would have it, so that an
+ * op of the same arguments and this tuning runs alike. mode, n_pieces and cut are never 0;
+ * tile_order is not where there is a product; other fields that do not matter to the op, and limits
+ * that were not set, are 0. The caller sets ret_tuning->struct_bytes, which stays; a struct of an
+ * older header gets the fields that it has. Not while ceov_op_tune() of the op is at work. */
+int  ceov_op_chosen(const ceov_op *op, struct ceov_op_tuning *ret_tuning);
+
 /* Measures the modes and shapes that may suit this op, with scratch operands of its
  * own, keeps the fastest, and remembers it per machine and shape (in
  * $XDG_CACHE_HOME/ceoverlap). The first call measures; later ones, in other processes

@@ -451,6 +451,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_workspace_abort": (c_int, [_handle]),
     "ceov_workspace_release": (c_int, [_handle]),
     "ceov_op_explain": (c_int, [_handle, c_int]),
+    "ceov_op_chosen": (c_int, [_handle, POINTER(ceov_op_tuning)]),
     "ceov_op_tune": (c_int, [_handle, c_void_p]),
     "ceov_op_release": (None, [_handle]),
     "ceov_ag_gemm_scratch_bytes": (c_uint64, [POINTER(ceov_ag_gemm), c_uint32]),

@@ -76,6 +76,13 @@ class Tuning(NamedTuple):
         struct.n_gemm_blocks = self.n_gemm_blocks
         return struct
 
+    @classmethod
+    def _of(cls, struct: _abi.ceov_op_tuning) -> "Tuning":
+        values = {name: getattr(struct, name) for name in cls._fields}
+        for name, numbers in (("mode", _MODES), ("cut", _CUTS), ("tile_order", _ORDERS)):
+            values[name] = {number: text for text, number in numbers.items()}[values[name]]
+        return cls(**values)
+
 
 class Workspace(_object.Object):
     """The scratch memory and signals of one rank, known to its peers, through which any number
@@ -183,6 +190,13 @@ class _Op(_object.Object):
     def explain(self) -> str:
         """Returns a few lines that say which choices were made for this operator and why."""
         return told_by(lambda fd: self._invoke("ceov_op_explain", fd))
+
+    def chosen(self) -> Tuning:
+        """Returns what was chosen, as a Tuning with which an operator of the same arguments runs
+        alike. Not while tune() is at work."""
+        struct = _abi.new(_abi.ceov_op_tuning)
+        self._invoke("ceov_op_chosen", ctypes.byref(struct))
+        return Tuning._of(struct)
 
     def tune(self, stream) -> None:
         """Measures candidates for the operator's shape, keeps the fastest and stores it. All

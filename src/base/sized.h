@@ -4,10 +4,11 @@
 #define CEI_SIZED_H
 
 /*
- * Structs that callers fill begin with struct_bytes, a size_t, and grow at their end. A caller's
- * struct may be shorter than ours, because it was compiled with an older header: fields that it
- * lacks count as 0. It may be longer, because the header was newer: then the fields that we do not
- * know must be 0, since ignoring a field that was set would silently change results.
+ * Structs that callers fill, or have the library fill, begin with struct_bytes, a size_t, and grow
+ * at their end. A caller's struct may be shorter than ours, because it was compiled with an older
+ * header: fields that it lacks count as 0. It may be longer, because the header was newer: then the
+ * fields that we do not know must be 0, since ignoring a field that was set would silently change
+ * results.
  */
 
 #include <stddef.h>
@@ -26,5 +27,14 @@ int cei_sized_check(struct cei_report *report, const void *from, size_t first_by
 /* Copies the caller's struct into ours, which has known_bytes, and sets the fields that the
  * caller's lacks to 0. If from is NULL, sets all fields to 0. Call it only after a check. */
 void cei_sized_take(void *to, const void *from, size_t known_bytes);
+
+/* For structs that the library fills: returns what is wrong with the caller's struct, whose
+ * struct_bytes is set, or NULL. first_bytes is as in cei_sized_fault(). */
+const char *cei_sized_room_fault(const void *to, size_t first_bytes);
+
+/* Copies our struct, which has known_bytes, into the caller's, as much of it as that has room for.
+ * Fields that only the caller knows become 0, and struct_bytes stays. Call it only after a
+ * check. */
+void cei_sized_give(void *to, const void *from, size_t known_bytes);
 
 #endif /* CEI_SIZED_H */

@@ -249,6 +249,10 @@ class Operators(Case):
         spaces = self.workspaces(2, AllGatherGemm.scratch_bytes(rows, 8, 8, tuning=tuning))
         ops = [AllGatherGemm(space, rows, 8, 8, tuning=tuning) for space in spaces]
         self.assertIn("sequence", ops[0].explain())
+        chosen = ops[0].chosen()
+        self.assertEqual((chosen.mode, chosen.n_pieces, chosen.cut, chosen.tile_order),
+                         ("sequence", 1, "equal", "bands"))
+        self.assertEqual(AllGatherGemm(spaces[0], rows, 8, 8, tuning=chosen).chosen(), chosen)
         with self.assertRaises(ceoverlap.InvalidError):
             AllGatherGemm(spaces[0], rows, 8, 8, tuning=Tuning(n_pieces=1000))
         with self.assertRaises(ceoverlap.InvalidError):

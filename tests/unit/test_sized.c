@@ -111,6 +111,44 @@ START_TEST(test_a_refusal_is_logged)
 }
 END_TEST
 
+/* An older caller gets the fields that it has room for, and nothing is written behind them; a newer
+ * one gets 0 in the fields that the library does not know. */
+START_TEST(test_what_is_given)
+{
+	const struct grown from = { sizeof(from), 1, 2, 3, 4 };
+	struct newer to;
+
+	memset(&to, 0xa5, sizeof(to));
+	to.known.struct_bytes = offsetof(struct grown, third);
+	ck_assert_ptr_null(cei_sized_room_fault(&to, FIRST_BYTES));
+	cei_sized_give(&to, &from, sizeof(from));
+	ck_assert_uint_eq(to.known.struct_bytes, offsetof(struct grown, third));
+	ck_assert_uint_eq(to.known.first, 1);
+	ck_assert_uint_eq(to.known.second, 2);
+	ck_assert_uint_eq(to.known.third, 0xa5a5a5a5u);
+	to.known.struct_bytes = sizeof(to) - 8;
+	ck_assert_ptr_null(cei_sized_room_fault(&to, FIRST_BYTES));
+	cei_sized_give(&to, &from, sizeof(from));
+	ck_assert_uint_eq(to.known.struct_bytes, sizeof(to) - 8);
+	ck_assert_uint_eq(to.known.fourth, 4);
+	ck_assert_uint_eq(to.more[0], 0);
+	ck_assert_uint_eq(to.more[sizeof(to.more) - 9], 0);
+	ck_assert_uint_eq(to.more[sizeof(to.more) - 8], 0xa5);
+}
+END_TEST
+
+START_TEST(test_no_room)
+{
+	size_t bytes = FIRST_BYTES - 8;
+
+	ck_assert_ptr_nonnull(strstr(cei_sized_room_fault(NULL, FIRST_BYTES), "no struct"));
+	ck_assert_ptr_nonnull(strstr(cei_sized_room_fault(&bytes, FIRST_BYTES), "too small"));
+	bytes = FIRST_BYTES + 4;
+	ck_assert_ptr_nonnull(strstr(cei_sized_room_fault(&bytes, FIRST_BYTES),
+				     "no struct's size"));
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("sized");
@@ -120,6 +158,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_what_is_not_known_is_not_in_use);
 	tcase_add_test(all, test_what_a_struct_lacks_is_zero);
 	tcase_add_test(all, test_a_refusal_is_logged);
+	tcase_add_test(all, test_what_is_given);
+	tcase_add_test(all, test_no_room);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -6,6 +6,7 @@
 #include "ops/core/op.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -525,6 +526,23 @@ int ceov_op_explain(const ceov_op *op, int fd)
 	if (!r)
 		r = say(op, fd, op->choice.text);
 	return r ? r : say_chunks(op, fd);
+}
+
+int ceov_op_chosen(const ceov_op *op, struct ceov_op_tuning *ret_tuning)
+{
+	int r = cei_object_check(op, &cei_op_type, "ceov_op_chosen");
+	struct ceov_op_tuning chosen;
+	const char *fault;
+
+	if (r)
+		return r;
+	fault = cei_sized_room_fault(ret_tuning, offsetof(struct ceov_op_tuning, chunk_bytes));
+	if (fault)
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
+				 "ceov_op_chosen: ret_tuning: %s", fault);
+	chosen = cei_choice_tuning(&op->choice);
+	cei_sized_give(ret_tuning, &chosen, sizeof(chosen));
+	return 0;
 }
 
 /* Waits for the runs of the workspace. Those on the host have ended when they return, so there is

@@ -93,21 +93,10 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 					    const struct cei_rates *rates,
 					    const struct ceov_op_tuning *given)
 {
-	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	struct cei_choice choice;
 
 	cei_selector_choose(listing->shape, rates, given, &choice);
-	tuning.mode = choice.mode;
-	tuning.n_pieces = choice.n_pieces;
-	tuning.tile_rows = choice.shape.rows;
-	tuning.tile_columns = choice.shape.columns;
-	tuning.n_reduce_blocks = choice.n_reduce_blocks;
-	tuning.chunk_bytes = choice.chunk_bytes;
-	tuning.cut = choice.cut.kind;
-	tuning.tile_order = choice.order;
-	tuning.band_rows = choice.band_rows;
-	tuning.n_gemm_blocks = choice.n_gemm_blocks;
-	return tuning;
+	return cei_choice_tuning(&choice);
 }
 
 /* A single rank gains nothing by pieces, so for it the last number to try equals the first. */

@@ -171,6 +171,23 @@ double cei_selector_copy_ns(const struct cei_choose_args *args, uint32_t n_piece
 		 n_pieces * args->rates->mark_ns);
 }
 
+struct ceov_op_tuning cei_choice_tuning(const struct cei_choice *choice)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+
+	tuning.mode = choice->mode;
+	tuning.n_pieces = choice->n_pieces;
+	tuning.tile_rows = choice->shape.rows;
+	tuning.tile_columns = choice->shape.columns;
+	tuning.n_reduce_blocks = choice->n_reduce_blocks;
+	tuning.chunk_bytes = choice->chunk_bytes;
+	tuning.cut = choice->cut.kind;
+	tuning.tile_order = choice->order;
+	tuning.band_rows = choice->band_rows;
+	tuning.n_gemm_blocks = choice->n_gemm_blocks;
+	return tuning;
+}
+
 /* --- explanations ---------------------------------------------------------- */
 
 void cei_choice_say(struct cei_choice *choice, const char *format, ...)

@@ -79,6 +79,9 @@ void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rate
 			 const struct ceov_op_tuning *tuning,
 			 struct cei_choice *ret_choice);
 
+/* Returns the tuning that asks for all that was chosen. */
+struct ceov_op_tuning cei_choice_tuning(const struct cei_choice *choice);
+
 /* Returns what is wrong with a caller's tuning, which may be of an older size, or NULL. It does not
  * check whether there is a kernel for the tile shape, because only the executor knows. */
 const char *cei_selector_fault(const struct ceov_op_tuning *from);
