@@ -127,6 +127,12 @@ for cut in equal waves shrinking growing; do
 	holds "$out" "chunks: at most 4096 bytes (as given)" "the explanation says the chunk"
 	[ $cut = equal ] || holds "$out" "^cut: $cut (as given), rows [0-9 ]*\$" "it says the rows"
 	holds "$json" "\"cut\": *\"$cut\"" "JSON says the cut"
+	holds "$out" "^gemm_rs .* overlap/3/32x32  *verified" "the row says what was chosen"
+	sed -n '/"chosen": *{/,/}/p' "$json" > "$json.chosen"
+	holds "$json.chosen" "\"cut\": *\"$cut\"" "JSON says the chosen cut"
+	holds "$json.chosen" '"pieces": *3' "JSON says the chosen pieces"
+	holds "$json.chosen" '"tile_columns": *32' "JSON says the chosen tiles"
+	holds "$json.chosen" '"chunk_bytes": *4096' "JSON says the chosen chunk"
 	holds "$json" '"op_chunk_bytes": *4096' "JSON says the chunk"
 done
 expect 1 "a sum cut unequally" overlap $run -g 2 -t all_reduce -b 64K --cut growing
@@ -211,7 +217,9 @@ for name in reduce_scatter all_reduce all_gather all_to_all; do
 done
 holds "$out" "moved by: SMs" "the explanation says it, too"
 holds "$json" '"moved_by": *"SM"' "JSON says it, too"
-expect 0 "an all-reduce in two steps" overlap $run -g 4 -b 2M --mode two-shot -t all_reduce
+expect 0 "an all-reduce in two steps" overlap $run -g 4 -b 2M --mode two-shot -t all_reduce \
+	--reduce-blocks 7
+holds "$out" "^all_reduce .* two-shot/1/7sm  *verified" "the row says how many SMs"
 holds "$out" "^all_reduce  *SM bytes: .* verified" "two steps are verified"
 expect 1 "a product in a direct mode" overlap $run -g 2 -m tiny -t ag_gemm --mode direct
 expect 0 "help of operators" overlap --help

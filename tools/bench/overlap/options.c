@@ -203,14 +203,10 @@ static void parse_shape(struct argp_state *state, const char *text,
 
 static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
 {
-	static const char *const names[] = {
-		[CEOV_MODE_OVERLAP] = "overlap", [CEOV_MODE_SEQUENCE] = "sequence",
-		[CEOV_MODE_DIRECT] = "direct", [CEOV_MODE_TWO_SHOT] = "two-shot",
-	};
 	unsigned mode;
 
 	for (mode = CEOV_MODE_OVERLAP; mode <= CEOV_MODE_TWO_SHOT; mode++)
-		if (!strcmp(text, names[mode]))
+		if (!strcmp(text, bench_overlap_mode_name((enum ceov_op_mode)mode)))
 			return (enum ceov_op_mode)mode;
 	argp_error(state, "'%s' must be overlap, sequence, direct or two-shot", text);
 	return CEOV_MODE_CHOOSE;        /* argp_error() does not return */

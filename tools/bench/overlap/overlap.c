@@ -18,7 +18,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "ops/core/op.h"
 #include "tools/bench/group.h"
 #include "tools/bench/overlap/models.h"
 #include "tools/bench/overlap/tables.h"
@@ -253,17 +252,21 @@ static int collect(struct bench_overlap *o)
 	return r;
 }
 
-static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
+static int add_row(struct bench_overlap *o, int is_graph, int is_checked)
 {
 	const struct bench_overlap_shape *shape = &o->shape;
 	struct bench_overlap_row row;
 	uint32_t method;
+	int r;
 
 	memset(&row, 0, sizeof(row));
+	row.chosen.struct_bytes = sizeof(row.chosen);
+	r = ceov_op_chosen(o->ops[is_graph], &row.chosen);
+	if (r)
+		return bench_fail(o->rank, r, "asking what the operator has chosen");
 	row.test = o->test;
 	row.is_graph = is_graph;
 	row.by_node = bench_overlap_is_by_node(o);
-	row.by_sms = cei_selector_is_direct(o->ops[is_graph]->choice.mode);
 	row.ranks = o->rank->n_ranks;
 	row.m = shape->m;
 	row.n = shape->n;
@@ -280,6 +283,7 @@ static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 				  &row.methods[method]);
 	judge(o, is_graph, is_checked, &row);
 	bench_add_overlap_row(o->rank, &row);
+	return 0;
 }
 
 static int check(struct bench_overlap *o, int is_checked, uint32_t slot)
@@ -316,7 +320,7 @@ static int measure(struct bench_overlap *o)
 		r = collect(o);
 	for (is_graph = 0; !r && !o->rank->rank && is_graph < 2; is_graph++)
 		if (o->runs[is_graph][OVERLAP_OURS])
-			add_row(o, is_graph, is_checked);
+			r = add_row(o, is_graph, is_checked);
 	bench_overlap_close_methods(o);
 	return r ? r : bench_meet(o->rank);
 }

@@ -120,7 +120,7 @@ struct bench_overlap_row {
 						 * table */
 	int                        is_graph;
 	int                        by_node;     /* a sum over nodes in two levels */
-	int                        by_sms;      /* ours had a direct mode: SMs moved the bytes */
+	struct ceov_op_tuning      chosen;      /* what ours was made with, by rank 0 */
 	uint32_t                   ranks;
 	uint64_t                   m;           /* rows of a rank's product; 0: a sum or move */
 	uint64_t                   n;
@@ -160,6 +160,9 @@ struct bench_overlap_derived {
 void bench_overlap_derive(const struct bench_overlap_row *row,
 			  struct bench_overlap_derived *ret_derived);
 const char *bench_overlap_name(enum bench_overlap_test test);
+
+/* Returns the word for a mode in options and JSON; "chosen" for CEOV_MODE_CHOOSE. */
+const char *bench_overlap_mode_name(enum ceov_op_mode mode);
 
 /* Returns the word for an order in options and JSON; "chosen" for CEOV_ORDER_CHOOSE. */
 const char *bench_overlap_order_name(enum ceov_op_order order);

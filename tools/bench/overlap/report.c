@@ -21,6 +21,12 @@ static const char *const method_names[OVERLAP_METHODS] = {
 	[OVERLAP_OURS] = "ours",
 };
 
+/* Whether SMs moved the bytes of ours, not copy engines. */
+static int is_by_sms(const struct bench_overlap_row *row)
+{
+	return row->chosen.mode == CEOV_MODE_DIRECT || row->chosen.mode == CEOV_MODE_TWO_SHOT;
+}
+
 /* Whether the operator has no product. */
 static int is_plain(const struct bench_overlap_row *row)
 {
@@ -91,17 +97,18 @@ void bench_overlap_report_head(FILE *out)
 		"look-ups alone; comm: our all-to-all; seq: ours, not overlapped\n"
 		"# ep_: M tokens, N values, K experts; model: table/top-k, per cent dropped; comm: "
 		"NCCL's sends of as many rows, not counted or permuted; GB/s: of the busiest rank\n"
+		"# chosen: mode/pieces/rows x columns of tiles/SMs that sum or move (sm)\n"
 		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
 		"of the calling thread a call; thr%%: CPU of other threads\n");
 	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
-		"%6s %8s %6s %6s %6s %5s %8s  %s\n", "operator", "model", "M", "N", "K",
+		"%6s %8s %6s %6s %6s %5s %8s %-20s  %s\n", "operator", "model", "M", "N", "K",
 		"launch", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
 		"vsCE", "ideal", "frac", "exposed", "g/our", "/ideal", "cpu", "thr%", "error",
-		"data");
+		"chosen", "data");
 }
 
 struct cell {
-	char text[24];
+	char text[32];
 };
 
 static struct cell cell(double value, int n_decimals)
@@ -145,7 +152,7 @@ static struct test_name test_name(const struct bench_overlap_row *row)
 	struct test_name name;
 
 	snprintf(name.text, sizeof(name.text), "%s%s", bench_overlap_name(row->test),
-		 row->by_sms && !is_plain(row) ? " SM" : "");
+		 is_by_sms(row) && !is_plain(row) ? " SM" : "");
 	return name;
 }
 
@@ -160,7 +167,7 @@ static struct test_name size_name(const struct bench_overlap_row *row)
 			 (unsigned)row->choices.top_k, (unsigned)row->choices.dropped);
 	else
 		snprintf(name.text, sizeof(name.text), "%s", !is_plain(row) ? row->model
-			 : row->by_sms ? "SM bytes:" : row->by_node ? "by node:" : "bytes:");
+			 : is_by_sms(row) ? "SM bytes:" : row->by_node ? "by node:" : "bytes:");
 	return name;
 }
 
@@ -171,6 +178,21 @@ static struct cell rate_cell(double gb_per_s, const char *what)
 
 	if (gb_per_s > 0)
 		snprintf(cell.text, sizeof(cell.text), ", %s%.1f GB/s", what, gb_per_s);
+	return cell;
+}
+
+/* As the table's head says. */
+static struct cell chosen_cell(const struct ceov_op_tuning *chosen)
+{
+	const char *mode = bench_overlap_mode_name(chosen->mode);
+	char tile[24] = "", sms[16] = "";
+	struct cell cell;
+
+	if (chosen->tile_rows)
+		snprintf(tile, sizeof(tile), "/%ux%u", chosen->tile_rows, chosen->tile_columns);
+	if (chosen->n_reduce_blocks)
+		snprintf(sms, sizeof(sms), "/%usm", chosen->n_reduce_blocks);
+	snprintf(cell.text, sizeof(cell.text), "%s/%u%s%s", mode, chosen->n_pieces, tile, sms);
 	return cell;
 }
 
@@ -188,13 +210,13 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
 	for (method = 0; method < OVERLAP_METHODS; method++)
 		fprintf(out, " %8s", cell(median(row, (enum bench_overlap_method)method), 1).text);
-	fprintf(out, " %7s %6s %8s %6s %8s %6s %6s %6s %5s %8s  %s%s%s\n",
+	fprintf(out, " %7s %6s %8s %6s %8s %6s %6s %6s %5s %8s %-20s  %s%s%s\n",
 		cell(d.speedup, 3).text, cell(d.speedup_ce, 3).text,
 		cell(d.ideal_us, 1).text, cell(d.fraction, 2).text,
 		cell(d.exposed_us, 1).text, cell(d.gemm_ratio, 3).text,
 		cell(d.over_ideal, 3).text, cell(row->methods[OVERLAP_OURS].thread_us, 1).text,
 		cell(row->methods[OVERLAP_OURS].process_percent, 0).text, error.text,
-		verdict(row), rate_cell(d.gb_per_s, "").text,
+		chosen_cell(&row->chosen).text, verdict(row), rate_cell(d.gb_per_s, "").text,
 		rate_cell(d.gb_per_s_comm, "comm ").text);
 }
 
@@ -282,6 +304,17 @@ static void add_table(struct json_object *object, const struct bench_overlap_row
 	add_string(object, "table_shape", text);
 }
 
+const char *bench_overlap_mode_name(enum ceov_op_mode mode)
+{
+	static const char *const names[] = {
+		[CEOV_MODE_CHOOSE] = "chosen", [CEOV_MODE_OVERLAP] = "overlap",
+		[CEOV_MODE_SEQUENCE] = "sequence", [CEOV_MODE_DIRECT] = "direct",
+		[CEOV_MODE_TWO_SHOT] = "two-shot",
+	};
+
+	return names[mode];
+}
+
 const char *bench_overlap_cut_name(enum ceov_op_cut cut)
 {
 	static const char *const names[] = {
@@ -319,6 +352,26 @@ static void add_order(struct json_object *object, const struct ceov_op_tuning *t
 	add_integer(object, "gemm_blocks", tuning->n_gemm_blocks);
 }
 
+/* What ours was made with, in the terms of struct ceov_op_tuning; 0: it does not matter to the
+ * operator, or there is no limit. */
+static struct json_object *chosen_to_json(const struct ceov_op_tuning *chosen)
+{
+	struct json_object *object = json_object_new_object();
+
+	add_string(object, "mode", bench_overlap_mode_name(chosen->mode));
+	add_integer(object, "pieces", chosen->n_pieces);
+	add_string(object, "cut", bench_overlap_cut_name(chosen->cut));
+	add_integer(object, "tile_rows", chosen->tile_rows);
+	add_integer(object, "tile_columns", chosen->tile_columns);
+	if (chosen->tile_rows)
+		add_string(object, "order", bench_overlap_order_name(chosen->tile_order));
+	add_integer(object, "band_rows", chosen->band_rows);
+	add_integer(object, "gemm_blocks", chosen->n_gemm_blocks);
+	add_integer(object, "reduce_blocks", chosen->n_reduce_blocks);
+	add_integer(object, "chunk_bytes", chosen->chunk_bytes);
+	return object;
+}
+
 static struct json_object *row_to_json(const struct bench_overlap_row *row,
 				       const struct ceov_op_tuning *tuning)
 {
@@ -329,8 +382,9 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row,
 	add_string(object, "operator", bench_overlap_name(row->test));
 	add_string(object, "launch", row->is_graph ? "graph" : "stream");
 	add_integer(object, "ranks", row->ranks);
-	add_string(object, "moved_by", row->by_sms ? "SM" : "engine");
+	add_string(object, "moved_by", is_by_sms(row) ? "SM" : "engine");
 	add_cut(object, tuning);
+	json_object_object_add(object, "chosen", chosen_to_json(&row->chosen));
 	if (is_plain(row)) {
 		add_integer(object, "bytes_per_rank", row->bytes);
 		add_flag(object, "by_node", row->by_node);
