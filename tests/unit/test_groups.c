@@ -190,6 +190,71 @@ START_TEST(test_a_batch_keeps_to_the_plans_bound)
 }
 END_TEST
 
+#define CHUNK  UINT64_C(512)
+#define CHUNKS 7u
+
+/* Launches one transfer, of one row or two rows with gaps, in chunks of 512 bytes, at most 3 of
+ * them in a batch, and checks its bytes. caps are those that the mover has besides its own. */
+static void move_chunks(uint32_t n_rows, uint32_t caps)
+{
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .max_chunk_bytes = CHUNK,
+					     .mark_group_bytes = 3 * CHUNK };
+	ceov_context *context = testing_open_turned(2, NULL);
+	uint64_t pitch = CHUNKS * CHUNK + 64, row = CHUNKS * CHUNK - 100;
+	ceov_buffer *source = testing_buffer(context, 0, 2 * pitch);
+	ceov_buffer *target = testing_buffer(context, 1, 2 * pitch);
+	struct ceov_transfer transfer = testing_transfer(source, target, row);
+	ceov_ticket ticket = { 0 };
+	const char *from = ceov_buffer_base(source, 0), *to = ceov_buffer_base(target, 1);
+	ceov_plan *plan;
+	uint32_t i;
+
+	testing_fill(ceov_buffer_base(source, 0), 2 * pitch, testing_seed());
+	memset(ceov_buffer_base(target, 1), 0x5a, 2 * pitch);
+	transfer.n_rows = n_rows;
+	transfer.source.pitch_bytes = transfer.target.pitch_bytes = n_rows > 1 ? pitch : 0;
+	ck_assert_int_eq(ceov_plan_create(context, 0, &options, &plan), 0);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	listen(context);
+	told_ops.caps |= caps;
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	ck_assert_int_eq(state_of(context, ticket), 0);
+	for (i = 0; i < n_rows; i++) {
+		ck_assert_mem_eq(to + i * pitch, from + i * pitch, row);
+		ck_assert_int_eq(to[i * pitch + row], 0x5a);
+	}
+	ceov_close(context);
+}
+
+/* Chunks of a transfer that go in one batch are one copy there. */
+START_TEST(test_chunks_of_a_batch_are_one_copy)
+{
+	move_chunks(1, 0);
+	ck_assert_uint_eq(n_copies, 3);
+	ck_assert_uint_eq(n_pieces_max, 1);
+}
+END_TEST
+
+/* The last chunk of a row and the first one of the next row are two copies. */
+START_TEST(test_rows_with_gaps_stay_apart)
+{
+	move_chunks(2, 0);
+	ck_assert_uint_ge(n_copies, 5);
+	ck_assert_uint_eq(n_pieces_max, 2);
+}
+END_TEST
+
+/* A mover to other machines gets the chunks as they were cut. */
+START_TEST(test_chunks_between_machines_stay_apart)
+{
+	move_chunks(1, CEI_CAP_LEAVES_MACHINE);
+	ck_assert_uint_eq(n_copies, 3);
+	ck_assert_uint_eq(n_pieces_max, 3);
+}
+END_TEST
+
 /* Opens a context whose ranks are places 0 and 1 of a machine without a direct link between
  * them. */
 static ceov_context *open_without_link(void)
@@ -244,6 +309,9 @@ int main(void)
 	tcase_add_test(all, test_a_lane_waits_again_after_renewal);
 	tcase_add_test(all, test_launches_of_a_plan_share_no_batch);
 	tcase_add_test(all, test_a_batch_keeps_to_the_plans_bound);
+	tcase_add_test(all, test_chunks_of_a_batch_are_one_copy);
+	tcase_add_test(all, test_rows_with_gaps_stay_apart);
+	tcase_add_test(all, test_chunks_between_machines_stay_apart);
 	tcase_add_test(all, test_a_leg_goes_alone);
 	suite_add_tcase(suite, all);
 	return testing_run(suite);

@@ -215,6 +215,35 @@ static const struct cei_counter *mark_of(const struct cei_chunk *chunk)
 	return &step->then;
 }
 
+/* Whether the chunk follows the group's last one within a transfer, at one address behind the other
+ * on both sides, so that one copy can move both. A copy of a group cannot be interrupted anyway. A
+ * mover to other machines cuts its copies by chunks and keeps them. */
+static int continues(const struct group *group, const struct cei_chunk *chunk,
+		     const struct cei_piece *piece)
+{
+	const struct cei_backend *backend = group->lanes->states[group->lane]->lane.backend;
+	const struct cei_piece *last = &group->pieces[group->n_pieces - 1];
+	const struct cei_chunk *before = group->chunks[group->n_chunks - 1];
+
+	return before->launch == chunk->launch && before->index + 1 == chunk->index &&
+	       cei_chunk_step(before) == cei_chunk_step(chunk) && before->job.bytes &&
+	       last->n_rows == 1 && piece->n_rows == 1 &&
+	       last->source + last->row_bytes == piece->source &&
+	       last->target + last->row_bytes == piece->target &&
+	       !(backend->ops->caps & CEI_CAP_LEAVES_MACHINE);
+}
+
+/* Adds the chunk's copy, or makes the one before it longer. */
+static void add_piece(struct group *group, const struct cei_chunk *chunk)
+{
+	struct cei_piece piece = piece_of(chunk);
+
+	if (group->n_pieces && continues(group, chunk, &piece))
+		group->pieces[group->n_pieces - 1].row_bytes += piece.row_bytes;
+	else
+		group->pieces[group->n_pieces++] = piece;
+}
+
 static void add(struct group *group, struct cei_chunk *chunk)
 {
 	struct ceov_plan *plan = chunk->launch->plan;
@@ -228,10 +257,10 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	cei_lane_set_remove(&plan->run.stuck_lanes, group->lane);       /* see mend() */
 	plan->run.group = group->number;
 	plan->run.group_launch = chunk->launch;
+	if (chunk->job.bytes)
+		add_piece(group, chunk);
 	group->chunks[group->n_chunks++] = chunk;
 	group->n_bytes += chunk->job.bytes;
-	if (chunk->job.bytes)
-		group->pieces[group->n_pieces++] = piece_of(chunk);
 	if (then)
 		group->posts[group->n_posts++] = cei_lower_post(then, chunk->launch->base);
 }
