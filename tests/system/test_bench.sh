@@ -72,6 +72,9 @@ if ldconfig -p | grep -q 'libucp\.so\.0' && ! opens_ucx $run -g 2 --nodes 2 -t m
 fi
 
 expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --pieces 3
+expect 0 "marks of single blocks" $run -g 3 -t all_gather,all_to_all -b 64K --mark-group 64K -J "$json"
+holds "$json" '"mark_group_bytes": *65536' "JSON says how much shares marks"
+expect 2 "a group of no size" --mark-group 64Q
 # Ranks that act as nodes: over UCX, where it is installed.
 expect 2 "more nodes than ranks" $run -g 2 --nodes 3 -t p2p
 expect 2 "nodes within one process" $run -g 2 --nodes 2 --one-process -t p2p

@@ -50,6 +50,7 @@ struct bench_options {
 	uint32_t    triggers;           /* enum bench_trigger, or-ed */
 	uint32_t    n_pieces;
 	uint64_t    chunk_bytes;        /* 0: the library chooses */
+	uint64_t    mark_group_bytes;   /* of plans of collectives; 0: the library chooses */
 	uint32_t    n_nodes;            /* the ranks act as so many nodes; 0: as one */
 	uint32_t    timeout_s;
 	const char *nccl_path;          /* NULL: search for the library */

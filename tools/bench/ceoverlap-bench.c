@@ -36,7 +36,8 @@ const struct bench_case bench_cases[] = {
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
-enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NAMED, KEY_VISIBLE };
+enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NAMED, KEY_VISIBLE,
+	KEY_MARK_GROUP };
 
 static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
@@ -76,6 +77,8 @@ static const struct argp_option options_table[] = {
 	  "GPUs are visible to the host, so that a daemon can carry out the plans", 1 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 1 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
+	{ "mark-group", KEY_MARK_GROUP, "SIZE", 0, "all_gather and all_to_all: how much may move "
+	  "before the marks of it rise together (default: the library's)", 1 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
 	  "searched)", 1 },
 	{ "no-nccl", BENCH_KEY_NO_NCCL, NULL, 0, "Leave NCCL out", 1 },
@@ -117,6 +120,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_TRIGGER: options->triggers = triggers(state, text); break;
 	case KEY_NAMED: options->names_sources = 1; break;
 	case KEY_VISIBLE: options->signal_flags = CEOV_SIGNAL_HOST_VISIBLE; break;
+	case KEY_MARK_GROUP: options->mark_group_bytes = bench_parse_size(state, text); break;
 	case KEY_PIECES:
 		options->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 64);
 		break;

@@ -246,11 +246,13 @@ int bench_report_json(const struct bench_options *options, const struct bench_ro
 {
 	struct json_object *report = json_object_new_object();
 	struct json_object *list = json_object_new_array();
+	struct json_object *origin = bench_report_provenance(options, machine);
 	uint32_t i;
 
+	json_object_object_add(origin, "mark_group_bytes",
+			       json_object_new_int64((int64_t)options->mark_group_bytes));
 	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
-	json_object_object_add(report, "provenance",
-			       bench_report_provenance(options, machine));
+	json_object_object_add(report, "provenance", origin);
 	json_object_object_add(report, "complete", json_object_new_boolean(is_complete));
 	for (i = 0; i < n_rows; i++)
 		json_object_array_add(list, row_to_json(&rows[i]));

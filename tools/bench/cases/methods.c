@@ -65,7 +65,11 @@ static int add_template(struct bench_collective *c, struct bench_set *set, uint3
 
 static int open_plan(struct bench_collective *c, struct bench_set *set, uint32_t method)
 {
-	int r = ceov_plan_create(c->rank->context, c->rank->rank, NULL, &set->plan[method]);
+	const struct ceov_plan_options options = {
+		.struct_bytes = sizeof(options),
+		.mark_group_bytes = c->rank->options->mark_group_bytes,
+	};
+	int r = ceov_plan_create(c->rank->context, c->rank->rank, &options, &set->plan[method]);
 
 	if (!r)
 		r = add_template(c, set, method);
