@@ -107,6 +107,19 @@ def ideal(methods):
     return max(gemm, min(comm))
 
 
+def chosen_by(row):
+    """As ceoverlap-bench overlap prints it: mode/pieces/tiles/SMs."""
+    chosen = row.get("chosen")
+    if not chosen:
+        return "-"
+    parts = [chosen["mode"], str(chosen["pieces"])]
+    if chosen["tile_rows"]:
+        parts.append(f"{chosen['tile_rows']}x{chosen['tile_columns']}")
+    if chosen["reduce_blocks"]:
+        parts.append(f"{chosen['reduce_blocks']}sm")
+    return "/".join(parts)
+
+
 def operators(folder):
     rows = []
     for _, file in load(folder, "*.json"):
@@ -128,14 +141,15 @@ def operators(folder):
             by_sms = " SM" if row.get("moved_by") == "SM" else ""
             rows.append([row["operator"] + by_sms, row.get("model", ""), shape, row["launch"],
                          str(row["ranks"]), number(ours),
-                         number(ours / best if best else None, 2), ", ".join(beside) or "-",
+                         number(ours / best if best else None, 2), chosen_by(row),
+                         ", ".join(beside) or "-",
                          {True: "yes", False: "NO"}.get(row.get("verified"), "-")])
     if not rows:
         return []
     return ["## Operators", "", "\"/ ideal\" is ours divided by the longer one of the product "
             "alone and the communication alone.", ""] + table(
-        ["operator", "model", "shape", "launch", "ranks", "ours, us", "/ ideal", "ratio to",
-         "right"], rows) + [""]
+        ["operator", "model", "shape", "launch", "ranks", "ours, us", "/ ideal",
+         "mode/pieces/tiles/SMs", "ratio to", "right"], rows) + [""]
 
 
 def median(values):

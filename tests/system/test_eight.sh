@@ -84,6 +84,7 @@ python3 -B "$top/bench/eight_summary.py" "$folder" > "$folder/summary" 2> "$fold
 says "$folder/summary" "| p2p 0>1 | 2 | 0.0625 |"
 says "$folder/summary" "| all_gather | 2 | 0.0625 |"
 says "$folder/summary" "| ag_gemm | tiny | 256 x 256 x 256 | stream | 2 |"
+says "$folder/summary" "| overlap/1/32x32 | - | yes |"
 says "$folder/summary" "| host to rank0 | 1 |"
 says "$folder/summary" "| scheduler | 5 |"
 says "$folder/summary" "| FSDP2 step | 2 | FSDP2 | 20.0 ms | 1.25 |"
