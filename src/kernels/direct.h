@@ -29,6 +29,16 @@
  * are empty: so a rank that has ended a run knows that all others have begun it, on which the
  * halves of scratch rest (workspace.c).
  *
+ * STEPS   Sums of many bytes are made in steps by kernels of their own, cei_direct_steps_bf16,
+ * _fp16 and _fp32, for GPUs of sm_90 (direct_steps_kernels.cu): what is above is done for one step
+ * while the stores of later ones are under way. A span is cut into chunks of CEI_DIRECT_CHUNK
+ * bytes. Block b handles chunks b, b + n_blocks, ...: its rows 0, 1, ..., and step s the rows from
+ * s * step_rows on, the last step also those behind. Counters: from steps_first on,
+ * source * n_blocks + b, and n_ranks * CEI_DIRECT_STEP_BLOCKS_MAX more for sums. They belong to
+ * these kernels alone, since in run e, behind its step s, they rise to
+ * e * CEI_DIRECT_STEP_VALUES + s + 1. (Before that came near CEOV_VALUE_LIMIT, runs would have to
+ * follow each other for thousands of years.) All ranks must have the same n_steps and step_rows.
+ *
  * BEHIND A FAILURE a run that is not captured does nothing: it stores, raises and awaits nothing,
  * since a peer may still use the half that it would store to.
  *
@@ -51,6 +61,25 @@
 #define CEI_DIRECT_THREADS    512u
 #define CEI_DIRECT_HALVES     2u
 #define CEI_DIRECT_FLIGHT     16u       /* vectors that a thread can have in flight, of all ranks */
+
+/* Sums in steps: see STEPS. */
+#define CEI_DIRECT_STEP_RANKS_MAX  8u
+#define CEI_DIRECT_STEP_BLOCKS_MAX 16u
+#define CEI_DIRECT_STEPS_MAX       32u
+#define CEI_DIRECT_STEP_VALUES     64u  /* more than there are steps */
+#define CEI_DIRECT_STEP_ADDERS     16u  /* warps that add up */
+#define CEI_DIRECT_STEP_THREADS    ((CEI_DIRECT_STEP_ADDERS + 7u) * 32u)
+#define CEI_DIRECT_CHUNK           16384u
+
+/* Their shared memory: barriers, then slots of a chunk each. What is pushed to peers has most of
+ * them, since the links depend on it; together they fit into an SM. */
+#define CEI_DIRECT_BARS_BYTES 2048u
+#define CEI_DIRECT_PUSH_SLOTS 5u
+#define CEI_DIRECT_COPY_SLOTS 4u
+#define CEI_DIRECT_SUM_SLOTS  4u
+#define CEI_DIRECT_STEP_SHARED \
+	(CEI_DIRECT_BARS_BYTES + CEI_DIRECT_CHUNK * \
+	 (CEI_DIRECT_PUSH_SLOTS + CEI_DIRECT_COPY_SLOTS + CEI_DIRECT_SUM_SLOTS))
 
 /* What this rank and one rank r exchange, in bytes. For r = own: what stays. */
 struct cei_direct_span {
@@ -89,6 +118,11 @@ struct cei_direct {
 						 * 4 or 8; as many at all ranks. If it is not 1,
 						 * n_ranks times as many are at most
 						 * CEI_DIRECT_FLIGHT */
+
+	/* Of sums in steps only; see STEPS. */
+	uint32_t                n_steps;        /* at least 1 */
+	uint32_t                step_rows;      /* at least 1 */
+	uint32_t                steps_first;
 
 	struct ceov_device_signal arrived[CEI_DIRECT_HALVES];   /* [half]: the own signals */
 	uint64_t                  value;        /* the run's number, if epoch is NULL */

@@ -8,6 +8,7 @@
 #include "kernels/reduce_kernels.cu"
 #include "kernels/sm_lane_kernels.cu"
 #include "kernels/direct_kernels.cu"
+#include "kernels/direct_steps_kernels.cu"
 #include "kernels/gemm_kernels.cu"
 #include "kernels/experts_kernels.cu"
 #include "kernels/embedding_kernels.cu"

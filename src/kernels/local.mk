@@ -9,11 +9,14 @@ kernel_sources = \
 	%D%/reduce_kernels.cu \
 	%D%/sm_lane_kernels.cu \
 	%D%/direct_kernels.cu \
+	%D%/direct_steps_kernels.cu \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
 	%D%/embedding_kernels.cu \
 	%D%/rows_kernels.cu \
 	%D%/bulk.cuh \
+	%D%/direct.cuh \
+	%D%/direct_steps.cuh \
 	%D%/gemm_layout.cuh \
 	%D%/gemm_pairs.cuh \
 	%D%/gemm_sm90.cuh \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests what is chosen for ops in which SMs move the bytes. */
+/* Tests what is chosen for ops in which SMs move the bytes: vectors in flight, and steps. */
 
 #include <check.h>
 #include <string.h>
@@ -43,12 +43,116 @@ START_TEST(test_vectors_in_flight)
 }
 END_TEST
 
+/* --- sums in steps ------------------------------------------------------------- */
+
+struct sum {
+	struct cei_op_shape   shape;
+	struct cei_rates      rates;
+	struct ceov_op_tuning given;
+};
+
+static struct sum sum_of(uint32_t n_ranks, uint32_t n_blocks)
+{
+	struct sum sum = { .shape = { .kind = &cei_reduce_scatter }, .rates = cei_rates_gpu() };
+
+	sum.shape.n_ranks = n_ranks;
+	sum.given.struct_bytes = sizeof(sum.given);
+	sum.given.n_reduce_blocks = n_blocks;
+	return sum;
+}
+
+static struct cei_choice choose(const struct sum *sum, uint64_t span_bytes)
+{
+	const struct cei_choose_args args = { &sum->shape, &sum->rates, &sum->given };
+	struct cei_choice choice;
+
+	memset(&choice, 0, sizeof(choice));
+	cei_direct_choose_sum(&args, span_bytes, &choice);
+	return choice;
+}
+
+/* Steps have all rows of chunks of the largest span and no more, none is empty, and there are
+ * counters for them; each but the last has four chunks or more. */
+START_TEST(test_steps)
+{
+	uint64_t random = testing_seed(), span_bytes, n_rows, row_bytes;
+	uint32_t i, n_ranks, seen = 0, most = 0;
+	struct cei_choice choice;
+	struct sum sum;
+
+	for (i = 0; i < 4000; i++) {
+		n_ranks = 2 + (uint32_t)testing_below(&random, CEI_DIRECT_STEP_RANKS_MAX - 1);
+		sum = sum_of(n_ranks, (uint32_t)testing_below(&random, 20));
+		span_bytes = testing_below(&random, UINT64_C(1) << testing_below(&random, 38));
+		choice = choose(&sum, span_bytes);
+		if (!choice.direct_steps)
+			continue;
+		row_bytes = (uint64_t)CEI_DIRECT_CHUNK * choice.n_reduce_blocks;
+		n_rows = (span_bytes + row_bytes - 1) / row_bytes;
+		ck_assert_uint_le(choice.n_reduce_blocks, CEI_DIRECT_STEP_BLOCKS_MAX);
+		ck_assert_uint_le(choice.direct_steps, CEI_DIRECT_STEPS_MAX);
+		ck_assert_uint_ge((uint64_t)choice.direct_steps * choice.direct_step_rows, n_rows);
+		ck_assert_uint_lt((choice.direct_steps - 1) * (uint64_t)choice.direct_step_rows,
+				  n_rows);
+		ck_assert_uint_ge((uint64_t)choice.direct_step_rows * (n_ranks - 1), 4);
+		seen++;
+		most += choice.direct_steps == CEI_DIRECT_STEPS_MAX;
+	}
+	ck_assert(seen > 100 && most);
+}
+END_TEST
+
+/* Few bytes, many ranks or SMs, GPUs without the kernels, and the host: not in steps. */
+START_TEST(test_what_is_not_made_in_steps)
+{
+	const uint64_t least = (uint64_t)8 * 16 * CEI_DIRECT_CHUNK;
+	struct sum sum = sum_of(8, 16);
+
+	ck_assert_uint_eq(choose(&sum, least).direct_steps, 8);
+	ck_assert_uint_eq(choose(&sum, least).direct_step_rows, 1);
+	ck_assert_uint_eq(choose(&sum, least - 16).direct_steps, 0);
+	sum = sum_of(9, 16);
+	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
+	sum = sum_of(8, 17);
+	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
+	sum = sum_of(1, 16);
+	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
+	sum = sum_of(2, 16);    /* each SM sends 256 KiB at least */
+	ck_assert_uint_eq(choose(&sum, 2 * least).direct_steps, 4);
+	ck_assert_uint_eq(choose(&sum, 2 * least).direct_step_rows, 4);
+	ck_assert_uint_eq(choose(&sum, 2 * least - 16).direct_steps, 0);
+	sum.rates.has_tiles = 0;
+	ck_assert_uint_eq(choose(&sum, 2 * least).direct_steps, 0);
+	sum.rates = cei_rates_host();
+	ck_assert_uint_eq(choose(&sum, 2 * least).direct_steps, 0);
+}
+END_TEST
+
+START_TEST(test_steps_are_explained)
+{
+	struct sum sum = sum_of(8, 16);
+	const struct cei_choose_args args = { &sum.shape, &sum.rates, &sum.given };
+	struct cei_choice choice = choose(&sum, UINT64_C(32) << 20);
+
+	choice.mode = CEOV_MODE_DIRECT;
+	cei_direct_explain(&args, &choice);
+	ck_assert_ptr_nonnull(strstr(choice.text, "added up: in 32 steps"));
+	choice = choose(&sum, 4096);
+	choice.mode = CEOV_MODE_DIRECT;
+	cei_direct_explain(&args, &choice);
+	ck_assert_ptr_null(strstr(choice.text, "steps"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("direct choice");
 	TCase *all = tcase_create("choices");
 
 	tcase_add_test(all, test_vectors_in_flight);
+	tcase_add_test(all, test_steps);
+	tcase_add_test(all, test_what_is_not_made_in_steps);
+	tcase_add_test(all, test_steps_are_explained);
 	suite_add_tcase(suite, all);
 	return testing_run(suite);
 }

@@ -23,7 +23,7 @@ struct cei_direct_words {
 struct cei_direct_job {
 	int                    is_sum;  /* 0: bytes are copied, and dtype and scale are unused */
 	enum ceov_dtype        dtype;
-	/* The fields from here to each mean the same as in struct cei_direct. */
+	/* The fields from here to steps_first mean the same as in struct cei_direct. */
 	float                  scale;
 	const void            *source;
 	void                  *target;
@@ -35,7 +35,11 @@ struct cei_direct_job {
 	uint32_t               own;
 	uint32_t               half;
 	uint32_t               second;
-	uint32_t               each;            /* on a GPU; ignored elsewhere */
+	uint32_t               each;            /* on a GPU; ignored elsewhere, as are the next
+						 * three */
+	uint32_t               n_steps;         /* 0: not in steps */
+	uint32_t               step_rows;
+	uint32_t               steps_first;
 	uint32_t               n_blocks;        /* on a GPU: how many SMs to use; everywhere: how
 						 * many counters there are for each rank */
 	char                  *scratch[CEI_DIRECT_RANKS_MAX];   /* [rank]: the first half, as this

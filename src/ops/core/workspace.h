@@ -16,7 +16,8 @@
  *   arrived  at each rank, one signal for each half: source rank * pieces + piece, or, in an
  *            all-to-all + GEMM whose columns are divided, piece * n_ranks + source rank. Where an
  *            all-reduce sends sums: n_ranks * CEI_OP_PIECES_MAX more than that. The sums of nodes
- *            have counters of their own (reduce/by_node.c)
+ *            have counters of their own (reduce/by_node.c), and on one node the same counters are
+ *            those of sums in steps, where they rise to other values (kernels/direct.h)
  *   here     at each rank, in host memory: half * n_ranks + r. Rank r raises it when it has
  *            begun a run in which it sends this rank no bytes
  *   ready    used by its own rank only: target rank * pieces + piece, or piece. The last

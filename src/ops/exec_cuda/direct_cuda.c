@@ -87,9 +87,42 @@ static int fill(const struct cei_gpu_executor *own, const struct cei_direct_job 
 	direct->second = job->second;
 	direct->scale = job->scale;
 	direct->each = job->each;
+	direct->n_steps = job->n_steps;
+	direct->step_rows = job->step_rows;
+	direct->steps_first = job->steps_first;
 	for (rank = 0; !r && rank < job->n_ranks; rank++)
 		r = fill_peer(own, job, rank, &direct->peers[rank]);
 	return r ? r : fill_marks(own, job, direct);
+}
+
+static void name_kernel(char name[KERNEL_NAME_BYTES], const struct cei_direct_job *job)
+{
+	snprintf(name, KERNEL_NAME_BYTES, "cei_direct_%s%s", job->n_steps ? "steps_" : "",
+		 job->is_sum ? cei_dtype_name(job->dtype) : "copy");
+}
+
+int cei_gpu_direct_open(struct cei_gpu_executor *own)
+{
+	static const enum ceov_dtype dtypes[] = { CEOV_BF16, CEOV_FP16, CEOV_FP32 };
+	struct cei_direct_job job = { .is_sum = 1, .n_steps = 1 };
+	char name[KERNEL_NAME_BYTES];
+	void *function = NULL;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < sizeof(dtypes) / sizeof(dtypes[0]); i++) {
+		job.dtype = dtypes[i];
+		name_kernel(name, &job);
+		r = cei_module_find(own->module, name, &function);
+		if (!r)
+			r = cei_gpu_executor_check(
+				own, own->cuda->calls.function_set(
+					     function,
+					     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					     CEI_DIRECT_STEP_SHARED),
+				"allowing a kernel its shared memory");
+	}
+	return r;
 }
 
 int cei_gpu_direct(struct cei_executor *executor, void *stream,
@@ -102,14 +135,14 @@ int cei_gpu_direct(struct cei_executor *executor, void *stream,
 	struct cei_module_launch launch = {
 		.name = name,
 		.n_blocks = job->n_blocks,
-		.n_threads = CEI_DIRECT_THREADS,
+		.n_threads = job->n_steps ? CEI_DIRECT_STEP_THREADS : CEI_DIRECT_THREADS,
+		.shared_bytes = job->n_steps ? CEI_DIRECT_STEP_SHARED : 0,
 		.stream = stream,
 		.arguments = arguments,
 	};
 	int r = fill(own, job, &direct);
 
 	_Static_assert(sizeof(direct) <= 4096, "all drivers take kernel parameters of 4 KiB");
-	snprintf(name, sizeof(name), "cei_direct_%s",
-		 job->is_sum ? cei_dtype_name(job->dtype) : "copy");
+	name_kernel(name, job);
 	return r ? r : cei_module_launch(own->module, &launch);
 }

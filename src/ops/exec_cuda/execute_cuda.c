@@ -136,6 +136,8 @@ static int open_all(struct cei_gpu_executor *own, uint64_t n_sms_max)
 		r = cei_gpu_measure_open(own);
 	if (!r && own->has_kernels)
 		r = cei_gpu_gemm_open(own);
+	if (!r && own->has_kernels)
+		r = cei_gpu_direct_open(own);
 	return r ? r : open_blas(own);
 }
 

@@ -69,7 +69,10 @@ int  cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 int  cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 		    const struct cei_reduce_job *job);
 
-/* Queues a direct collective (the function `direct` of struct cei_executor_ops). */
+/* direct_cuda.c: direct collectives. cei_gpu_direct_open() lets the kernels of sums in steps use
+ * their shared memory; it is called once, with the context current, where the GPU has these
+ * kernels. cei_gpu_direct() is the function `direct` of struct cei_executor_ops. */
+int  cei_gpu_direct_open(struct cei_gpu_executor *own);
 int  cei_gpu_direct(struct cei_executor *executor, void *stream,
 		    const struct cei_direct_job *job);
 

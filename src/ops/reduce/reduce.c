@@ -330,7 +330,8 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	if (cei_selector_is_direct(choice->mode)) {
-		cei_direct_choose(args, cei_direct_sum_span(args->shape, choice->mode), choice);
+		cei_direct_choose_sum(args, cei_direct_sum_span(args->shape, choice->mode),
+				      choice);
 		return;
 	}
 	choice->n_reduce_blocks = args->given->n_reduce_blocks ? args->given->n_reduce_blocks

@@ -14,6 +14,10 @@
 #define BLOCKS_FEW       2u             /* how many of them are at most 16 */
 #define LISTED_BYTES_MAX (UINT64_C(4) << 20)
 #define SUM_BYTES_MAX    (UINT64_C(256) << 20)
+#define STEP_ROWS_MIN    8u             /* sums in steps: chunks of a span that a block has, ... */
+#define STEP_BYTES_MIN   (UINT64_C(256) << 10)  /* ... and bytes that it sends to all peers */
+#define STEP_CHUNKS_MIN  4u             /* of a step, to all peers: so a step's last chunks are on
+					 * their way while the next one begins */
 
 const char *cei_direct_ranks_fault(const struct cei_op_shape *shape)
 {
@@ -72,11 +76,49 @@ void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 	choice->direct_each = each_for(args->shape->n_ranks, span_bytes, choice->n_reduce_blocks);
 }
 
+/* Returns whether a sum is made in steps. Every rank finds the same: GPUs of one node are alike. */
+static int is_in_steps(const struct cei_choose_args *args, uint64_t span_bytes, uint32_t n_blocks)
+{
+	const struct cei_rates *rates = args->rates;
+	uint32_t n_ranks = args->shape->n_ranks;
+
+	return rates->n_sms && rates->has_tiles && n_ranks > 1 &&
+		n_ranks <= CEI_DIRECT_STEP_RANKS_MAX && n_blocks <= CEI_DIRECT_STEP_BLOCKS_MAX &&
+		span_bytes >= (uint64_t)STEP_ROWS_MIN * CEI_DIRECT_CHUNK * n_blocks &&
+		(n_ranks - 1) * span_bytes >= STEP_BYTES_MIN * n_blocks;
+}
+
+/* Cuts the rows of chunks into steps, as many as there are counters for at most. */
+static void cut_steps(uint32_t n_ranks, uint64_t n_rows, struct cei_choice *choice)
+{
+	uint64_t rows = cei_ceiling(n_rows, CEI_DIRECT_STEPS_MAX);
+	uint32_t least_rows = (uint32_t)cei_ceiling(STEP_CHUNKS_MIN, n_ranks - 1);
+
+	if (rows < least_rows)
+		rows = least_rows;
+	choice->direct_step_rows = (uint32_t)rows;
+	choice->direct_steps = (uint32_t)cei_ceiling(n_rows, rows);
+}
+
+void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_bytes,
+			   struct cei_choice *choice)
+{
+	uint64_t row_bytes;
+
+	cei_direct_choose(args, span_bytes, choice);
+	row_bytes = (uint64_t)CEI_DIRECT_CHUNK * choice->n_reduce_blocks;
+	if (is_in_steps(args, span_bytes, choice->n_reduce_blocks))
+		cut_steps(args->shape->n_ranks, cei_ceiling(span_bytes, row_bytes), choice);
+}
+
 void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	cei_choice_say_mode(args, choice);
 	cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
 		       choice->n_reduce_blocks, cei_choice_by(args->given->n_reduce_blocks));
+	if (choice->direct_steps)
+		cei_choice_say(choice, "added up: in %u steps, while bytes of others are under "
+			       "way\n", choice->direct_steps);
 }
 
 /* Adds candidates with the first n_blocks of these numbers of SMs. */

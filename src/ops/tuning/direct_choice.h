@@ -19,6 +19,10 @@ const char *cei_direct_ranks_fault(const struct cei_op_shape *shape);
 void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 		       struct cei_choice *choice);
 
+/* The same for sums, which are made in steps if they have many bytes and GPUs have the kernels. */
+void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_bytes,
+			   struct cei_choice *choice);
+
 /* Appends the lines that explain such a choice. */
 void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 
