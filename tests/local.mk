@@ -246,6 +246,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_reduce \
 	%D%/gpu/test_gpu_move \
 	%D%/gpu/test_gpu_direct \
+	%D%/gpu/test_gpu_direct_steps \
 	%D%/gpu/test_gpu_begin \
 	%D%/gpu/test_gpu_blas \
 	%D%/gpu/test_gpu_gemm \

@@ -34,7 +34,7 @@ static void *run_thread(void *arg)
 void gpu_op_each(struct gpu_op_rig *rig,
 		 void (*body)(struct gpu_op_rank *rank, const void *arg), const void *arg)
 {
-	struct thread threads[GPU_OP_RANKS_MAX];
+	struct thread threads[GPU_OP_RANKS_ROOM];
 	uint32_t i;
 
 	for (i = 0; i < rig->n_here; i++) {
@@ -83,9 +83,9 @@ static void open_ranks(struct gpu_op_rig *rig, ceov_context *const *contexts)
 
 void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks)
 {
-	uint32_t indices[GPU_OP_RANKS_MAX], i;
+	uint32_t indices[GPU_OP_RANKS_ROOM], i;
 
-	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
+	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_ROOM);
 	for (i = 0; i < n_ranks; i++)
 		indices[i] = gpu_of_rank(i);
 	memset(rig, 0, sizeof(*rig));
@@ -96,7 +96,7 @@ void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks)
 
 void gpu_op_open_in(struct gpu_op_rig *rig, uint32_t n_ranks, ceov_context *const *contexts)
 {
-	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
+	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_ROOM);
 	memset(rig, 0, sizeof(*rig));
 	rig->n_ranks = rig->n_here = n_ranks;
 	open_ranks(rig, contexts);
@@ -108,7 +108,7 @@ void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 	struct ceov_member member = { rank, { CEOV_PLACE_GPU, gpu_of_rank(rank) } };
 	struct ceov_config config = CEOV_CONFIG_INIT;
 
-	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
+	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_ROOM);
 	memset(rig, 0, sizeof(*rig));
 	rig->n_ranks = n_ranks;
 	rig->first = rank;

@@ -22,7 +22,8 @@
 #include "gpu_rig.h"
 #include "unit/op_rig.h"
 
-#define GPU_OP_RANKS_MAX   4u
+#define GPU_OP_RANKS_MAX   4u           /* the most ranks of most suites, so that they end soon */
+#define GPU_OP_RANKS_ROOM  8u           /* the most ranks of a rig */
 #define GPU_OP_SCRATCH     (UINT64_C(64) << 20) /* size of each workspace's scratch memory, enough
 						 * for all cases */
 #define GPU_OP_ARENA_BYTES (UINT64_C(1) << 30)
@@ -44,7 +45,7 @@ struct gpu_op_rig {
 	uint32_t           first;       /* first rank of this process */
 	uint32_t           n_here;      /* number of ranks of this process */
 	pthread_barrier_t  barrier;     /* for the threads of this process's ranks */
-	struct gpu_op_rank ranks[GPU_OP_RANKS_MAX];
+	struct gpu_op_rank ranks[GPU_OP_RANKS_ROOM];
 };
 
 /* Open either all ranks in this process, or one rank, which meets its peers at a path. */
