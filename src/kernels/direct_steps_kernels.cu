@@ -155,8 +155,18 @@ static __device__ __forceinline__ void store_sums(const struct block &block, uin
 	cei_bulk_store((char *)direct.target + at, slot, n_bytes);
 }
 
-/* Run by one thread. When the stores of a chunk have begun it waits for those of the chunk before,
- * and gives that one's slot back. */
+/* Passes on steps before this one. */
+static __device__ __forceinline__ void tell_stored(const struct block &block, uint32_t *n_told,
+						   uint32_t step)
+{
+#pragma unroll 1
+	for (; *n_told < step; ++*n_told)
+		cei_bar_arrive(block.bars->stored + *n_told);
+}
+
+/* Run by one thread. When the stores of a chunk have begun, it waits until those of the chunk
+ * before have been read, and gives that one's slot back; behind a step also until they have been
+ * written. */
 static __device__ __forceinline__ void store_all(const struct block &block)
 {
 	const struct cei_direct &direct = block.direct;
@@ -170,17 +180,16 @@ static __device__ __forceinline__ void store_all(const struct block &block)
 		if (!has_failed(block))
 			store_sums(block, row);
 		cei_store_commit();
-		cei_store_wait_all_but<1>();
+		cei_store_wait_read<1>();
 		if (row)
 			cei_bar_arrive(block.bars->sum_empty + (row - 1) % CEI_DIRECT_SUM_SLOTS);
-#pragma unroll 1
-		for (; n_told < step_of(direct, row); n_told++)
-			cei_bar_arrive(block.bars->stored + n_told);
+		if (n_told == step_of(direct, row))
+			continue;
+		cei_store_wait_all_but<1>();
+		tell_stored(block, &n_told, step_of(direct, row));
 	}
 	cei_store_wait();
-#pragma unroll 1
-	for (; n_told < direct.n_steps; n_told++)
-		cei_bar_arrive(block.bars->stored + n_told);
+	tell_stored(block, &n_told, direct.n_steps);
 }
 
 /* --- counters ---------------------------------------------------------------- */
