@@ -127,18 +127,20 @@ static __device__ __forceinline__ struct direct_turn begin_turn(const struct cei
 }
 
 /* Ends a captured run: the last block that comes here advances the run's number, unless it was
- * poisoned. The count acquires the poison that another block may have stored before. */
+ * poisoned. The count acquires the poison that another block may have stored before. A block that
+ * is alone does not count, since that would cost a run of few bytes a part of its time. */
 static __device__ __forceinline__ void end_turn(const struct cei_direct &direct,
 						const struct direct_turn &turn)
 {
 	const uint32_t last = gridDim.x - 1;
-	uint32_t n_before;
+	uint32_t n_before = last;
 
 	__syncthreads();
 	if (!direct.epoch || threadIdx.x)
 		return;
-	asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
-		     : "=r"(n_before) : "l"(direct.n_ended), "r"(last) : "memory");
+	if (last)
+		asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
+			     : "=r"(n_before) : "l"(direct.n_ended), "r"(last) : "memory");
 	if (n_before != last || *(const volatile uint64_t *)direct.epoch >= CEOV_VALUE_LIMIT)
 		return;
 	direct.last_use[turn.half] = turn.number;

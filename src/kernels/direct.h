@@ -134,7 +134,8 @@ struct cei_direct {
 						 * unused */
 	uint64_t                 *last_use;     /* as in struct cei_op_begin, as are epoch and
 						 * done */
-	uint32_t                 *n_ended;      /* counts the blocks that have ended; 0 between
+	uint32_t                 *n_ended;      /* counts the blocks that have ended, if there
+						 * are several; 0 between
 						 * runs */
 	struct ceov_device_signal done;
 };
