@@ -105,10 +105,10 @@ END_TEST
 /* Few bytes, many ranks or SMs, GPUs without the kernels, and the host: not in steps. */
 START_TEST(test_what_is_not_made_in_steps)
 {
-	const uint64_t least = (uint64_t)8 * 16 * CEI_DIRECT_CHUNK;
+	const uint64_t least = (uint64_t)4 * 16 * CEI_DIRECT_CHUNK;
 	struct sum sum = sum_of(8, 16);
 
-	ck_assert_uint_eq(choose(&sum, least).direct_steps, 8);
+	ck_assert_uint_eq(choose(&sum, least).direct_steps, 4);
 	ck_assert_uint_eq(choose(&sum, least).direct_step_rows, 1);
 	ck_assert_uint_eq(choose(&sum, least - 16).direct_steps, 0);
 	sum = sum_of(9, 16);
@@ -118,13 +118,13 @@ START_TEST(test_what_is_not_made_in_steps)
 	sum = sum_of(1, 16);
 	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
 	sum = sum_of(2, 16);    /* each SM sends 256 KiB at least */
-	ck_assert_uint_eq(choose(&sum, 2 * least).direct_steps, 4);
-	ck_assert_uint_eq(choose(&sum, 2 * least).direct_step_rows, 4);
-	ck_assert_uint_eq(choose(&sum, 2 * least - 16).direct_steps, 0);
+	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 4);
+	ck_assert_uint_eq(choose(&sum, 4 * least).direct_step_rows, 4);
+	ck_assert_uint_eq(choose(&sum, 4 * least - 16).direct_steps, 0);
 	sum.rates.has_tiles = 0;
-	ck_assert_uint_eq(choose(&sum, 2 * least).direct_steps, 0);
+	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
 	sum.rates = cei_rates_host();
-	ck_assert_uint_eq(choose(&sum, 2 * least).direct_steps, 0);
+	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
 }
 END_TEST
 

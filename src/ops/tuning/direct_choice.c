@@ -14,7 +14,7 @@
 #define BLOCKS_FEW       2u             /* how many of them are at most 16 */
 #define LISTED_BYTES_MAX (UINT64_C(4) << 20)
 #define SUM_BYTES_MAX    (UINT64_C(256) << 20)
-#define STEP_ROWS_MIN    8u             /* sums in steps: chunks of a span that a block has, ... */
+#define STEP_ROWS_MIN    4u             /* sums in steps: chunks of a span that a block has, ... */
 #define STEP_BYTES_MIN   (UINT64_C(256) << 10)  /* ... and bytes that it sends to all peers */
 #define STEP_CHUNKS_MIN  4u             /* of a step, to all peers: so a step's last chunks are on
 					 * their way while the next one begins */
