@@ -278,6 +278,7 @@ product_tests = \
 	%D%/product/check_readme.sh \
 	%D%/product/check_drawing.sh \
 	%D%/product/check_runner.sh \
+	%D%/product/check_steps.sh \
 	model/check.sh \
 	%D%/system/test_bench.sh \
 	%D%/system/test_bench_daemon.sh \
@@ -438,7 +439,7 @@ AM_TESTS_ENVIRONMENT = \
 	export CC='$(CC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
 		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
-EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
+EXTRA_DIST += $(product_tests) %D%/product/steps.cc %D%/product/graph.py %D%/product/circles.txt \
 	%D%/system/check_sweep.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml \
