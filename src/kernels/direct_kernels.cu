@@ -116,39 +116,78 @@ await_peers(const struct cei_direct &direct, struct direct_turn *turn, uint32_t 
 
 /* --- bytes --------------------------------------------------------------- */
 
-/* Stores each peer's span of source to the peer's half. */
+/* What a thread has loaded of the spans of a group of peers. */
+template <uint32_t EACH> struct direct_loaded {
+	uint4 raw[direct_group<EACH>::others][EACH];
+};
+
+/* Loads, from vector i on, what goes to the group of peers that begins with the one `group` ranks
+ * behind this one. */
+template <uint32_t EACH>
+static __device__ __forceinline__ void
+load_peers(const struct cei_direct &direct, uint64_t i, uint32_t group,
+	   struct direct_loaded<EACH> *loaded)
+{
+	uint32_t k, peer;
+
+#pragma unroll
+	for (k = 0; k < direct_group<EACH>::others; k++) {
+		if (group + k >= direct.n_ranks)
+			continue;
+		peer = behind(direct, group + k);
+		direct_load(vectors_at(direct.source, direct.spans[peer].leaves), i,
+			    direct.spans[peer].n_leaves, loaded->raw[k]);
+	}
+}
+
+template <uint32_t EACH>
+static __device__ __forceinline__ void
+store_peers(const struct cei_direct &direct, const struct direct_turn &turn, uint64_t i,
+	    uint32_t group, const struct direct_loaded<EACH> &loaded)
+{
+	uint32_t k, peer;
+
+#pragma unroll
+	for (k = 0; k < direct_group<EACH>::others; k++) {
+		if (group + k >= direct.n_ranks)
+			continue;
+		peer = behind(direct, group + k);
+		direct_store(vectors_to(half_of(direct, turn, peer), direct.spans[peer].there), i,
+			     direct.spans[peer].n_leaves, loaded.raw[k]);
+	}
+}
+
+/* Begins a run. The first vectors for the first group of peers are loaded before the run's number
+ * and counters are: source does not depend on them, and both then take the time of one. */
+template <uint32_t EACH>
+static __device__ __forceinline__ struct direct_turn begin_run(const struct cei_direct &direct,
+							       struct direct_loaded<EACH> *loaded)
+{
+	load_peers(direct, first_vector<EACH>(), 1, loaded);
+	return begin_turn(direct);
+}
+
+/* Stores each peer's span of source to the peer's half. The first vectors are loaded. */
 template <uint32_t EACH>
 static __device__ __forceinline__ void push(const struct cei_direct &direct,
-					    const struct direct_turn &turn)
+					    const struct direct_turn &turn,
+					    struct direct_loaded<EACH> *loaded)
 {
 	constexpr uint32_t n_group = direct_group<EACH>::others;
-	uint4 raw[n_group][EACH];
-	uint32_t group, k, peer;
-	uint64_t i, most = 0;
+	uint64_t i = first_vector<EACH>(), most = 0;
+	bool is_loaded = true;
+	uint32_t group, k;
 
 	for (k = 1; k < direct.n_ranks; k++)
 		most = max((unsigned long long)most,
 			   (unsigned long long)direct.spans[behind(direct, k)].n_leaves);
-	for (i = first_vector<EACH>(); i * sizeof(uint4) < most; i += step<EACH>())
+	for (; i * sizeof(uint4) < most; i += step<EACH>())
 		for (group = 1; group < direct.n_ranks && (EACH == 1 || group == 1);
 		     group += n_group) {
-#pragma unroll
-			for (k = 0; k < n_group; k++) {
-				if (group + k >= direct.n_ranks)
-					continue;
-				peer = behind(direct, group + k);
-				direct_load(vectors_at(direct.source, direct.spans[peer].leaves),
-					    i, direct.spans[peer].n_leaves, raw[k]);
-			}
-#pragma unroll
-			for (k = 0; k < n_group; k++) {
-				if (group + k >= direct.n_ranks)
-					continue;
-				peer = behind(direct, group + k);
-				direct_store(vectors_to(half_of(direct, turn, peer),
-							direct.spans[peer].there),
-					     i, direct.spans[peer].n_leaves, raw[k]);
-			}
+			if (!is_loaded)
+				load_peers(direct, i, group, loaded);
+			is_loaded = false;
+			store_peers(direct, turn, i, group, *loaded);
 		}
 }
 
@@ -301,10 +340,11 @@ static __device__ __forceinline__ void sum_own(const struct cei_direct &direct,
 template <class T, uint32_t EACH>
 static __device__ __forceinline__ void reduce_run(const struct cei_direct &direct)
 {
-	struct direct_turn turn = begin_turn(direct);
+	struct direct_loaded<EACH> loaded;
+	struct direct_turn turn = begin_run(direct, &loaded);
 
 	if (turn.is_good)
-		push<EACH>(direct, turn);
+		push(direct, turn, &loaded);
 	raise_peers(direct, turn, 0);
 	await_peers(direct, &turn, 0);
 	if (turn.is_good)
@@ -321,10 +361,11 @@ static __device__ __forceinline__ void reduce_run(const struct cei_direct &direc
 template <uint32_t EACH>
 static __device__ __forceinline__ void copy_run(const struct cei_direct &direct)
 {
-	struct direct_turn turn = begin_turn(direct);
+	struct direct_loaded<EACH> loaded;
+	struct direct_turn turn = begin_run(direct, &loaded);
 
 	if (turn.is_good)
-		push<EACH>(direct, turn);
+		push(direct, turn, &loaded);
 	raise_peers(direct, turn, 0);
 	if (turn.is_good)
 		copy_own<EACH>(direct);
