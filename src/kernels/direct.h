@@ -74,7 +74,7 @@
 /* Their shared memory: barriers, then slots of a chunk each. What is pushed to peers has most of
  * them, since the links depend on it; together they fit into an SM. */
 #define CEI_DIRECT_BARS_BYTES 2048u
-#define CEI_DIRECT_PUSH_SLOTS 5u
+#define CEI_DIRECT_PUSH_SLOTS 6u
 #define CEI_DIRECT_COPY_SLOTS 4u
 #define CEI_DIRECT_SUM_SLOTS  4u
 #define CEI_DIRECT_STEP_SHARED \

@@ -35,6 +35,7 @@ struct bars {
 };
 
 static_assert(sizeof(struct bars) <= CEI_DIRECT_BARS_BYTES, "slots begin behind the barriers");
+static_assert(CEI_DIRECT_STEP_SHARED <= 232448, "an SM of sm_90 has so much for a block");
 
 struct block {                          /* what all warps of a block know */
 	const struct cei_direct &direct;
@@ -160,7 +161,7 @@ static __device__ __forceinline__ struct walk first(const struct cei_direct &dir
  * and returns whether it came. If `tells`, `tell` passes on a step, all of whose chunks have been
  * stored. */
 struct push_route {
-	static constexpr uint32_t n_slots = CEI_DIRECT_PUSH_SLOTS, ahead = 2;
+	static constexpr uint32_t n_slots = CEI_DIRECT_PUSH_SLOTS, ahead = 3;
 	static constexpr bool tells = true;
 
 	static __device__ __forceinline__ uint64_t *full(const struct block &block)
