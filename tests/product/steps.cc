@@ -362,7 +362,7 @@ template <int N> static void cei_store_wait_read()
 	wait_groups(N, 1);
 }
 
-template <int N> static void cei_store_wait_but()
+template <int N> static void cei_store_wait_all_but()
 {
 	wait_groups(N, 2);
 }
