@@ -14,11 +14,12 @@
 
 #include <ceoverlap/ops.h>
 
+#include "ops/shape.h"
+
 struct cei_choice;                      /* selector.h */
 struct cei_choose_args;
 struct cei_rates;
 struct cei_listing;                     /* candidates.h */
-struct cei_op_shape;                    /* shape.h */
 struct cei_product_kind;                /* product.h */
 struct cei_run;                         /* run.h */
 
