@@ -176,6 +176,7 @@ pure_suites = \
 	%D%/unit/test_candidates \
 	%D%/unit/test_direct_choice \
 	%D%/unit/test_sm_lane \
+	%D%/unit/test_sum_model \
 	%D%/unit/test_kinds \
 	%D%/unit/test_cost_sim \
 	%D%/unit/test_graph_cache \

@@ -82,4 +82,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/reduce/by_node.c %D%/reduce/by_node.h \
 	%D%/reduce/direct_sum.c %D%/reduce/direct_sum.h \
 	%D%/reduce/parts.c %D%/reduce/parts.h \
-	%D%/reduce/reduce.c
+	%D%/reduce/reduce.c \
+	%D%/reduce/sum_model.c %D%/reduce/sum_model.h

@@ -72,14 +72,13 @@ static void check_list(const struct cei_candidates *candidates)
 	}
 }
 
-static void check_is_models(const struct cei_op_shape *shape,
+static void check_is_models(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			    const struct cei_candidates *candidates)
 {
 	const struct ceov_op_tuning *first = &candidates->tuning[0];
-	struct cei_rates rates = cei_rates_gpu();
 	struct cei_choice choice;
 
-	cei_selector_choose(shape, &rates, NULL, &choice);
+	cei_selector_choose(shape, rates, NULL, &choice);
 	ck_assert_int_eq(first->mode, choice.mode);
 	ck_assert_uint_eq(first->n_pieces, choice.n_pieces);
 	ck_assert_uint_eq(first->tile_rows, choice.shape.rows);
@@ -112,6 +111,7 @@ static struct cei_op_shape random_shape(uint64_t *random)
 
 START_TEST(test_lists_are_sound_and_repeat)
 {
+	const struct cei_rates rates = cei_rates_gpu();
 	uint64_t random = testing_seed();
 	struct cei_candidates first, second;
 	struct cei_op_shape shape;
@@ -121,7 +121,7 @@ START_TEST(test_lists_are_sound_and_repeat)
 		shape = random_shape(&random);
 		first = list(&shape, NULL, 0);
 		check_list(&first);
-		check_is_models(&shape, &first);
+		check_is_models(&shape, &rates, &first);
 		second = list(&shape, NULL, 0);
 		ck_assert_uint_eq(cei_candidates_hash(first.tuning, first.n),
 				  cei_candidates_hash(second.tuning, second.n));
@@ -364,7 +364,7 @@ static uint32_t n_of_mode(const struct cei_op_shape *shape, int has_direct, enum
 	rates.has_direct = has_direct;
 	cei_candidates_list(shape, &rates, NULL, &candidates);
 	check_list(&candidates);
-	check_is_models(shape, &candidates);
+	check_is_models(shape, &rates, &candidates);
 	for (i = 0; i < candidates.n; i++)
 		n += candidates.tuning[i].mode == mode;
 	return n;
@@ -403,15 +403,17 @@ static uint32_t n_of_sum(const struct cei_op_kind *kind, uint64_t n_values,
 	struct cei_op_shape shape = shape_of(kind, 0, 0, 0);
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_candidates candidates;
-	uint32_t i, n = 0;
+	uint32_t i, n = 0, n_by_engines = 0;
 
 	shape.rows[3] = n_values;
 	shape.sum.scale = 1;
 	rates.has_direct = 1;
 	cei_candidates_list(&shape, &rates, NULL, &candidates);
 	check_list(&candidates);
-	check_is_models(&shape, &candidates);
-	ck_assert_int_eq(candidates.tuning[0].mode, CEOV_MODE_OVERLAP);
+	check_is_models(&shape, &rates, &candidates);
+	for (i = 0; i < candidates.n; i++)
+		n_by_engines += candidates.tuning[i].mode == CEOV_MODE_OVERLAP;
+	ck_assert_uint_gt(n_by_engines, 0);
 	for (*ret_most = i = 0; i < candidates.n; i++) {
 		if (candidates.tuning[i].mode != mode)
 			continue;
@@ -423,7 +425,7 @@ static uint32_t n_of_sum(const struct cei_op_kind *kind, uint64_t n_values,
 }
 
 /* Sums of up to 256 MiB may be faster by SMs, of which those of more than 4 MiB take 16 at most.
- * Copy engines are among the candidates at all sizes, and what is chosen without measuring. */
+ * Copy engines are among the candidates at all sizes. */
 START_TEST(test_sums_of_many_bytes)
 {
 	static const struct {

@@ -24,6 +24,7 @@
 #include "ops/reduce/by_node.h"
 #include "ops/reduce/direct_sum.h"
 #include "ops/reduce/parts.h"
+#include "ops/reduce/sum_model.h"
 #include "ops/tuning/candidates.h"
 #include "ops/tuning/direct_choice.h"
 
@@ -329,6 +330,8 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
+	if (choice->mode == CEOV_MODE_CHOOSE)
+		choice->mode = cei_sum_direct_mode(args);
 	if (cei_selector_is_direct(choice->mode)) {
 		cei_direct_choose_sum(args, cei_direct_sum_span(args->shape, choice->mode),
 				      choice);

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Predicts sums by copy engines and by SMs. The constants are from sums of 4 to 256 MiB between 2,
+ * 4 and 8 GPUs in graphs (docs/results of 2026-11-26). */
+
+#include "ops/reduce/sum_model.h"
+
+#include "ops/kind.h"
+#include "ops/kinds.h"
+#include "ops/reduce/direct_sum.h"
+#include "ops/reduce/parts.h"
+#include "ops/tuning/direct_choice.h"
+
+/* What is left of a link's rate when all GPUs send and receive, if there are more than two. */
+#define ALL_AT_ONCE 0.93
+
+/* By copy engines: a run's begin and end, and that of the second phase of an all-reduce; then the
+ * rate at which 16 SMs add up what has come. */
+#define ENGINES_NS        13000.0
+#define GATHER_NS          7000.0
+#define ADDED_BYTES_PER_NS 2200.0
+
+/* By SMs: a run's begin and end, the same of each step more; then the rate at which 16 SMs store to
+ * peers while they add, in steps, and before they add, in the kernels for few bytes. */
+#define DIRECT_NS           9000.0
+#define DIRECT_GATHER_NS    4000.0
+#define STEPS_BYTES_PER_NS   330.0
+#define FEW_BYTES_PER_NS     210.0
+
+/* One step of an all-reduce is chosen if a rank sends at most so much to all others together.
+ * Between 4 GPUs one step of 256 KiB took 10.9 us and two 12.0, of 1 MiB 25.9 and 16.9
+ * (docs/results/2026-11-26-4xh200.md). */
+#define ONE_SHOT_SENT_MAX (UINT64_C(1) << 20)
+
+/* SMs are chosen if their predicted time is below this fraction of that of copy engines. */
+#define DIRECT_WORTH 0.85
+
+static int is_all_reduce(const struct cei_choose_args *args)
+{
+	return args->shape->kind == &cei_all_reduce;
+}
+
+double cei_sum_engines_ns(const struct cei_choose_args *args)
+{
+	const struct cei_rates *rates = args->rates;
+	uint32_t n_ranks = args->shape->n_ranks, n_phases = is_all_reduce(args) ? 2 : 1;
+	double rate = rates->copy_bytes_per_ns * (n_ranks > 2 ? ALL_AT_ONCE : 1);
+	double span = (double)cei_sum_slot_bytes(args->shape);
+	double copies = (n_ranks - 1) * (span / rate + rates->mark_ns);
+
+	return ENGINES_NS + (n_phases - 1) * GATHER_NS + n_phases * copies +
+		n_ranks * span / ADDED_BYTES_PER_NS;
+}
+
+double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode mode)
+{
+	double span = (double)cei_direct_sum_span(args->shape, mode);
+	double sent = (args->shape->n_ranks - 1) * span * (mode == CEOV_MODE_TWO_SHOT ? 2 : 1);
+	double fixed = DIRECT_NS + (mode == CEOV_MODE_TWO_SHOT ? DIRECT_GATHER_NS : 0);
+	double rate = FEW_BYTES_PER_NS;
+	struct cei_choice choice = { .mode = mode };
+
+	cei_direct_choose_sum(args, cei_direct_sum_span(args->shape, mode), &choice);
+	if (choice.direct_steps)
+		rate = STEPS_BYTES_PER_NS;
+	if (rate > args->rates->copy_bytes_per_ns)
+		rate = args->rates->copy_bytes_per_ns;
+	return fixed + sent / rate;
+}
+
+static enum ceov_op_mode mode_of(const struct cei_choose_args *args)
+{
+	const struct cei_op_shape *shape = args->shape;
+	uint64_t bytes = cei_sum_bytes(shape, cei_op_all_rows(shape));
+
+	if (!is_all_reduce(args))
+		return CEOV_MODE_DIRECT;
+	return bytes * (shape->n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT
+		: CEOV_MODE_TWO_SHOT;
+}
+
+/* Whether the caller leaves open who makes the sum. Pieces and numbers of SMs are said for copy
+ * engines, which take others than direct modes do. */
+static int is_open(const struct ceov_op_tuning *given)
+{
+	return given->mode == CEOV_MODE_CHOOSE && !given->n_pieces && !given->n_reduce_blocks;
+}
+
+enum ceov_op_mode cei_sum_direct_mode(const struct cei_choose_args *args)
+{
+	const struct cei_op_shape *shape = args->shape;
+	enum ceov_op_mode mode = mode_of(args);
+
+	if (!is_open(args->given) || shape->sum.by_node || shape->n_ranks == 1 ||
+	    !args->rates->has_direct || !args->rates->has_tiles || !args->rates->n_sms ||
+	    shape->kind->direct_fault(shape, mode))
+		return CEOV_MODE_CHOOSE;
+	return cei_sum_direct_ns(args, mode) < cei_sum_engines_ns(args) * DIRECT_WORTH
+		? mode : CEOV_MODE_CHOOSE;
+}

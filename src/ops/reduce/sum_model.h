@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_SUM_MODEL_H
+#define CEI_SUM_MODEL_H
+
+/*
+ * How long a sum takes by copy engines, and by SMs alone (direct modes). Both need SMs to add, so
+ * the faster one is chosen without a word. The more ranks there are the more copies each makes, and
+ * each waits for the one before it.
+ */
+
+#include "ops/tuning/selector.h"
+
+/* Return how long a run takes with 16 SMs, in a direct mode and by copy engines. The rates are those
+ * of GPUs. */
+double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode mode);
+double cei_sum_engines_ns(const struct cei_choose_args *args);
+
+/* Returns the direct mode that is expected to be faster than copy engines by a sixth or more;
+ * CEOV_MODE_CHOOSE: none is, or the caller's tuning or the ranks' places leave no choice. The same
+ * at all ranks. */
+enum ceov_op_mode cei_sum_direct_mode(const struct cei_choose_args *args);
+
+#endif /* CEI_SUM_MODEL_H */
