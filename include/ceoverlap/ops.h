@@ -198,7 +198,7 @@ enum ceov_op_mode {
 	CEOV_MODE_TWO_SHOT = 4
 };
 
-/* Into which sizes the rows of a rank are cut. Sizes are multiples of 64 rows where these suffice,
+/* Into which pieces the rows of a rank are cut. Sizes are multiples of 64 rows where these suffice,
  * and only the last pieces may have no rows. Operators with a product can cut unequally. */
 enum ceov_op_cut {
 	CEOV_CUT_CHOOSE = 0,            /* equal pieces, unless ceov_op_tune() measures that others
@@ -211,8 +211,14 @@ enum ceov_op_cut {
 	CEOV_CUT_WAVES = 2,
 	CEOV_CUT_SHRINKING = 3,         /* as n_pieces to n_pieces - 1 to ... to 1: for products
 					 * whose last copy nothing hides */
-	CEOV_CUT_GROWING = 4            /* as 1 to 2 to ... to n_pieces: for products that wait for
+	CEOV_CUT_GROWING = 4,           /* as 1 to 2 to ... to n_pieces: for products that wait for
 					 * the first piece */
+	/* GEMM + reduce-scatter only: a piece is a range of columns of all of a rank's rows, and
+	 * its copy has gaps between rows. For ranks with few rows of many columns. Ranges are about
+	 * equal, and begin at multiples of 768 columns on GPUs; on host ranks of 64, which
+	 * tile_columns must divide. With several pieces only by the library's kernels, not by
+	 * cuBLAS; n at most 2^30 - 8. */
+	CEOV_CUT_COLUMNS = 5
 };
 
 /* The order in which a product computes its tiles. In every order the tiles of one piece of a

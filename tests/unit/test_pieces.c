@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests how the rows of a rank are cut into pieces. */
+/* Tests how the rows or columns of a rank are cut into pieces. */
 
 #include <check.h>
 
@@ -96,7 +96,7 @@ START_TEST(test_unequal_pieces)
 {
 	static const struct cei_row_cut shrinking = { .kind = CEOV_CUT_SHRINKING };
 	static const struct cei_row_cut growing = { .kind = CEOV_CUT_GROWING };
-	static const struct cei_row_cut waves = { CEOV_CUT_WAVES, 256, 28, 66 };
+	static const struct cei_row_cut waves = { CEOV_CUT_WAVES, 256, 28, 66, 0 };
 	uint64_t random = testing_seed(), rows;
 	struct cei_row_cut cut;
 	uint32_t i, n;
@@ -169,6 +169,84 @@ START_TEST(test_pieces_share_out_all_rows)
 }
 END_TEST
 
+/* Returns how many pieces have columns. */
+static uint32_t check_columns(const struct cei_row_cut *cut, uint64_t rows, uint64_t columns,
+			      uint32_t n_pieces)
+{
+	uint64_t step = cut->step_columns, all = 0, least = columns, widest = 0;
+	struct cei_cut_piece of;
+	uint32_t piece, n_full = 0;
+
+	for (piece = 0; piece < n_pieces; piece++) {
+		of = cei_piece_of(cut, rows, columns, n_pieces, piece);
+		hold(of.row == 0 && of.n_rows == (of.n_columns ? rows : 0), "of all rows, or none");
+		hold(of.column == all, "pieces follow each other");
+		hold(!of.n_columns || (of.column % step == 0 && n_full == piece),
+		     "pieces begin with steps, and those without columns come last");
+		all += of.n_columns;
+		n_full += of.n_columns != 0;
+		widest = of.n_columns > widest ? of.n_columns : widest;
+		least = of.n_columns < least && all < columns ? of.n_columns : least;
+	}
+	hold(all == columns, "all columns are shared out");
+	hold(!columns || widest <= least + step, "evenly");
+	return n_full;
+}
+
+START_TEST(test_pieces_of_columns)
+{
+	struct cei_row_cut cut = { .kind = CEOV_CUT_COLUMNS };
+	uint64_t random = testing_seed(), columns, n_steps;
+	uint32_t i, n;
+
+	for (i = 0; i < 20000; i++) {
+		columns = testing_below(&random, i % 2 ? 500 : 100000);
+		n = 1 + (uint32_t)testing_below(&random, CEI_OP_PIECES_MAX);
+		cut.step_columns = 1 + testing_below(&random, 1000);
+		n_steps = cei_ceiling(columns, cut.step_columns);
+		hold(check_columns(&cut, testing_below(&random, 3), columns, n) ==
+		     (n_steps < n ? n_steps : n), "no piece is empty while there are steps");
+	}
+	cut.step_columns = 768;
+	ck_assert_uint_eq(cei_piece_of(&cut, 9, 4096, 4, 1).column, 1536);
+	ck_assert_uint_eq(cei_piece_of(&cut, 9, 4096, 4, 1).n_columns, 1536);
+	ck_assert_uint_eq(cei_piece_of(&cut, 9, 4096, 4, 3).n_columns, 256);
+	ck_assert_uint_eq(cei_cut_most_rows(&cut, 9, 4), 9);
+}
+END_TEST
+
+/* Other cuts leave columns alone. */
+START_TEST(test_pieces_of_rows_have_all_columns)
+{
+	const struct cei_row_cut cut = { .kind = (enum ceov_op_cut)_i };
+	struct cei_cut_piece of;
+	uint64_t n_rows;
+	uint32_t piece;
+
+	for (piece = 0; piece < 5; piece++) {
+		of = cei_piece_of(&cut, 700, 4096, 5, piece);
+		ck_assert_uint_eq(of.row, cei_piece_rows(&cut, 700, 5, piece, &n_rows));
+		ck_assert_uint_eq(of.n_rows, n_rows);
+		ck_assert_uint_eq(of.column, 0);
+		ck_assert_uint_eq(of.n_columns, 4096);
+	}
+}
+END_TEST
+
+START_TEST(test_tiles_that_a_cut_takes)
+{
+	struct cei_row_cut cut = { .kind = CEOV_CUT_COLUMNS, .step_columns = 64 };
+	struct cei_tile_shape narrow = { 7, 16 }, odd = { 7, 24 }, wide = { 7, 128 };
+
+	ck_assert(cei_cut_takes(&cut, 2, narrow));
+	ck_assert(!cei_cut_takes(&cut, 2, odd));
+	ck_assert(!cei_cut_takes(&cut, 2, wide));
+	ck_assert(cei_cut_takes(&cut, 1, wide));
+	cut.kind = CEOV_CUT_GROWING;
+	ck_assert(cei_cut_takes(&cut, 2, odd));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *made = suite_create("pieces");
@@ -177,6 +255,12 @@ int main(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_unequal_pieces);
 	tcase_add_test(all, test_pieces_share_out_all_rows);
+	tcase_add_test(all, test_pieces_of_columns);
+	tcase_add_loop_test(all, test_pieces_of_rows_have_all_columns, CEOV_CUT_CHOOSE,
+			    CEOV_CUT_WAVES);
+	tcase_add_loop_test(all, test_pieces_of_rows_have_all_columns, CEOV_CUT_SHRINKING,
+			    CEOV_CUT_GROWING + 1);
+	tcase_add_test(all, test_tiles_that_a_cut_takes);
 	suite_add_tcase(made, all);
 	return testing_run(made);
 }

@@ -30,6 +30,7 @@ struct found {
 	uint32_t rank;
 	uint32_t piece;
 	uint64_t left;                  /* rows of the piece that are left from `row` on */
+	uint64_t left_columns;          /* likewise, from the tile's column on */
 };
 
 static struct cei_row_cut pick_cut(uint64_t *random)
@@ -77,6 +78,10 @@ static struct asked ask(uint64_t *random)
 	for (i = 0; i < args->n_products; i++)
 		if (testing_below(random, 9))
 			asked.columns[i] = testing_below(random, COLUMNS_MAX + 1);
+	if (args->scatters && !args->exchanges && testing_below(random, 2)) {
+		args->cut.kind = CEOV_CUT_COLUMNS;
+		args->cut.step_columns = args->shape.columns * (1 + testing_below(random, 3));
+	}
 	return asked;
 }
 
@@ -100,8 +105,9 @@ static void hold(int is_so, const char *what)
 static struct found find(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
 	const struct cei_tiles_args *args = &asked->args;
-	uint64_t at, n_rows, row;
 	struct found found = { .row = tile->a_row };
+	struct cei_cut_piece of = { .n_rows = 0 };
+	uint64_t row;
 
 	if (!args->scatters && tile->a == CEI_GEMM_A_OWN)
 		found.row += asked->own_row;
@@ -109,13 +115,15 @@ static struct found find(const struct asked *asked, const struct cei_gemm_tile *
 	for (row = found.row; row >= asked->rows[found.rank]; found.rank++)
 		row -= asked->rows[found.rank];
 	for (; found.piece < args->n_pieces; found.piece++) {
-		at = cei_piece_rows(&args->cut, asked->rows[found.rank], args->n_pieces,
-				    found.piece, &n_rows);
-		if (row >= at && row < at + n_rows)
+		of = cei_piece_of(&args->cut, asked->rows[found.rank], asked->columns[tile->b],
+				  args->n_pieces, found.piece);
+		if (row >= of.row && row < of.row + of.n_rows && tile->column >= of.column &&
+		    tile->column < of.column + of.n_columns)
 			break;
 	}
 	hold(found.piece < args->n_pieces, "the row is in a piece");
-	found.left = at + n_rows - row;
+	found.left = of.row + of.n_rows - row;
+	found.left_columns = of.column + of.n_columns - tile->column;
 	return found;
 }
 
@@ -234,6 +242,9 @@ static void check_operands(const struct asked *asked, const struct cei_gemm_tile
 	uint64_t row = found.row;
 
 	hold(tile->n_rows <= found.left, "a tile stays in its piece");
+	hold(found.left_columns >= asked->args.shape.columns ||
+	     tile->column + found.left_columns == asked->columns[tile->b],
+	     "it reaches beyond its piece's columns only where there are no more");
 	hold(!tile->reserved && !tile->n_columns, "nothing else is set");
 	hold(tile->b < asked->args.n_products, "b is a product");
 	if (!asked->args.scatters) {
@@ -438,6 +449,36 @@ static uint32_t most_touched(const struct cei_tiles *tiles, uint32_t n,
 	return most;
 }
 
+/* A tile may not reach into the next piece of columns, and only what leaves is cut like that. */
+START_TEST(test_pieces_of_columns_that_are_refused)
+{
+	struct cei_tiles tiles;
+	struct asked asked;
+
+	memset(&asked, 0, sizeof(asked));
+	asked.args.n_ranks = asked.args.n_pieces = 2;
+	asked.args.n_products = asked.args.pair = asked.args.scatters = 1;
+	asked.args.shape.rows = asked.args.shape.columns = 24;
+	asked.args.cut.kind = CEOV_CUT_COLUMNS;
+	asked.args.cut.step_columns = 48;
+	asked.rows[0] = asked.columns[0] = 100;
+	tiles = answer(&asked);
+	cei_tiles_fini(&tiles);
+	asked.args.shape.columns = 32;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
+	asked.args.n_pieces = 1;                /* nothing lies behind it */
+	tiles = answer(&asked);
+	cei_tiles_fini(&tiles);
+	asked.args.exchanges = 1;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
+	asked.args.exchanges = asked.args.scatters = 0;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
+	asked.args.scatters = 1;
+	asked.args.cut.step_columns = 0;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
+}
+END_TEST
+
 START_TEST(test_what_runs_together_shares_operands)
 {
 	struct asked asked;
@@ -472,6 +513,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_without_waits_only_the_marks_are_missing);
 	tcase_add_test(all, test_ranks_pieces_and_products_in_order);
 	tcase_add_test(all, test_pairs_have_one_column_and_neighbouring_rows);
+	tcase_add_test(all, test_pieces_of_columns_that_are_refused);
 	tcase_add_test(all, test_what_runs_together_shares_operands);
 	suite_add_tcase(made, all);
 	return made;

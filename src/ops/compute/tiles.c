@@ -17,14 +17,14 @@
  * pairs of tiles at a time, so the list goes through the grid in bands about 8 pairs high. */
 #define BAND_MAX 8u
 
-/* One piece of a rank's rows, with what its tiles need. */
+/* One piece of a rank's rows or columns, with what its tiles need. */
 struct stretch {
 	uint32_t rank;
 	uint32_t piece;
 	uint64_t rank_row;              /* first row of the rank, in all ranks' rows */
 	uint64_t rank_column;           /* first column of the rank, if columns are divided */
-	uint64_t row;                   /* first row of the piece, in the rank's rows */
-	uint64_t n_rows;
+	struct cei_cut_piece of;            /* the rows and columns of the piece; of product 0, if
+					 * there are several */
 	uint64_t n_blocks;              /* blocks of as many rows as a tile has; the last one
 					 * may have fewer */
 	uint32_t n_arrivals;            /* how many tiles count themselves at the piece's mark */
@@ -109,6 +109,7 @@ static uint64_t rows_before(const struct cei_row_cut *cut, uint64_t rows, uint32
 	case CEOV_CUT_WAVES:     row = waves_before(cut, rows, n_pieces, piece); break;
 	case CEOV_CUT_SHRINKING:
 	case CEOV_CUT_GROWING:   row = tapered_before(cut, rows, n_pieces, piece); break;
+	case CEOV_CUT_COLUMNS:   row = piece ? rows : 0; break;
 	}
 	return lesser(row, rows);
 }
@@ -132,6 +133,37 @@ uint64_t cei_cut_most_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_
 		most = n_rows > most ? n_rows : most;
 	}
 	return most;
+}
+
+/* Returns how many of the columns come before a piece. */
+static uint64_t columns_before(const struct cei_row_cut *cut, uint64_t columns, uint32_t n_pieces,
+			       uint32_t piece)
+{
+	uint64_t n_steps = cei_ceiling(columns, cut->step_columns);
+	uint64_t steps = piece * (n_steps / n_pieces) + lesser(piece, n_steps % n_pieces);
+
+	return lesser(steps * cut->step_columns, columns);
+}
+
+struct cei_cut_piece cei_piece_of(const struct cei_row_cut *cut, uint64_t rows, uint64_t columns,
+			      uint32_t n_pieces, uint32_t piece)
+{
+	struct cei_cut_piece of = { .n_columns = columns };
+
+	if (cut->kind != CEOV_CUT_COLUMNS) {
+		of.row = cei_piece_rows(cut, rows, n_pieces, piece, &of.n_rows);
+		return of;
+	}
+	of.column = columns_before(cut, columns, n_pieces, piece);
+	of.n_columns = columns_before(cut, columns, n_pieces, piece + 1) - of.column;
+	of.n_rows = of.n_columns ? rows : 0;
+	return of;
+}
+
+int cei_cut_takes(const struct cei_row_cut *cut, uint32_t n_pieces, struct cei_tile_shape shape)
+{
+	return cut->kind != CEOV_CUT_COLUMNS || n_pieces == 1 ||
+		(shape.columns && cut->step_columns % shape.columns == 0);
 }
 
 /* --- checking the arguments -------------------------------------------- */
@@ -162,6 +194,15 @@ static int check_extents(const struct cei_tiles_args *args)
 	return fits(args->rows, args->n_ranks) ? 0 : CEOV_ERR_INVALID;
 }
 
+/* Only what leaves can be cut by columns: what comes are rows of A. */
+static int check_cut(const struct cei_tiles_args *args)
+{
+	if (args->cut.kind != CEOV_CUT_COLUMNS)
+		return 0;
+	return args->cut.step_columns && args->scatters && !args->exchanges &&
+		cei_cut_takes(&args->cut, args->n_pieces, args->shape) ? 0 : CEOV_ERR_INVALID;
+}
+
 static int check(const struct cei_tiles_args *args)
 {
 	if (!args || !args->rows || !args->columns)
@@ -182,13 +223,14 @@ static int check(const struct cei_tiles_args *args)
 	if ((unsigned)args->order > CEOV_ORDER_TURNS ||
 	    (args->order == CEOV_ORDER_COLUMNS && args->band_rows))
 		return CEOV_ERR_INVALID;
-	return check_extents(args);
+	return check_cut(args) ? CEOV_ERR_INVALID : check_extents(args);
 }
 
-/* Returns how many tiles lie beside each other in the rank's part of a product. */
-static uint64_t columns_of(const struct cei_tiles_args *args, uint32_t rank, uint32_t product)
+/* Returns how many tiles lie beside each other in a piece of a product. */
+static uint64_t columns_of(const struct cei_tiles_args *args, const struct stretch *stretch,
+			   uint32_t product)
 {
-	return cei_ceiling(args->parts ? args->parts[rank] : args->columns[product],
+	return cei_ceiling(product ? args->columns[product] : stretch->of.n_columns,
 			   args->shape.columns);
 }
 
@@ -263,22 +305,22 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 				      uint64_t column, uint32_t product)
 {
 	uint64_t shape_rows = args->shape.rows, row, left;
+	uint64_t at = stretch->of.column + column * args->shape.columns; /* in the rank's part */
 	struct cei_gemm_tile tile;
 
 	memset(&tile, 0, sizeof(tile));
 	tile.await = tile.arrive = tile.reduce = CEI_GEMM_NONE;
 	if (block < stretch->n_blocks) {
-		left = stretch->n_rows - block * shape_rows;
+		left = stretch->of.n_rows - block * shape_rows;
 		tile.n_rows = (uint16_t)(left < shape_rows ? left : shape_rows);
 	} else {
 		block = stretch->n_blocks - 1;
 	}
-	row = stretch->rank_row + stretch->row + block * shape_rows;
+	row = stretch->rank_row + stretch->of.row + block * shape_rows;
 	tile.a_row = tile.c_row = (uint32_t)row;
-	tile.column = (uint32_t)(stretch->rank_column + column * args->shape.columns);
+	tile.column = (uint32_t)(stretch->rank_column + at);
 	if (args->parts)
-		tile.n_columns = (uint32_t)(args->parts[stretch->rank] -
-					    column * args->shape.columns);
+		tile.n_columns = (uint32_t)(args->parts[stretch->rank] - at);
 	tile.b = tile.c = (uint8_t)product;
 	if (args->scatters)
 		mark_scatter(args, stretch, &tile);
@@ -342,7 +384,7 @@ static uint64_t walk_piece(const struct cei_tiles_args *args,
 	struct spot spot;
 
 	for (product = 0; product < args->n_products && n <= TILES_MAX; product++) {
-		n_columns = columns_of(args, stretch->rank, product);
+		n_columns = columns_of(args, stretch, product);
 		for (i = 0; to && i < n_groups * n_columns; i++) {
 			spot = spot_at(i, n_groups, n_columns, height);
 			for (half = 0; half < args->pair; half++)
@@ -403,15 +445,16 @@ static uint64_t walk_turn(const struct cei_tiles_args *args, struct turn turn,
 			  struct cei_gemm_tile *to)
 {
 	struct stretch stretch = { .rank = rank_at(args, turn.step), .piece = turn.piece };
+	uint64_t columns = args->parts ? args->parts[stretch.rank] : args->columns[0];
 
 	if (args->parts)
 		stretch.rank_column = before(args->parts, stretch.rank);
 	else
 		stretch.rank_row = before(args->rows, stretch.rank);
-	stretch.row = cei_piece_rows(&args->cut, args->rows[stretch.rank], args->n_pieces,
-				     stretch.piece, &stretch.n_rows);
-	stretch.n_blocks = cei_ceiling(stretch.n_rows, args->shape.rows);
-	stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, stretch.rank, 0));
+	stretch.of = cei_piece_of(&args->cut, args->rows[stretch.rank], columns, args->n_pieces,
+				  stretch.piece);
+	stretch.n_blocks = cei_ceiling(stretch.of.n_rows, args->shape.rows);
+	stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, &stretch, 0));
 	return walk_piece(args, &stretch, to);
 }
 

@@ -8,9 +8,9 @@
  * that it awaits and the counter at which it arrives. The list depends on nothing but
  * shapes; the host's GEMM and the kernel execute the same list.
  *
- * A rank's rows are cut into n_pieces pieces (cei_piece_rows); a tile never straddles two
- * pieces. A tile awaits counter source rank * n_pieces + piece, and arrives at counter
- * target rank * n_pieces + piece.
+ * A rank's rows are cut into n_pieces pieces (cei_piece_rows), or its columns are (cei_piece_of,
+ * CEOV_CUT_COLUMNS); a tile never straddles two pieces. A tile awaits counter source rank *
+ * n_pieces + piece, and arrives at counter target rank * n_pieces + piece.
  *
  *   all-gather      own rows first, which wait for nothing, then rank - 1, rank - 2, ...:
  *                   the order in which rows arrive, as each sender begins with the rank
@@ -80,6 +80,17 @@ struct cei_row_cut {
 	uint64_t         block_tiles;   /* tiles, or pairs, in such a block of rows; at most
 					 * wave_tiles */
 	uint64_t         wave_tiles;    /* tiles, or pairs, that are computed at once */
+	/* For CEOV_CUT_COLUMNS, not 0: */
+	uint64_t         step_columns;  /* pieces begin at multiples of so many columns */
+};
+
+/* What a piece has of a rank's rows and columns, counted within the rank's. */
+struct cei_cut_piece {
+	uint64_t row;
+	uint64_t n_rows;                /* 0: the piece is empty */
+	uint64_t column;
+	uint64_t n_columns;             /* not 0, unless the rank has no columns or the piece is
+					 * empty */
 };
 
 struct cei_tiles_args {
@@ -141,12 +152,24 @@ uint64_t cei_ceiling(uint64_t n, uint64_t divisor);
  *   waves               the blocks of rows that so many whole waves compute; waves are divided
  *                       evenly, and the first pieces have one more
  *   shrinking, growing  multiples of CEI_PIECE_ROWS, one for each piece and the rest in proportion;
- *                       single rows if that would leave a piece empty */
+ *                       single rows if that would leave a piece empty
+ *   columns             no rows are cut: the first piece counts as having all (cei_piece_of) */
 uint64_t cei_piece_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces,
 			uint32_t piece, uint64_t *ret_n_rows);
 
 /* Returns how many rows the largest piece has. */
 uint64_t cei_cut_most_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces);
+
+/* Finds one piece of a rank that has so many rows and columns: the rows of cei_piece_rows() with
+ * all columns, or with CEOV_CUT_COLUMNS all rows and a range of columns. Ranges are steps of
+ * cut->step_columns, shared out evenly; the first pieces have one step more, and pieces without
+ * columns come last. */
+struct cei_cut_piece cei_piece_of(const struct cei_row_cut *cut, uint64_t rows, uint64_t columns,
+			      uint32_t n_pieces, uint32_t piece);
+
+/* Returns whether tiles of that shape lie in one piece each. If columns are cut, tiles must not
+ * reach into the next piece: they would add partial sums that have not come. */
+int  cei_cut_takes(const struct cei_row_cut *cut, uint32_t n_pieces, struct cei_tile_shape shape);
 
 /* Makes the list. CEOV_ERR_INVALID: a size does not fit the fields of a tile. CEOV_ERR_NO_MEMORY.
  * Errors are not raised, because only the caller knows the context. */

@@ -242,6 +242,7 @@ static const char *cut_name(enum ceov_op_cut cut)
 	case CEOV_CUT_WAVES:     return "waves";
 	case CEOV_CUT_SHRINKING: return "shrinking";
 	case CEOV_CUT_GROWING:   return "growing";
+	case CEOV_CUT_COLUMNS:   return "columns";
 	case CEOV_CUT_CHOOSE:
 	case CEOV_CUT_EQUAL:     break;
 	}
