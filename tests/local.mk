@@ -93,6 +93,7 @@ threaded_suites = \
 	%D%/unit/test_op_runs \
 	%D%/unit/test_chosen \
 	%D%/unit/test_cuts \
+	%D%/unit/test_cut_columns \
 	%D%/unit/test_gemm_marks \
 	%D%/unit/test_door \
 	%D%/unit/test_operands \

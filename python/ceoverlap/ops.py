@@ -38,7 +38,7 @@ _MODES = {"choose": _abi.CEOV_MODE_CHOOSE, "overlap": _abi.CEOV_MODE_OVERLAP,
           "two-shot": _abi.CEOV_MODE_TWO_SHOT}
 _CUTS = {"choose": _abi.CEOV_CUT_CHOOSE, "equal": _abi.CEOV_CUT_EQUAL,
          "waves": _abi.CEOV_CUT_WAVES, "shrinking": _abi.CEOV_CUT_SHRINKING,
-         "growing": _abi.CEOV_CUT_GROWING}
+         "growing": _abi.CEOV_CUT_GROWING, "columns": _abi.CEOV_CUT_COLUMNS}
 _ORDERS = {"choose": _abi.CEOV_ORDER_CHOOSE, "bands": _abi.CEOV_ORDER_BANDS,
            "columns": _abi.CEOV_ORDER_COLUMNS, "turns": _abi.CEOV_ORDER_TURNS}
 _WIDE_KINDS = (_abi.ceov_reduce, _abi.ceov_moe, _abi.ceov_embedding)     # also take float32
@@ -49,8 +49,8 @@ class Tuning(NamedTuple):
     """Choices that the caller makes instead of the library; 0 and "choose" leave them to the
     library. mode is "overlap" or "sequence", or, where SMs shall move few bytes without copy
     engines, "direct" or "two-shot"; cut is "equal", or for products "waves", "shrinking" or
-    "growing"; tile_order "bands", "columns" or "turns"; for the other fields see struct
-    ceov_op_tuning."""
+    "growing", or for GEMM + reduce-scatter "columns"; tile_order "bands", "columns" or "turns";
+    for the other fields see struct ceov_op_tuning."""
     mode: str = "choose"
     n_pieces: int = 0
     tile_rows: int = 0

@@ -136,6 +136,9 @@ struct cei_op_kind {
 
 	/* NULL: the kind computes no product. */
 	const struct cei_product_kind *product;
+
+	/* 1: pieces of the product may be ranges of columns (CEOV_CUT_COLUMNS). */
+	int cuts_columns;
 };
 
 static inline int cei_kind_has_sm_lane(const struct cei_op_shape *shape, enum ceov_op_mode mode)

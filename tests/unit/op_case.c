@@ -100,10 +100,23 @@ void op_case_pick_order(struct op_case *one, uint64_t *random, uint32_t step)
 	one->tuning.n_gemm_blocks = 2 * step * (uint32_t)testing_below(random, 3);
 }
 
+/* Pieces of columns take no tiles but those that divide the step in which columns are cut: 64 on
+ * the host, 768 where kernels have tiles of 128 rows. */
+static int may_cut_columns(const struct op_case *one)
+{
+	const struct ceov_op_tuning *tuning = &one->tuning;
+	uint32_t step = tuning->tile_rows == 128 ? 768 : 64;
+
+	return one->sort == OP_GEMM_RS &&
+		(!tuning->tile_columns || step % tuning->tile_columns == 0);
+}
+
 void op_case_pick_cut(struct op_case *one, uint64_t *random, uint64_t chunk_bytes)
 {
+	uint32_t n_cuts = may_cut_columns(one) ? CEOV_CUT_COLUMNS + 1 : CEOV_CUT_GROWING + 1;
+
 	if (!op_is_sum(one->sort))
-		one->tuning.cut = (enum ceov_op_cut)testing_below(random, CEOV_CUT_GROWING + 1);
+		one->tuning.cut = (enum ceov_op_cut)testing_below(random, n_cuts);
 	if (testing_below(random, 2))
 		one->tuning.chunk_bytes = chunk_bytes + testing_below(random, 2 * chunk_bytes);
 }

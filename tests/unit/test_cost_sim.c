@@ -83,7 +83,9 @@ static void check_bounds(uint64_t *random)
 		.rates = &rates,
 		.tile = tiles[testing_below(random, 3)],
 		.n_pieces = 1 + (uint32_t)testing_below(random, 8),
-		.cut = (enum ceov_op_cut)testing_below(random, CEOV_CUT_GROWING + 1),
+		.cut = (enum ceov_op_cut)testing_below(random, shape.kind->cuts_columns
+						       ? CEOV_CUT_COLUMNS + 1
+						       : CEOV_CUT_GROWING + 1),
 		.order = testing_below(random, 2) ? CEOV_ORDER_TURNS : CEOV_ORDER_BANDS,
 	};
 	uint64_t columns = shape.kind == &cei_ag_gemm ? shape.product.k : shape.product.n[0];
@@ -162,6 +164,41 @@ START_TEST(test_turns)
 }
 END_TEST
 
+/* One piece of columns is one piece of rows. Of a rank whose rows fill one pair of tiles, further
+ * pieces of rows have as many tiles each, but of columns only their share; so the product alone
+ * takes no longer, and what is sent leaves earlier. */
+START_TEST(test_pieces_of_columns)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 4, 1024, 4096, 28672);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_cost_sim_args args = {
+		.shape = &shape, .rates = &rates, .tile = { 128, 256 }, .n_pieces = 1,
+	};
+	double one = cei_cost_sim_ns(&args), alone = cei_cost_sim_gemm_ns(&args), by_columns;
+
+	args.cut = CEOV_CUT_COLUMNS;
+	ck_assert_double_eq(cei_cost_sim_ns(&args), one);
+	args.n_pieces = 2;
+	ck_assert_double_eq(cei_cost_sim_gemm_ns(&args), alone);
+	by_columns = cei_cost_sim_ns(&args);
+	ck_assert_double_lt(by_columns, 0.95 * one);
+	args.cut = CEOV_CUT_EQUAL;
+	ck_assert_double_gt(cei_cost_sim_ns(&args), by_columns);
+	ck_assert_double_gt(cei_cost_sim_gemm_ns(&args), 1.5 * alone);
+	args.cut = CEOV_CUT_COLUMNS;
+	rates.copy_bytes_per_ns = 20;           /* copies take the most time, of as many bytes */
+	args.n_pieces = 1;
+	one = cei_cost_sim_ns(&args);
+	args.n_pieces = 4;
+	ck_assert_double_lt(cei_cost_sim_ns(&args), one);
+	shape.product.n[0] = 3 * 768;           /* further pieces are empty, and take no time */
+	args.n_pieces = 3;
+	one = cei_cost_sim_ns(&args);
+	args.n_pieces = 8;
+	ck_assert_double_eq(cei_cost_sim_ns(&args), one);
+}
+END_TEST
+
 /* All peers' pieces are taken once, whatever the order. */
 START_TEST(test_every_piece_has_its_turn)
 {
@@ -190,6 +227,7 @@ int main(void)
 			    sizeof(measured) / sizeof(measured[0]));
 	tcase_add_test(all, test_no_faster_than_its_parts);
 	tcase_add_loop_test(all, test_turns, 0, 3);
+	tcase_add_test(all, test_pieces_of_columns);
 	tcase_add_loop_test(all, test_every_piece_has_its_turn, CEOV_ORDER_BANDS,
 			    CEOV_ORDER_TURNS + 1);
 	tcase_add_test(all, test_what_cannot_be_played_is_refused);

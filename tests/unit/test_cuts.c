@@ -220,7 +220,7 @@ START_TEST(test_what_is_refused)
 	ceov_op *op;
 
 	op_rig_open(&rig, 2, SCRATCH, &log_);
-	bad.tuning.cut = (enum ceov_op_cut)5;
+	bad.tuning.cut = (enum ceov_op_cut)6;
 	expect_no_op(&rig, &bad, "cut is none of");
 	bad.tuning.cut = (enum ceov_op_cut)-1;
 	expect_no_op(&rig, &bad, "cut is none of");

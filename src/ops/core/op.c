@@ -376,6 +376,9 @@ static const char *cut_fault(const struct cei_op_shape *shape,
 	struct ceov_op_tuning given;
 
 	cei_sized_take(&given, tuning, sizeof(given));
+	if (given.cut == CEOV_CUT_COLUMNS)
+		return shape->kind->cuts_columns ? NULL
+			: "tuning->cut: this operator has no pieces of columns";
 	if (shape->kind->product || given.cut == CEOV_CUT_CHOOSE || given.cut == CEOV_CUT_EQUAL)
 		return NULL;
 	return "tuning->cut: this operator cuts into equal pieces only";

@@ -41,6 +41,12 @@ static const struct {
  * number does; with this one small products have several waves. */
 #define HOST_WAVE 2u
 
+/* Pieces of columns begin at multiples of these, so that ranks find the same pieces, whatever tiles
+ * each has. On GPUs: the least common multiple of the widths of all kernels' tiles, 128, 192 and
+ * 256. The host computes tiles of any width, of which those that divide its step are taken. */
+#define GPU_STEP_COLUMNS  768u
+#define HOST_STEP_COLUMNS 64u
+
 /* --- cuts ------------------------------------------------------------------ */
 
 /* Returns the tile shape if there is a kernel for it, and the first one of the kernels' if not. */
@@ -57,6 +63,8 @@ struct cei_row_cut cei_cost_sim_cut(const struct cei_cost_sim_args *args)
 	struct cei_tile_shape tile = known_tile(args);
 	uint32_t pair = args->rates->pair, i;
 
+	if (cut.kind == CEOV_CUT_COLUMNS)
+		cut.step_columns = args->rates->n_sms ? GPU_STEP_COLUMNS : HOST_STEP_COLUMNS;
 	if (cut.kind != CEOV_CUT_WAVES)
 		return cut;
 	for (i = 0; i < product->n_products; i++)
@@ -95,6 +103,7 @@ static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)
 		play->n_clusters <= CEI_PLAY_CLUSTERS_MAX;
 }
 
+/* Returns how many pairs of tiles compute so many rows, with all columns of all products. */
 static uint64_t pairs_of(const struct cei_play *play, uint64_t n_rows)
 {
 	uint64_t n = cei_ceiling(cei_ceiling(n_rows, play->tile.rows), play->rates->pair), sum = 0;
@@ -105,11 +114,12 @@ static uint64_t pairs_of(const struct cei_play *play, uint64_t n_rows)
 	return sum;
 }
 
-double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
-		      double more_ns)
+/* As cei_play_piece(), of n pairs of tiles. */
+static double play_pairs(struct cei_play *play, uint64_t n, double from_ns, double until_ns,
+			 double more_ns)
 {
-	uint64_t i, n = pairs_of(play, n_rows);
 	double *free_ns, end_ns, last_ns = 0;
+	uint64_t i;
 
 	for (i = 0; i < n; i++, play->n_played++) {
 		free_ns = &play->free_ns[play->n_played % play->n_clusters];
@@ -121,6 +131,26 @@ double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, do
 			last_ns = *free_ns;
 	}
 	return last_ns;
+}
+
+double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
+		      double more_ns)
+{
+	return play_pairs(play, pairs_of(play, n_rows), from_ns, until_ns, more_ns);
+}
+
+/* Returns which rows and columns a piece of a rank has, in a product that leaves. */
+static struct cei_cut_piece piece_of(const struct cei_play *play, uint32_t rank, uint32_t piece)
+{
+	return cei_piece_of(&play->cut, play->shape->rows[rank], play->shape->product.n[0],
+			    play->n_pieces, piece);
+}
+
+/* Returns how many pairs of tiles compute a piece of the only product. */
+static uint64_t pairs_of_piece(const struct cei_play *play, const struct cei_cut_piece *of)
+{
+	return cei_ceiling(cei_ceiling(of->n_rows, play->tile.rows), play->rates->pair) *
+		cei_ceiling(of->n_columns, play->tile.columns);
 }
 
 static double end_of(const struct cei_play *play)
@@ -165,18 +195,15 @@ struct cei_play_turn cei_play_turn_at(const struct cei_play *play, uint32_t at)
 void cei_play_send(struct cei_play *play, struct cei_play_turn turn, double *lane_ns,
 		   double arrived_ns[CEI_OP_PIECES_MAX])
 {
-	const struct cei_op_shape *shape = play->shape;
+	const struct cei_cut_piece of = piece_of(play, turn.step, turn.piece);
 	double done_ns;
-	uint64_t n_rows;
 
-	(void)cei_piece_rows(&play->cut, shape->rows[turn.step], play->n_pieces, turn.piece,
-			     &n_rows);
-	if (!n_rows)
+	if (!of.n_rows)
 		return;
-	done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
+	done_ns = play_pairs(play, pairs_of_piece(play, &of), 0, 0, 0);
 	if (done_ns > *lane_ns)
 		*lane_ns = done_ns;
-	*lane_ns += cei_play_sent_ns(play, n_rows, shape->product.n[0]);
+	*lane_ns += cei_play_sent_ns(play, of.n_rows, of.n_columns);
 	/* All ranks are simulated alike: when rank 0 sends to its i-th target, the peer whose i-th
 	 * target is rank 0 sends to rank 0. */
 	if (*lane_ns > arrived_ns[turn.piece])
@@ -218,10 +245,9 @@ double cei_play_sum(struct cei_play *play, uint32_t piece, double arrived_ns)
 	const struct cei_op_shape *shape = play->shape;
 	double sum_ns = (shape->n_ranks - 1) * (double)(play->tile.rows * play->tile.columns) *
 		CEI_DTYPE16_BYTES / SUM_BYTES_PER_NS;
-	uint64_t n_rows;
+	const struct cei_cut_piece of = piece_of(play, 0, piece);
 
-	(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
-	return n_rows ? cei_play_piece(play, n_rows, 0, arrived_ns, sum_ns) : 0;
+	return of.n_rows ? play_pairs(play, pairs_of_piece(play, &of), 0, arrived_ns, sum_ns) : 0;
 }
 
 void cei_play_until(struct cei_play *play, double ns)

@@ -89,19 +89,25 @@ uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_
 /* --- transfers ------------------------------------------------------------- */
 
 /* Sends a piece of the rows of the product that belong to a peer, as soon as all its tiles are
- * stored. */
+ * stored. A range of columns has gaps between its rows on both sides. */
 static int send_partials(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
-	uint64_t first = cei_op_rows_before(shape, target), row, n_rows;
+	uint64_t first = cei_op_rows_before(shape, target), n = shape->product.n[0];
 	struct cei_send leg = { .target = target };
+	struct cei_cut_piece of;
 
-	row = cei_piece_rows(&op->choice.cut, shape->rows[target], n_pieces, piece, &n_rows);
-	leg.source_bytes = (first + row) * row_bytes(shape);
+	of = cei_piece_of(&op->choice.cut, shape->rows[target], n, n_pieces, piece);
+	leg.source_bytes = (first + of.row) * row_bytes(shape) + of.column * CEI_DTYPE16_BYTES;
 	leg.target_bytes = staging_at(shape) + rank * stride_of(shape, target) +
-		row * row_bytes(shape);
-	leg.n_bytes = n_rows * row_bytes(shape);
+		of.row * row_bytes(shape) + of.column * CEI_DTYPE16_BYTES;
+	leg.n_bytes = of.n_rows * row_bytes(shape);
+	if (of.n_rows && of.n_columns < n) {
+		leg.n_bytes = of.n_columns * CEI_DTYPE16_BYTES;
+		leg.n_rows = of.n_rows;
+		leg.source_pitch_bytes = leg.target_pitch_bytes = row_bytes(shape);
+	}
 	leg.ready = target * n_pieces + piece;
 	leg.arrives = rank * n_pieces + piece;
 	return cei_send_stage_add(&op->stages[0], &leg);
@@ -288,4 +294,5 @@ const struct cei_op_kind cei_gemm_rs = {
 	.fini = cei_product_lane_fini,
 	.trial = &trial,
 	.product = &product,
+	.cuts_columns = 1,
 };

@@ -9,11 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "ops/core/op.h"
 #include "ops/core/run.h"
+#include "ops/gemm/cost_sim.h"
 
 /* The numbers of columns must be multiples of 8, because rows must be multiples of 16 bytes. */
 #define COLUMN_STEP 8u
+
+/* Drivers copy rows that are less than 2^31 bytes apart. */
+#define PITCH_COLUMNS_MAX ((UINT64_C(1) << 30) - COLUMN_STEP)
 
 /* --- checks ---------------------------------------------------------------- */
 
@@ -53,11 +58,44 @@ const char *cei_product_fault(const struct cei_op_shape *shape)
 	return fault ? fault : columns_fault(shape);
 }
 
+/* Returns what stands against pieces of columns, or NULL, also if the tuning asks for none. One
+ * piece has all columns, so nothing does. */
+static const char *columns_lack(const struct cei_executor *executor,
+				const struct cei_op_shape *shape,
+				const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
+{
+	struct cei_cost_sim_args model = { .shape = shape, .rates = rates };
+	struct ceov_op_tuning given;
+	struct cei_row_cut cut;
+
+	cei_sized_take(&given, tuning, sizeof(given));
+	if (given.cut != CEOV_CUT_COLUMNS || given.n_pieces == 1 ||
+	    given.mode == CEOV_MODE_SEQUENCE ||
+	    (cei_selector_is_direct(given.mode) && !cei_kind_has_sm_lane(shape, given.mode)))
+		return NULL;
+	if (shape->product.n[0] > PITCH_COLUMNS_MAX)
+		return "tuning: n is too large for CEOV_CUT_COLUMNS; set another cut";
+	if (!rates->has_tiles)
+		return "tuning: CEOV_CUT_COLUMNS needs kernels of this library, and there is none "
+			"for this GPU; set another cut";
+	if (!given.tile_rows)
+		return NULL;
+	model.cut = given.cut;
+	model.tile = (struct cei_tile_shape){ given.tile_rows, given.tile_columns };
+	cut = cei_cost_sim_cut(&model);
+	if (executor->ops->pair(executor, model.tile) != rates->pair)
+		return "tuning: with CEOV_CUT_COLUMNS kernels of this library have to compute, and "
+			"there is none for tiles of that shape; set another one";
+	return cei_cut_takes(&cut, CEI_OP_PIECES_MAX, model.tile) ? NULL
+		: "tuning: with CEOV_CUT_COLUMNS tile_columns must divide 64, where pieces begin";
+}
+
 const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			      const struct ceov_op_tuning *tuning,
 			      const struct cei_rates *rates)
 {
 	const struct cei_executor *executor = &workspace->executor;
+	const char *lack;
 	struct cei_tile_shape given;
 
 	if (!rates->has_tiles && !rates->has_library)
@@ -66,6 +104,9 @@ const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_
 	    (workspace->is_host || !rates->has_tiles))
 		return "tuning->mode: SMs make the transfers only on GPUs of compute capability "
 			"9.0";
+	lack = columns_lack(executor, shape, tuning, rates);
+	if (lack)
+		return lack;
 	if (!tuning || !tuning->tile_rows)
 		return NULL;
 	given.rows = tuning->tile_rows;

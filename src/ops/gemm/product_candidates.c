@@ -111,13 +111,15 @@ static void add_near(const struct cei_listing *listing, const struct plays *play
 static void add_cuts(const struct cei_listing *listing, const struct plays *equal)
 {
 	static const enum ceov_op_cut cuts[] = {
-		CEOV_CUT_WAVES, CEOV_CUT_SHRINKING, CEOV_CUT_GROWING
+		CEOV_CUT_WAVES, CEOV_CUT_SHRINKING, CEOV_CUT_GROWING, CEOV_CUT_COLUMNS
 	};
 	struct ceov_op_tuning tuning;
 	struct plays plays;
 	uint32_t i;
 
 	for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		if (cuts[i] == CEOV_CUT_COLUMNS && !listing->shape->kind->cuts_columns)
+			continue;
 		play_best(listing, cuts[i], &plays);
 		if (!plays.n || !equal->n || plays.play[0].ns >= equal->play[0].ns * CUT_WORTH)
 			continue;
@@ -261,6 +263,10 @@ void cei_product_candidates(const struct cei_listing *from)
 	if (!from->given->cut)
 		add_cuts(listing, &plays);
 	add_sequence(listing);
+	if (from->given->cut == CEOV_CUT_COLUMNS) {     /* not by cuBLAS */
+		add_orders(listing, &plays);
+		return;
+	}
 	if (rates->has_library && rates->has_tiles)
 		add_library(listing, plays.n ? plays.play[0].n_pieces
 				     : listing->candidates->tuning[0].n_pieces);

@@ -12,10 +12,10 @@
 
 #include "ops/tuning/selector.h"
 
-/* Room for the model's choice, 8 candidates near it, 3 unequal cuts, a sequence, 7 more (some
+/* Room for the model's choice, 8 candidates near it, 4 other cuts, a sequence, 7 more (some
  * numbers of pieces for cuBLAS, or one of them, 4 orders of tiles and a budget of SMs), and 6 in
  * which SMs make the sums. */
-#define CEI_CANDIDATES_MAX 26u
+#define CEI_CANDIDATES_MAX 27u
 
 struct cei_candidates {
 	uint32_t              n;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/sized.h"
+#include "ops/compute/dtype.h"
 #include "ops/kind.h"
 #include "topology/link.h"
 
@@ -103,7 +104,7 @@ static const char *cut_fault(const struct ceov_op_tuning *tuning)
 {
 	if (tuning->chunk_bytes && tuning->chunk_bytes < CHUNK_BYTES_MIN)
 		return "tuning->chunk_bytes is neither 0 nor 4096 or more";
-	if ((unsigned)tuning->cut > CEOV_CUT_GROWING)
+	if ((unsigned)tuning->cut > CEOV_CUT_COLUMNS)
 		return "tuning->cut is none of enum ceov_op_cut";
 	return NULL;
 }
@@ -223,13 +224,24 @@ void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *
 		       cei_choice_by(args->given->mode));
 }
 
+/* Returns a piece of the rank that has most rows. */
+static struct cei_cut_piece piece_of(const struct cei_choose_args *args,
+				 const struct cei_choice *choice, uint32_t piece)
+{
+	return cei_piece_of(&choice->cut, cei_op_most_rows(args->shape), args->shape->product.n[0],
+			    choice->n_pieces, piece);
+}
+
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	const struct cei_op_shape *shape = args->shape;
 	uint64_t bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
 	uint64_t most = cei_ceiling(bytes, choice->n_pieces);
 
-	if (choice->cut.kind != CEOV_CUT_EQUAL)
+	if (choice->cut.kind == CEOV_CUT_COLUMNS)       /* the first pieces are the widest */
+		most = cei_op_most_rows(shape) * CEI_DTYPE16_BYTES *
+			piece_of(args, choice, 0).n_columns;
+	else if (choice->cut.kind != CEOV_CUT_EQUAL)
 		most = cei_cut_most_rows(&choice->cut, cei_op_most_rows(shape), choice->n_pieces) *
 			shape->kind->row_bytes(shape);
 	cei_choice_say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
@@ -251,17 +263,19 @@ static const char *cut_name(enum ceov_op_cut cut)
 
 void cei_choice_say_cut(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	uint64_t rows = cei_op_most_rows(args->shape), n_rows;
+	int by_columns = choice->cut.kind == CEOV_CUT_COLUMNS;
 	uint32_t i, n = choice->n_pieces;
+	struct cei_cut_piece of;
 
 	if (n == 1 || choice->cut.kind == CEOV_CUT_EQUAL)
 		return;
-	cei_choice_say(choice, "cut: %s (%s), rows", cut_name(choice->cut.kind),
-		       cei_choice_by(args->given->cut));
+	cei_choice_say(choice, "cut: %s (%s), %s", cut_name(choice->cut.kind),
+		       cei_choice_by(args->given->cut), by_columns ? "all rows, columns" : "rows");
 	for (i = 0; i < n; i++) {
-		(void)cei_piece_rows(&choice->cut, rows, n, i, &n_rows);
+		of = piece_of(args, choice, i);
 		if (n <= LISTED_PIECES || i < 2 || i == n - 1)
-			cei_choice_say(choice, " %llu", (unsigned long long)n_rows);
+			cei_choice_say(choice, " %llu", (unsigned long long)
+				       (by_columns ? of.n_columns : of.n_rows));
 		else if (i == 2)
 			cei_choice_say(choice, " ...");
 	}

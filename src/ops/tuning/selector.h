@@ -118,8 +118,8 @@ void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice);
 
-/* Appends a line with the rows of the pieces of the rank that has most rows, if there are several
- * pieces that are not cut equally. */
+/* Appends a line with the rows of the pieces of the rank that has most rows, or with the columns of
+ * pieces, if there are several pieces that are not cut equally. */
 void cei_choice_say_cut(const struct cei_choose_args *args, struct cei_choice *choice);
 
 /* Returns "as given" if the caller or a stored tuning set the value, else "by the model". */

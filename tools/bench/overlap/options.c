@@ -82,8 +82,8 @@ static const struct argp_option options_table[] = {
 	{ "mode", KEY_MODE, "overlap|sequence|direct|two-shot", 0, "How ours goes (default: "
 	  "chosen). direct, two-shot: sums, moves and gemm_ar by SMs, not copy engines", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
-	{ "cut", KEY_CUT, "equal|waves|shrinking|growing", 0, "Sizes of the pieces of products "
-	  "(default: equal, or chosen by --tune)", 2 },
+	{ "cut", KEY_CUT, "equal|waves|shrinking|growing|columns", 0, "How products are cut into "
+	  "pieces (default: equal, or chosen by --tune). columns: gemm_rs only", 2 },
 	{ "op-chunk", KEY_OP_CHUNK, "SIZE", 0, "Largest chunk of the operator's copies, at most "
 	  "--chunk, which holds for the whole context (default: that)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
@@ -216,10 +216,10 @@ static enum ceov_op_cut parse_cut(struct argp_state *state, const char *text)
 {
 	unsigned cut;
 
-	for (cut = CEOV_CUT_EQUAL; cut <= CEOV_CUT_GROWING; cut++)
+	for (cut = CEOV_CUT_EQUAL; cut <= CEOV_CUT_COLUMNS; cut++)
 		if (!strcmp(text, bench_overlap_cut_name((enum ceov_op_cut)cut)))
 			return (enum ceov_op_cut)cut;
-	argp_error(state, "'%s' must be equal, waves, shrinking or growing", text);
+	argp_error(state, "'%s' must be equal, waves, shrinking, growing or columns", text);
 	return CEOV_CUT_CHOOSE;         /* argp_error() does not return */
 }
 

@@ -320,7 +320,7 @@ const char *bench_overlap_cut_name(enum ceov_op_cut cut)
 	static const char *const names[] = {
 		[CEOV_CUT_CHOOSE] = "chosen", [CEOV_CUT_EQUAL] = "equal",
 		[CEOV_CUT_WAVES] = "waves", [CEOV_CUT_SHRINKING] = "shrinking",
-		[CEOV_CUT_GROWING] = "growing",
+		[CEOV_CUT_GROWING] = "growing", [CEOV_CUT_COLUMNS] = "columns",
 	};
 
 	return names[cut];
