@@ -60,6 +60,23 @@ uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu)
 	return least;
 }
 
+uint64_t cei_machine_peer_t0(const struct cei_machine *machine, uint32_t gpu)
+{
+	const struct cei_machine_link *link;
+	uint64_t most = 0;
+	uint32_t i;
+
+	for (i = 0; gpu < machine->n_gpus && i < machine->n_gpus; i++) {
+		link = cei_machine_link(machine, gpu, i);
+		if (i == gpu || link->kind == CEI_MACHINE_NONE)
+			continue;
+		if (link->origin != CEI_MACHINE_MEASURED)
+			return 0;
+		most = link->t0_ns > most ? link->t0_ns : most;
+	}
+	return most;
+}
+
 uint32_t cei_machine_near_host(const struct cei_machine *machine, uint32_t gpu)
 {
 	uint32_t node = machine->gpus[gpu].node;

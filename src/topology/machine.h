@@ -140,6 +140,10 @@ const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t p
  * GPU. */
 uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu);
 
+/* The longest t0 of the GPU's links to other GPUs. 0: not known, because not all of them were
+ * measured, or there is none. */
+uint64_t cei_machine_peer_t0(const struct cei_machine *machine, uint32_t gpu);
+
 /* The place of the NUMA node nearest to a GPU; the first node's place if that is not known. */
 uint32_t cei_machine_near_host(const struct cei_machine *machine, uint32_t gpu);
 

@@ -54,6 +54,7 @@ static void open_rig(struct rig *rig, uint32_t n_ranks)
 		rig->ranks[i].n_ranks = n_ranks;
 		rig->ranks[i].facts[CEI_ALLREDUCE_SMS] = 132 - i;
 		rig->ranks[i].facts[CEI_ALLREDUCE_COPY_RATE] = i ? UINT64_MAX : 0;
+		rig->ranks[i].facts[CEI_ALLREDUCE_COPY_T0] = cei_allreduce_turned(2000 + i % 3);
 		offer_at(&rig->ranks[i]);
 	}
 	for (i = 0; i < n_ranks; i++)
@@ -171,8 +172,21 @@ START_TEST(test_facts_are_the_least_of_all_ranks)
 		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_COPY_RATE, 0,
 						     &least), 0);
 		ck_assert_uint_eq(least, 0);
+		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_COPY_T0, 0,
+						     &least), 0);
+		ck_assert_uint_eq(cei_allreduce_turned(least), 2002);   /* the largest */
 	}
 	close_rig(&rig);
+}
+END_TEST
+
+START_TEST(test_turned_facts)
+{
+	ck_assert_uint_eq(cei_allreduce_turned(0), 0);
+	ck_assert_uint_eq(cei_allreduce_turned(CEI_ALLREDUCE_VALUE_MAX), 0);
+	ck_assert_uint_eq(cei_allreduce_turned(UINT64_MAX), 0);
+	ck_assert_uint_eq(cei_allreduce_turned(1), CEI_ALLREDUCE_VALUE_MAX - 1);
+	ck_assert_uint_eq(cei_allreduce_turned(CEI_ALLREDUCE_VALUE_MAX - 1), 1);
 }
 END_TEST
 
@@ -262,6 +276,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_add_loop_test(all, test_many_rounds, 0, 3);
 	tcase_add_test(all, test_facts_are_the_least_of_all_ranks);
+	tcase_add_test(all, test_turned_facts);
 	tcase_add_test(all, test_an_absent_rank);
 	tcase_add_test(all, test_too_large);
 	tcase_add_test(all, test_an_abort_ends_the_wait);

@@ -415,6 +415,27 @@ START_TEST(test_the_least_rate_to_a_peer)
 }
 END_TEST
 
+/* Defaults are not measured, so the longest t0 is known only if all links were measured. */
+START_TEST(test_the_longest_t0_to_a_peer)
+{
+	struct cei_machine *machine = testing_machine("pcie4-two-nodes");
+	uint32_t i;
+
+	ck_assert_uint_eq(cei_machine_peer_t0(machine, 1), 0);
+	for (i = 0; i < machine->n_gpus; i++) {
+		ck_assert_uint_eq(cei_machine_peer_t0(machine, 1), 0);
+		if (i != 1)
+			cei_machine_set_measured(machine, 1, i, 20 * GB, 3000 - 100 * i);
+	}
+	ck_assert_uint_eq(cei_machine_peer_t0(machine, 1), 3000);
+	ck_assert_uint_eq(cei_machine_peer_t0(machine, machine->n_gpus), 0);
+	cei_machine_destroy(machine);
+	machine = testing_machine("two-no-p2p");
+	ck_assert_uint_eq(cei_machine_peer_t0(machine, 0), 0);
+	cei_machine_destroy(machine);
+}
+END_TEST
+
 START_TEST(test_everything_has_a_name)
 {
 	struct cei_machine *machine = testing_machine("pcie4-two-nodes");
@@ -458,6 +479,7 @@ static Suite *suite(void)
 	tcase_add_test(rest, test_measured_costs_are_merged);
 	tcase_add_test(rest, test_directions_are_those_of_both_ends);
 	tcase_add_test(rest, test_the_least_rate_to_a_peer);
+	tcase_add_test(rest, test_the_longest_t0_to_a_peer);
 	tcase_add_test(rest, test_everything_has_a_name);
 	suite_add_tcase(all, rest);
 	return all;

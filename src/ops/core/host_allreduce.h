@@ -31,6 +31,8 @@
 enum cei_allreduce_fact {               /* facts about the rank's GPU; a value of 0: not known */
 	CEI_ALLREDUCE_SMS,              /* SMs that the rank's kernels may use */
 	CEI_ALLREDUCE_COPY_RATE,        /* rate of copies to another GPU, bytes per second */
+	CEI_ALLREDUCE_COPY_T0,          /* cei_allreduce_turned() of the ns that a copy to another
+					 * GPU takes beyond its bytes */
 	CEI_ALLREDUCE_FACTS
 };
 
@@ -52,6 +54,13 @@ struct cei_allreduce_range {
 	uint64_t min;
 	uint64_t max;
 };
+
+/* Turns a number into a fact whose lowest value is that of the largest number, and such a fact back
+ * into the number. 0 stays 0, which is not known; so becomes what does not fit. */
+static inline uint64_t cei_allreduce_turned(uint64_t value)
+{
+	return value && value < CEI_ALLREDUCE_VALUE_MAX ? CEI_ALLREDUCE_VALUE_MAX - value : 0;
+}
 
 /* Publishes this rank's facts; call it before the signal is exported. */
 int  cei_allreduce_tell_facts(const struct cei_allreduce *allreduce);

@@ -288,7 +288,8 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	if (workspace->is_host)
 		return rates;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
-		       workspace->least[CEI_ALLREDUCE_COPY_RATE]);
+		       workspace->least[CEI_ALLREDUCE_COPY_RATE],
+		       cei_allreduce_turned(workspace->least[CEI_ALLREDUCE_COPY_T0]));
 	/* Only the kernels of this library execute tiles in pairs, so a pair shows that the
 	 * executor has them. */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;

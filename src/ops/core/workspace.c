@@ -184,8 +184,11 @@ static void find_facts(ceov_workspace *workspace, const struct ceov_place *place
 	if (place->kind != CEOV_PLACE_GPU)
 		return;
 	facts[CEI_ALLREDUCE_SMS] = workspace->executor.n_sms;
-	if (machine)
-		facts[CEI_ALLREDUCE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);
+	if (!machine)
+		return;
+	facts[CEI_ALLREDUCE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);
+	facts[CEI_ALLREDUCE_COPY_T0] =
+		cei_allreduce_turned(cei_machine_peer_t0(machine, place->index));
 }
 
 static int build(ceov_workspace *workspace, const struct ceov_place *place)

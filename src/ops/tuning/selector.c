@@ -21,6 +21,10 @@
 
 #define REDUCE_BLOCKS_MAX 128u
 
+/* What a mark adds to the t0 of a copy: on eight H200 the runs of products gave 5000 ns for both,
+ * and the longest t0 was measured as 2.8 us (docs/results/2026-11-26-8xh200.md). */
+#define MARK_NS 2200.0
+
 /* An explanation lists the sizes of so many pieces; of more, it says the first and last ones. */
 #define LISTED_PIECES 8u
 
@@ -46,16 +50,19 @@ struct cei_rates cei_rates_gpu(void)
 		.gate_ns = 5000,
 	};
 
-	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s);
+	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s, 0);
 	return rates;
 }
 
-void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s)
+void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s,
+		    uint64_t copy_t0_ns)
 {
 	if (n_sms)
 		rates->n_sms = n_sms < UINT32_MAX ? (uint32_t)n_sms : UINT32_MAX;
 	if (copy_bytes_per_s)
 		rates->copy_bytes_per_ns = (double)copy_bytes_per_s * 1e-9;
+	if (copy_t0_ns)
+		rates->mark_ns = (double)copy_t0_ns + MARK_NS;
 }
 
 struct cei_rates cei_rates_host(void)

@@ -41,8 +41,10 @@ struct cei_rates {
 struct cei_rates cei_rates_gpu(void);
 
 /* Sets the rates on which all ranks agreed about their GPUs. A value of 0 is not known and leaves
- * the rate as it is. */
-void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s);
+ * the rate as it is. copy_t0_ns, of measured links, is the time of a copy beyond that of its bytes,
+ * without a mark; mark_ns becomes so much, and what a mark adds on H200. */
+void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s,
+		    uint64_t copy_t0_ns);
 
 struct cei_rates cei_rates_host(void);
 
