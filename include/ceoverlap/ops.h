@@ -213,11 +213,11 @@ enum ceov_op_cut {
 					 * whose last copy nothing hides */
 	CEOV_CUT_GROWING = 4,           /* as 1 to 2 to ... to n_pieces: for products that wait for
 					 * the first piece */
-	/* GEMM + reduce-scatter only: a piece is a range of columns of all of a rank's rows, and
-	 * its copy has gaps between rows. For ranks with few rows of many columns. Ranges are about
-	 * equal, and begin at multiples of 768 columns on GPUs; on host ranks of 64, which
-	 * tile_columns must divide. With several pieces only by the library's kernels, not by
-	 * cuBLAS; n at most 2^30 - 8. */
+	/* GEMM + reduce-scatter and GEMM + all-reduce only: a piece is a range of columns of all of
+	 * a rank's rows, and its copies have gaps between rows. For ranks with few rows of many
+	 * columns. Ranges are about equal, and begin at multiples of 768 columns on GPUs; on host
+	 * ranks of 64, which tile_columns must divide. With several pieces only by the library's
+	 * kernels, not by cuBLAS; n at most 2^30 - 8. */
 	CEOV_CUT_COLUMNS = 5
 };
 

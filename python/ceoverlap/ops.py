@@ -49,8 +49,8 @@ class Tuning(NamedTuple):
     """Choices that the caller makes instead of the library; 0 and "choose" leave them to the
     library. mode is "overlap" or "sequence", or, where SMs shall move few bytes without copy
     engines, "direct" or "two-shot"; cut is "equal", or for products "waves", "shrinking" or
-    "growing", or for GEMM + reduce-scatter "columns"; tile_order "bands", "columns" or "turns";
-    for the other fields see struct ceov_op_tuning."""
+    "growing", or for GEMM + reduce-scatter and all-reduce "columns"; tile_order "bands", "columns"
+    or "turns"; for the other fields see struct ceov_op_tuning."""
     mode: str = "choose"
     n_pieces: int = 0
     tile_rows: int = 0

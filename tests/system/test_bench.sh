@@ -138,9 +138,11 @@ for cut in equal waves shrinking growing; do
 	holds "$json.chosen" '"chunk_bytes": *4096' "JSON says the chosen chunk"
 	holds "$json" '"op_chunk_bytes": *4096' "JSON says the chunk"
 done
-expect 0 "pieces of columns" overlap $run -g 2 -m tiny --tokens 64 --cut columns -t gemm_rs \
-	--pieces 3 --explain --mode overlap -J "$json"
-holds "$out" "^gemm_rs .* stream .* verified" "a product with pieces of columns is verified"
+expect 0 "pieces of columns" overlap $run -g 2 -m tiny --tokens 64 --cut columns \
+	-t gemm_rs,gemm_ar --pieces 3 --explain --mode overlap -J "$json"
+for name in gemm_rs gemm_ar; do
+	holds "$out" "^$name .* stream .* verified" "$name with pieces of columns is verified"
+done
 holds "$out" "^cut: columns (as given), all rows, columns [0-9 ]*\$" "it says the columns"
 holds "$json" '"cut": *"columns"' "JSON says that columns are cut"
 expect 1 "rows that are gathered, cut by columns" overlap $run -g 2 -m tiny --tokens 64 \

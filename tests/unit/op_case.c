@@ -107,7 +107,7 @@ static int may_cut_columns(const struct op_case *one)
 	const struct ceov_op_tuning *tuning = &one->tuning;
 	uint32_t step = tuning->tile_rows == 128 ? 768 : 64;
 
-	return one->sort == OP_GEMM_RS &&
+	return (one->sort == OP_GEMM_RS || one->sort == OP_GEMM_AR) &&
 		(!tuning->tile_columns || step % tuning->tile_columns == 0);
 }
 

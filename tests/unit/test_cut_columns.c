@@ -29,7 +29,8 @@ static void set_up(void)
 
 static struct op_case random_product(uint64_t *random, uint32_t n_ranks)
 {
-	struct op_case one = op_case_of(OP_GEMM_RS, n_ranks, 0, 8 + 8 * testing_below(random, 4),
+	enum op_sort sort = testing_below(random, 2) ? OP_GEMM_RS : OP_GEMM_AR;
+	struct op_case one = op_case_of(sort, n_ranks, 0, 8 + 8 * testing_below(random, 4),
 					8 + 8 * testing_below(random, 60));
 	uint32_t i;
 
@@ -39,6 +40,7 @@ static struct op_case random_product(uint64_t *random, uint32_t n_ranks)
 	one.rows[testing_below(random, n_ranks)]++;
 	one.dtype = testing_below(random, 2) ? CEOV_BF16 : CEOV_FP16;
 	one.b_is_k_by_n = (int)testing_below(random, 2);
+	op_case_pick_blocks(&one, random);
 	one.tuning.mode = testing_below(random, 8) ? CEOV_MODE_OVERLAP : CEOV_MODE_CHOOSE;
 	one.tuning.n_pieces = 2 + (uint32_t)testing_below(random, 8);
 	if (testing_below(random, 9) == 0)
@@ -49,13 +51,15 @@ static struct op_case random_product(uint64_t *random, uint32_t n_ranks)
 	return one;
 }
 
-/* Ranks may differ in their tiles, as long as these divide the step. */
+/* Ranks may differ in their tiles, as long as these divide the step, and in their order. */
 static void pick_tile(struct op_case *one, uint64_t *random)
 {
 	static const uint32_t columns[] = { 4, 8, 16, 32, 64 };
 
-	if (testing_below(random, 3) == 0)
+	if (testing_below(random, 3) == 0) {
+		one->tuning.tile_order = CEOV_ORDER_TURNS;
 		return;
+	}
 	one->tuning.tile_rows = 1 + (uint32_t)testing_below(random, 40);
 	one->tuning.tile_columns = columns[testing_below(random, 5)];
 }
@@ -174,6 +178,64 @@ START_TEST(test_a_piece_is_one_copy_with_gaps)
 }
 END_TEST
 
+/* An all-reduce sends partial sums and sums, each piece of columns as one copy, to both peers. */
+START_TEST(test_sums_leave_by_columns)
+{
+	struct op_case one = op_case_of(OP_GEMM_AR, 3, 10, 8, 3 * STEP);
+	const struct cei_program *program;
+	struct op_rig rig;
+	uint32_t i, n = 0;
+	ceov_op *op;
+
+	one.tuning.n_pieces = 3;
+	one.tuning.cut = CEOV_CUT_COLUMNS;
+	one.tuning.tile_order = _i ? CEOV_ORDER_TURNS : CEOV_ORDER_BANDS;
+	op_rig_open(&rig, 3, SCRATCH, &log_);
+	op = op_case_made(&one, rig.workspaces[1]);
+	program = &op->stages[!_i].plan[1]->program;    /* in turns one stage sends both */
+	for (i = 0; i < program->n_transfers; i++) {
+		if (!program->transfers[i].row_bytes)
+			continue;
+		ck_assert_uint_eq(program->transfers[i].row_bytes, 2 * STEP);
+		ck_assert_uint_eq(program->transfers[i].n_rows, 10);
+		n++;
+	}
+	ck_assert_uint_eq(n, _i ? 12 : 6);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* A direct mode has one piece, so the cut has no effect there. */
+static void run_direct(const struct op_part *part)
+{
+	const struct op_case *one = part->arg;
+	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
+	struct op_data data;
+
+	ck_assert_int_eq(op->choice.mode, one->tuning.mode);
+	op_data_make(one, part->rank, 3, &data);
+	ck_assert_int_eq(op_data_run(one, op, &data), 0);
+	op_data_check(one, part->rank, 3, &data);
+	op_data_free(&data);
+	ceov_op_release(op);
+}
+
+START_TEST(test_direct_modes)
+{
+	struct op_case one = op_case_of(OP_GEMM_AR, 3, 10, 8, 3 * STEP);
+	struct op_rig rig;
+
+	one.tuning.mode = (enum ceov_op_mode)_i;
+	one.tuning.cut = CEOV_CUT_COLUMNS;
+	op_rig_open(&rig, 3, SCRATCH, NULL);
+	op_rig_each(&rig, run_direct, &one);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 /* --- explanations ---------------------------------------------------------- */
 
 static void explain(const ceov_op *op, char *text, size_t n_bytes)
@@ -281,7 +343,7 @@ START_TEST(test_candidates_for_few_rows)
 	ck_assert_uint_eq(n_by_columns(&cei_gemm_rs, 256), 1);
 	ck_assert_uint_eq(n_by_columns(&cei_gemm_rs, 8192), 0); /* rows are as good */
 	ck_assert_uint_eq(n_by_columns(&cei_ag_gemm, 256), 0);
-	ck_assert_uint_eq(n_by_columns(&cei_gemm_ar, 256), 0);
+	ck_assert_uint_eq(n_by_columns(&cei_gemm_ar, 256), 1);
 }
 END_TEST
 
@@ -326,7 +388,7 @@ static void expect_no_op(struct op_rig *rig, const struct op_case *one, const ch
 START_TEST(test_other_operators_refuse_it)
 {
 	static const enum op_sort sorts[] = {
-		OP_AG_GEMM, OP_GEMM_AR, OP_GEMM_A2A, OP_A2A_GEMM, OP_REDUCE_SCATTER, OP_ALL_REDUCE
+		OP_AG_GEMM, OP_GEMM_A2A, OP_A2A_GEMM, OP_REDUCE_SCATTER, OP_ALL_REDUCE
 	};
 	struct op_case one = op_case_of(sorts[_i], 2, 16, 8, 256);
 	struct op_rig rig;
@@ -409,11 +471,13 @@ int main(void)
 	tcase_add_loop_test(all, test_results, 2, 9);
 	tcase_add_test(all, test_bits_are_those_of_other_pieces);
 	tcase_add_test(all, test_a_piece_is_one_copy_with_gaps);
+	tcase_add_loop_test(all, test_sums_leave_by_columns, 0, 2);
+	tcase_add_loop_test(all, test_direct_modes, CEOV_MODE_DIRECT, CEOV_MODE_TWO_SHOT + 1);
 	tcase_add_test(all, test_columns_are_explained);
 	tcase_add_test(all, test_the_model_does_not_choose_them);
 	tcase_add_test(all, test_candidates_for_few_rows);
 	tcase_add_test(all, test_candidates_where_it_is_given);
-	tcase_add_loop_test(all, test_other_operators_refuse_it, 0, 6);
+	tcase_add_loop_test(all, test_other_operators_refuse_it, 0, 5);
 	tcase_add_loop_test(all, test_tiles_that_do_not_divide_the_step, 0, 2);
 	tcase_add_test(all, test_a_library_does_not_take_them);
 	suite_add_tcase(made, all);

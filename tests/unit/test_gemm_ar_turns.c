@@ -47,12 +47,12 @@ static struct op_case in_turns(uint64_t *random, uint32_t n_ranks)
 {
 	uint64_t m = testing_below(random, 3) ? 1 + testing_below(random, 400)
 		: 1 + testing_below(random, 8);
-	struct op_case one = case_of(n_ranks, m, 8 + 8 * testing_below(random, 12));
+	struct op_case one = case_of(n_ranks, m, 8 + 8 * testing_below(random, 24));
 
 	one.by_columns = (int)testing_below(random, 2);
 	one.b_is_k_by_n = (int)testing_below(random, 2);
 	one.tuning.n_pieces = 1 + (uint32_t)testing_below(random, 6);
-	one.tuning.cut = (enum ceov_op_cut)testing_below(random, CEOV_CUT_GROWING + 1);
+	one.tuning.cut = (enum ceov_op_cut)testing_below(random, CEOV_CUT_COLUMNS + 1);
 	if (testing_below(random, 2)) {
 		one.tuning.tile_rows = 8 + 8 * (uint32_t)testing_below(random, 4);
 		one.tuning.tile_columns = 16;

@@ -469,11 +469,16 @@ START_TEST(test_pieces_of_columns_that_are_refused)
 	asked.args.n_pieces = 1;                /* nothing lies behind it */
 	tiles = answer(&asked);
 	cei_tiles_fini(&tiles);
-	asked.args.exchanges = 1;
+	asked.args.cut.step_columns = 0;
+	asked.args.scatters = 0;
+	tiles = answer(&asked);
+	cei_tiles_fini(&tiles);
+	asked.args.n_pieces = 2;
+	asked.args.cut.step_columns = 32;
 	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
-	asked.args.exchanges = asked.args.scatters = 0;
+	asked.args.scatters = asked.args.exchanges = 1;
 	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
-	asked.args.scatters = 1;
+	asked.args.exchanges = 0;
 	asked.args.cut.step_columns = 0;
 	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
 }

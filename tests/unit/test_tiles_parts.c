@@ -38,7 +38,6 @@ static void ask(struct asked *asked, uint64_t *random)
 	args->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
 	args->rank = (uint32_t)testing_below(random, args->n_ranks);
 	args->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
-	args->cut.kind = testing_below(random, 2) ? CEOV_CUT_GROWING : CEOV_CUT_EQUAL;
 	args->n_products = args->scatters = 1;
 	args->exchanges = testing_below(random, 2) != 0;
 	args->sums_leave = !args->exchanges;
@@ -48,6 +47,10 @@ static void ask(struct asked *asked, uint64_t *random)
 	args->pair = 1 + (uint32_t)testing_below(random, 2);
 	args->shape.rows = 1 + (uint32_t)testing_below(random, 60);
 	args->shape.columns = 1 + (uint32_t)testing_below(random, 60);
+	args->cut.kind = testing_below(random, 2) ? CEOV_CUT_GROWING : CEOV_CUT_EQUAL;
+	args->cut.step_columns = args->shape.columns * (1 + testing_below(random, 2));
+	if (args->sums_leave && testing_below(random, 2))
+		args->cut.kind = CEOV_CUT_COLUMNS;
 	for (i = 0; i < args->n_ranks; i++) {
 		asked->rows[i] = rows;
 		if (testing_below(random, 4))
@@ -80,16 +83,19 @@ static uint32_t rank_of(const struct asked *asked, const struct cei_gemm_tile *t
 
 static uint32_t piece_of(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
-	uint64_t row, n_rows;
-	uint32_t piece = 0;
+	uint32_t rank = rank_of(asked, tile), piece = 0;
+	uint64_t column = tile->column -
+		(tile->c == CEI_GEMM_C_PARTIAL ? asked->first[rank] : 0);
+	struct cei_cut_piece of;
 
 	for (;; piece++) {
-		row = cei_piece_rows(&asked->args.cut, asked->rows[0], asked->args.n_pieces,
-				     piece, &n_rows);
-		if (tile->a_row >= row && tile->a_row < row + n_rows)
+		of = cei_piece_of(&asked->args.cut, asked->rows[0], asked->parts[rank],
+				  asked->args.n_pieces, piece);
+		if (tile->a_row >= of.row && tile->a_row < of.row + of.n_rows &&
+		    column >= of.column && column < of.column + of.n_columns)
 			break;
 	}
-	hold(tile->a_row + tile->n_rows <= row + n_rows, "a tile stays in its piece");
+	hold(tile->a_row + tile->n_rows <= of.row + of.n_rows, "a tile stays in its piece");
 	return piece;
 }
 
@@ -127,12 +133,14 @@ static void store(const struct asked *asked, const struct cei_gemm_tile *tile, u
 			stored[row * columns + column] = 1;
 }
 
-/* Asserts that the tiles of one piece of a rank's part store all of that, and nothing before it. */
+/* Asserts that the tiles of one piece of a rank's part store all of that, and nothing else of the
+ * part or before it. */
 static void check_part(const struct asked *asked, uint32_t rank, uint32_t piece)
 {
 	const struct cei_tiles_args *args = &asked->args;
-	uint64_t columns = asked->first[args->n_ranks], n_rows, row, column, first;
+	uint64_t columns = asked->first[args->n_ranks], row, column, begin;
 	uint64_t from = rank == args->rank ? asked->first[rank] : 0;
+	struct cei_cut_piece of;
 	const struct cei_gemm_tile *tile;
 	uint32_t i, n = 0, n_wanted = 0;
 
@@ -145,12 +153,14 @@ static void check_part(const struct asked *asked, uint32_t rank, uint32_t piece)
 		n += tile->n_rows != 0;
 		n_wanted = tile->n_arrivals > n_wanted ? tile->n_arrivals : n_wanted;
 	}
-	first = cei_piece_rows(&args->cut, asked->rows[0], args->n_pieces, piece, &n_rows);
+	of = cei_piece_of(&args->cut, asked->rows[0], asked->parts[rank], args->n_pieces, piece);
+	begin = asked->first[rank] + of.column;
 	for (row = 0; row < asked->rows[0]; row++)
 		for (column = 0; column < asked->first[rank + 1]; column++)
 			hold(stored[row * columns + column] ==
-			     (row >= first && row < first + n_rows && column >= asked->first[rank]),
-			     "the part's tiles store the part, and nothing before it");
+			     (row >= of.row && row < of.row + of.n_rows && column >= begin &&
+			      column < begin + of.n_columns),
+			     "the piece's tiles store the piece, and nothing else of the part");
 	if (rank == args->rank && (args->exchanges || args->n_ranks == 1))
 		n = 0;                  /* they arrive nowhere */
 	hold(n_wanted == (args->waits ? n : 0), "n_arrivals counts tiles");

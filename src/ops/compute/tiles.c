@@ -150,7 +150,7 @@ struct cei_cut_piece cei_piece_of(const struct cei_row_cut *cut, uint64_t rows, 
 {
 	struct cei_cut_piece of = { .n_columns = columns };
 
-	if (cut->kind != CEOV_CUT_COLUMNS) {
+	if (cut->kind != CEOV_CUT_COLUMNS || n_pieces == 1) {
 		of.row = cei_piece_rows(cut, rows, n_pieces, piece, &of.n_rows);
 		return of;
 	}
@@ -197,7 +197,7 @@ static int check_extents(const struct cei_tiles_args *args)
 /* Only what leaves can be cut by columns: what comes are rows of A. */
 static int check_cut(const struct cei_tiles_args *args)
 {
-	if (args->cut.kind != CEOV_CUT_COLUMNS)
+	if (args->cut.kind != CEOV_CUT_COLUMNS || args->n_pieces == 1)
 		return 0;
 	return args->cut.step_columns && args->scatters && !args->exchanges &&
 		cei_cut_takes(&args->cut, args->n_pieces, args->shape) ? 0 : CEOV_ERR_INVALID;

@@ -80,7 +80,7 @@ struct cei_row_cut {
 	uint64_t         block_tiles;   /* tiles, or pairs, in such a block of rows; at most
 					 * wave_tiles */
 	uint64_t         wave_tiles;    /* tiles, or pairs, that are computed at once */
-	/* For CEOV_CUT_COLUMNS, not 0: */
+	/* For several pieces with CEOV_CUT_COLUMNS, not 0: */
 	uint64_t         step_columns;  /* pieces begin at multiples of so many columns */
 };
 
@@ -161,9 +161,9 @@ uint64_t cei_piece_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n
 uint64_t cei_cut_most_rows(const struct cei_row_cut *cut, uint64_t rows, uint32_t n_pieces);
 
 /* Finds one piece of a rank that has so many rows and columns: the rows of cei_piece_rows() with
- * all columns, or with CEOV_CUT_COLUMNS all rows and a range of columns. Ranges are steps of
- * cut->step_columns, shared out evenly; the first pieces have one step more, and pieces without
- * columns come last. */
+ * all columns, or with several pieces and CEOV_CUT_COLUMNS all rows and a range of columns. Ranges
+ * are steps of cut->step_columns, shared out evenly; the first pieces have one step more, and
+ * pieces without columns come last. */
 struct cei_cut_piece cei_piece_of(const struct cei_row_cut *cut, uint64_t rows, uint64_t columns,
 			      uint32_t n_pieces, uint32_t piece);
 

@@ -5,36 +5,45 @@
 
 #include "ops/core/arrivals.h"
 
+struct cei_cut_piece cei_arrivals_part(const struct cei_run *run, uint64_t rows, uint64_t columns,
+				       uint32_t first, uint32_t n)
+{
+	const struct cei_choice *choice = &run->op->choice;
+	struct cei_cut_piece of, last;
+
+	of = cei_piece_of(&choice->cut, rows, columns, choice->n_pieces, first);
+	last = cei_piece_of(&choice->cut, rows, columns, choice->n_pieces, first + n - 1);
+	of.n_rows = last.row + last.n_rows - of.row;
+	of.n_columns = last.column + last.n_columns - of.column;
+	return of;
+}
+
 uint64_t cei_arrivals_rows(const struct cei_run *run, uint64_t rows, uint32_t first, uint32_t n,
 			   uint64_t *ret_n_rows)
 {
-	const struct cei_choice *choice = &run->op->choice;
-	uint64_t n_last, row = cei_piece_rows(&choice->cut, rows, choice->n_pieces, first, &n_last);
-	uint64_t last = cei_piece_rows(&choice->cut, rows, choice->n_pieces, first + n - 1,
-				       &n_last);
+	struct cei_cut_piece of = cei_arrivals_part(run, rows, 0, first, n);
 
-	*ret_n_rows = last + n_last - row;
-	return row;
+	*ret_n_rows = of.n_rows;
+	return of.row;
 }
 
-/* Returns how many pieces of a block have rows; those without rows come last. */
-static uint32_t count_pieces(const struct cei_choice *choice, uint64_t rows)
+/* Returns how many pieces of a source's block have rows; those without rows come last. */
+static uint32_t count_pieces(const ceov_op *op, const struct cei_arrivals *arrivals,
+			     uint32_t source)
 {
-	uint32_t piece, n = 0;
-	uint64_t n_rows;
+	uint64_t columns = arrivals->columns ? arrivals->columns(op, source) : 0;
+	uint64_t rows = arrivals->rows(op, source);
+	uint32_t n_pieces = op->choice.n_pieces, piece, n = 0;
 
-	for (piece = 0; piece < choice->n_pieces; piece++) {
-		(void)cei_piece_rows(&choice->cut, rows, choice->n_pieces, piece, &n_rows);
-		n += n_rows != 0;
-	}
+	for (piece = 0; piece < n_pieces; piece++)
+		n += cei_piece_of(&op->choice.cut, rows, columns, n_pieces, piece).n_rows != 0;
 	return n;
 }
 
 static int take_block(const struct cei_run *run, const struct cei_arrivals *arrivals,
 		      uint32_t source, int is_last)
 {
-	uint32_t n = count_pieces(&run->op->choice, arrivals->rows(run->op, source));
-	uint32_t piece;
+	uint32_t n = count_pieces(run->op, arrivals, source), piece;
 	int r = 0;
 
 	if (!is_last)

@@ -6,7 +6,7 @@
 /*
  * Takes what peers have sent into scratch memory from there, in the order in which it arrives if
  * all ranks are equally fast. What a source sends is a block of rows, which is cut into the op's
- * pieces.
+ * pieces, by rows or by columns.
  */
 
 #include "ops/core/run.h"
@@ -14,6 +14,9 @@
 struct cei_arrivals {
 	/* Returns how many rows the block from `source` has; 0: nothing comes from there. */
 	uint64_t (*rows)(const ceov_op *op, uint32_t source);
+
+	/* Returns how many columns it has. NULL: the kind has no pieces of columns. */
+	uint64_t (*columns)(const ceov_op *op, uint32_t source);
 
 	/* Queues that pieces first to first + n - 1 of the block are awaited and then taken. */
 	int      (*take)(const struct cei_run *run, uint32_t source, uint32_t first, uint32_t n);
@@ -23,6 +26,11 @@ struct cei_arrivals {
  * number of the first one, counted within the block, and sets *ret_n_rows. For take(). */
 uint64_t cei_arrivals_rows(const struct cei_run *run, uint64_t rows, uint32_t first, uint32_t n,
 			   uint64_t *ret_n_rows);
+
+/* Finds what pieces first to first + n - 1 have of a block with so many rows and columns. None of
+ * them is empty. */
+struct cei_cut_piece cei_arrivals_part(const struct cei_run *run, uint64_t rows, uint64_t columns,
+				       uint32_t first, uint32_t n);
 
 /* Takes the blocks of all other ranks: each as a whole, except that the last one is taken piece by
  * piece, so that only its last piece is left to be taken behind all arrivals. */

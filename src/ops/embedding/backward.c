@@ -160,7 +160,7 @@ static int check(const struct cei_run *run)
 
 static int queue_job(const struct cei_run *run)
 {
-	static const struct cei_arrivals arrivals = { rows_from, take_pieces };
+	static const struct cei_arrivals arrivals = { rows_from, NULL, take_pieces };
 	int r = check(run);
 
 	if (!r)

@@ -234,7 +234,7 @@ static int check(const struct cei_run *run, struct cei_embedding_job *job)
 
 static int queue_job(const struct cei_run *run)
 {
-	static const struct cei_arrivals arrivals = { rows_from, take_pieces };
+	static const struct cei_arrivals arrivals = { rows_from, NULL, take_pieces };
 	const struct ceov_embedding_a2a_run *from = run->operands;
 	struct cei_embedding_job job = cei_embedding_job(run, &from->bags);
 	int r;

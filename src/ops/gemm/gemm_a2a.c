@@ -299,7 +299,7 @@ static uint64_t rows_from(const ceov_op *op, uint32_t source)
 
 static int queue_job(const struct cei_run *run)
 {
-	static const struct cei_arrivals arrivals = { rows_from, copy_pieces };
+	static const struct cei_arrivals arrivals = { rows_from, NULL, copy_pieces };
 	const ceov_op *op = run->op;
 	int r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
 		: multiply(run, &op->product.all, op->workspace->ready);

@@ -161,24 +161,32 @@ static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CE
 
 /* --- transfers ------------------------------------------------------------- */
 
+/* Returns which rows and columns of a rank's part a piece has. */
+static struct cei_cut_piece piece_of(const ceov_op *op, uint32_t rank, uint32_t piece)
+{
+	const struct cei_op_shape *shape = &op->shape;
+
+	return cei_piece_of(&op->choice.cut, cei_ar_part_rows(shape, rank),
+			    cei_ar_part_columns(shape, rank), op->choice.n_pieces, piece);
+}
+
 /* For the first stage: sends a piece of the part of the product that a peer sums, as soon as all
  * its tiles are stored. */
 static int send_partials(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
-	uint64_t pitch_bytes = cei_ar_n(shape) * CEI_DTYPE16_BYTES, row, n_rows;
+	const struct cei_cut_piece of = piece_of(op, target, piece);
 	struct cei_send leg = { .target = target };
 
-	leg.source_pitch_bytes = pitch_bytes;
+	leg.source_pitch_bytes = cei_ar_n(shape) * CEI_DTYPE16_BYTES;
 	leg.target_pitch_bytes = cei_ar_part_row_bytes(shape, target);
-	row = cei_piece_rows(&op->choice.cut, cei_ar_part_rows(shape, target), n_pieces, piece,
-			     &n_rows);
-	leg.source_bytes = cei_ar_part_in_c(shape, target) + row * pitch_bytes;
+	leg.source_bytes = cei_ar_part_in_c(shape, target) + of.row * leg.source_pitch_bytes +
+		of.column * CEI_DTYPE16_BYTES;
 	leg.target_bytes = cei_ar_staging_at(shape) + rank * cei_ar_part_bytes(shape, target) +
-		row * leg.target_pitch_bytes;
-	leg.n_rows = n_rows;
-	leg.n_bytes = n_rows ? leg.target_pitch_bytes : 0;
+		of.row * leg.target_pitch_bytes + of.column * CEI_DTYPE16_BYTES;
+	leg.n_rows = of.n_rows;
+	leg.n_bytes = of.n_rows ? of.n_columns * CEI_DTYPE16_BYTES : 0;
 	leg.ready = target * n_pieces + piece;
 	leg.arrives = rank * n_pieces + piece;
 	return cei_send_stage_add(&op->stages[0], &leg);
@@ -190,19 +198,24 @@ static uint32_t sums_counter(const ceov_op *op, uint32_t rank, uint32_t piece)
 	return op->shape.n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
 }
 
-/* Sends a piece of this rank's sums, as soon as all its tiles are stored. */
+/* Sends a piece of this rank's sums, as soon as all its tiles are stored. A range of columns has
+ * gaps between its rows. */
 static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
+	const struct cei_cut_piece of = piece_of(op, rank, piece);
+	uint64_t pitch_bytes = cei_ar_part_row_bytes(shape, rank);
 	struct cei_send leg = { .target = target };
-	uint64_t row, n_rows;
 
-	row = cei_piece_rows(&op->choice.cut, cei_ar_part_rows(shape, rank), n_pieces, piece,
-			     &n_rows);
 	leg.source_bytes = leg.target_bytes = cei_ar_sums_at(shape, rank) +
-		row * cei_ar_part_row_bytes(shape, rank);
-	leg.n_bytes = n_rows * cei_ar_part_row_bytes(shape, rank);
+		of.row * pitch_bytes + of.column * CEI_DTYPE16_BYTES;
+	leg.n_bytes = of.n_rows * pitch_bytes;
+	if (of.n_rows && of.n_columns < cei_ar_part_columns(shape, rank)) {
+		leg.n_bytes = of.n_columns * CEI_DTYPE16_BYTES;
+		leg.n_rows = of.n_rows;
+		leg.source_pitch_bytes = leg.target_pitch_bytes = pitch_bytes;
+	}
 	leg.ready = rank * n_pieces + piece;
 	leg.arrives = sums_counter(op, rank, piece);
 	return cei_send_stage_add(&op->stages[is_between(op) ? 0 : 1], &leg);
@@ -327,26 +340,29 @@ static int multiply_in_sequence(const struct cei_run *run)
 	return r ? r : multiply(run, &op->product.own, ready);
 }
 
-/* Copies n_rows rows of a rank's sums, from `row` on, to the caller's C. */
-static int copy_sums(const struct cei_run *run, uint32_t rank, uint64_t row, uint64_t n_rows)
+/* Copies some rows and columns of a rank's sums to the caller's C. */
+static int copy_sums(const struct cei_run *run, uint32_t rank, const struct cei_cut_piece *of)
 {
 	const struct ceov_gemm_ar_run *operands = run->operands;
 	const struct cei_op_shape *shape = &run->op->shape;
 	struct cei_executor *executor = &run->op->workspace->executor;
 	uint64_t pitch_bytes = cei_ar_n(shape) * CEI_DTYPE16_BYTES;
-	uint64_t row_bytes = cei_ar_part_row_bytes(shape, rank);
+	uint64_t part_bytes = cei_ar_part_row_bytes(shape, rank);
+	uint64_t column_bytes = of->column * CEI_DTYPE16_BYTES;
 	const struct cei_rows rows = {
-		.target = (char *)operands->c + cei_ar_part_in_c(shape, rank) + row * pitch_bytes,
-		.source = cei_run_scratch(run) + cei_ar_sums_at(shape, rank) + row * row_bytes,
-		.row_bytes = row_bytes,
-		.n_rows = n_rows,
+		.target = (char *)operands->c + cei_ar_part_in_c(shape, rank) +
+			of->row * pitch_bytes + column_bytes,
+		.source = cei_run_scratch(run) + cei_ar_sums_at(shape, rank) +
+			of->row * part_bytes + column_bytes,
+		.row_bytes = of->n_columns * CEI_DTYPE16_BYTES,
+		.n_rows = of->n_rows,
 		.target_pitch_bytes = pitch_bytes,
-		.source_pitch_bytes = row_bytes,
+		.source_pitch_bytes = part_bytes,
 	};
 
-	if (row_bytes == pitch_bytes)
+	if (rows.row_bytes == pitch_bytes)
 		return executor->ops->copy(executor, run->stream, rows.target, rows.source,
-					   n_rows * row_bytes);
+					   of->n_rows * pitch_bytes);
 	return executor->ops->copy_rows(executor, run->stream, &rows);
 }
 
@@ -355,14 +371,19 @@ static uint64_t rows_from(const ceov_op *op, uint32_t source)
 	return cei_ar_part_rows(&op->shape, source);
 }
 
+static uint64_t columns_from(const ceov_op *op, uint32_t source)
+{
+	return cei_ar_part_columns(&op->shape, source);
+}
+
 static int take_sums(const struct cei_run *run, uint32_t source, uint32_t first, uint32_t n)
 {
 	const ceov_op *op = run->op;
-	uint64_t row, n_rows;
+	struct cei_cut_piece of;
 	int r = cei_run_await(run, cei_run_arrived(run), sums_counter(op, source, first), n);
 
-	row = cei_arrivals_rows(run, cei_ar_part_rows(&op->shape, source), first, n, &n_rows);
-	return r ? r : copy_sums(run, source, row, n_rows);
+	of = cei_arrivals_part(run, rows_from(op, source), columns_from(op, source), first, n);
+	return r ? r : copy_sums(run, source, &of);
 }
 
 static int multiply_all(const struct cei_run *run)
@@ -377,14 +398,16 @@ static int multiply_all(const struct cei_run *run)
 /* Copies the sums to the caller's C: this rank's own, and those of peers as they come. */
 static int take_all(const struct cei_run *run)
 {
-	static const struct cei_arrivals arrivals = { rows_from, take_sums };
-	uint32_t rank = run->op->workspace->rank;
+	static const struct cei_arrivals arrivals = { rows_from, columns_from, take_sums };
+	const ceov_op *op = run->op;
+	uint32_t rank = op->workspace->rank;
+	const struct cei_cut_piece own = { 0, rows_from(op, rank), 0, columns_from(op, rank) };
 	int r = 0;
 
-	if (run->op->shape.n_ranks == 1)
+	if (op->shape.n_ranks == 1)
 		return 0;
-	if (cei_ar_part_rows(&run->op->shape, rank))
-		r = copy_sums(run, rank, 0, cei_ar_part_rows(&run->op->shape, rank));
+	if (own.n_rows)
+		r = copy_sums(run, rank, &own);
 	return r ? r : cei_arrivals_take(run, &arrivals);
 }
 
@@ -434,14 +457,14 @@ static void play_own(struct cei_play *play, uint32_t piece, double arrived_ns, d
 {
 	const struct cei_op_shape *shape = play->shape;
 	double done_ns = cei_play_sum(play, piece, arrived_ns);
-	uint64_t n_rows;
+	struct cei_cut_piece of;
 
-	(void)cei_piece_rows(&play->cut, shape->rows[0], play->n_pieces, piece, &n_rows);
-	if (!n_rows)
+	of = cei_piece_of(&play->cut, shape->rows[0], shape->product.n[0], play->n_pieces, piece);
+	if (!of.n_rows)
 		return;
 	*lane_ns = done_ns > *lane_ns ? done_ns : *lane_ns;
-	*lane_ns += cei_play_sent_ns(play, n_rows, shape->product.n[0]) +
-		(shape->n_ranks - 2) * cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+	*lane_ns += cei_play_sent_ns(play, of.n_rows, of.n_columns) +
+		(shape->n_ranks - 2) * cei_play_copy_ns(play, of.n_rows, of.n_columns);
 }
 
 /* Simulates tiles and copies in the order of tiles.h. All ranks are simulated alike, so what peers
@@ -573,4 +596,5 @@ const struct cei_op_kind cei_gemm_ar = {
 	.fini = cei_product_lane_fini,
 	.trial = &trial,
 	.product = &product,
+	.cuts_columns = 1,
 };

@@ -83,7 +83,7 @@ static const struct argp_option options_table[] = {
 	  "chosen). direct, two-shot: sums, moves and gemm_ar by SMs, not copy engines", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
 	{ "cut", KEY_CUT, "equal|waves|shrinking|growing|columns", 0, "How products are cut into "
-	  "pieces (default: equal, or chosen by --tune). columns: gemm_rs only", 2 },
+	  "pieces (default: equal, or chosen by --tune). columns: gemm_rs and gemm_ar", 2 },
 	{ "op-chunk", KEY_OP_CHUNK, "SIZE", 0, "Largest chunk of the operator's copies, at most "
 	  "--chunk, which holds for the whole context (default: that)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
