@@ -347,6 +347,66 @@ START_TEST(test_candidates_for_few_rows)
 }
 END_TEST
 
+/* Where SMs may make the transfers they are measured with such pieces, too, if these gain. */
+START_TEST(test_candidates_sent_by_sms)
+{
+	static const struct cei_op_kind *const kinds[] = {
+		&cei_gemm_rs, &cei_gemm_ar, &cei_ag_gemm
+	};
+	const struct cei_op_shape shape = shape_of(kinds[_i], 256);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates list;
+	uint32_t i, n = 0, n_direct = 0;
+
+	rates.has_direct = 1;
+	cei_candidates_list(&shape, &rates, NULL, &list);
+	for (i = 0; i < list.n; i++) {
+		n_direct += list.tuning[i].mode == CEOV_MODE_DIRECT;
+		if (list.tuning[i].mode != CEOV_MODE_DIRECT ||
+		    list.tuning[i].cut != CEOV_CUT_COLUMNS)
+			continue;
+		ck_assert_uint_ge(list.tuning[i].n_pieces, 2);
+		n++;
+	}
+	ck_assert_uint_ge(n_direct, 2 + n);
+	ck_assert_uint_le(n, 2);
+	ck_assert_int_eq(n > 0, _i < 2);
+}
+END_TEST
+
+/* A lane's candidate has the order with which it was predicted to gain: in bands these pieces of an
+ * all-reduce would lose. */
+START_TEST(test_candidates_have_the_order_of_their_prediction)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_ar, 512);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates list;
+	struct cei_choice choice;
+	double rows_ns = 0;
+	uint32_t i, n = 0;
+
+	shape.n_ranks = 8;
+	for (i = 4; i < 8; i++)
+		shape.rows[i] = 512;
+	shape.product.k = 3584;
+	shape.product.n[0] = 8192;
+	rates.has_direct = 1;
+	cei_candidates_list(&shape, &rates, NULL, &list);
+	for (i = 0; i < list.n; i++) {
+		if (list.tuning[i].mode != CEOV_MODE_DIRECT)
+			continue;
+		cei_selector_choose(&shape, &rates, &list.tuning[i], &choice);
+		if (list.tuning[i].cut == CEOV_CUT_COLUMNS) {
+			ck_assert_double_lt(choice.run_ns, 0.991 * rows_ns);
+			n++;
+		} else {
+			rows_ns = choice.run_ns;
+		}
+	}
+	ck_assert_uint_ge(n, 1);
+}
+END_TEST
+
 /* All candidates are then cut like that, none of them by cuBLAS but the sequence. */
 START_TEST(test_candidates_where_it_is_given)
 {
@@ -476,6 +536,8 @@ int main(void)
 	tcase_add_test(all, test_columns_are_explained);
 	tcase_add_test(all, test_the_model_does_not_choose_them);
 	tcase_add_test(all, test_candidates_for_few_rows);
+	tcase_add_loop_test(all, test_candidates_sent_by_sms, 0, 3);
+	tcase_add_test(all, test_candidates_have_the_order_of_their_prediction);
 	tcase_add_test(all, test_candidates_where_it_is_given);
 	tcase_add_loop_test(all, test_other_operators_refuse_it, 0, 5);
 	tcase_add_loop_test(all, test_tiles_that_do_not_divide_the_step, 0, 2);

@@ -256,6 +256,7 @@ void cei_product_candidates(const struct cei_listing *from)
 	const struct cei_listing limited = { from->shape, rates, from->given, from->candidates };
 	const struct cei_listing *listing = &limited;
 	uint32_t n_pieces = cei_candidates_first_cut(listing);
+	int has_library = rates->has_library && from->given->cut != CEOV_CUT_COLUMNS;
 	struct plays plays;
 
 	play_best(listing, equal_unless(from->given->cut), &plays);
@@ -263,16 +264,12 @@ void cei_product_candidates(const struct cei_listing *from)
 	if (!from->given->cut)
 		add_cuts(listing, &plays);
 	add_sequence(listing);
-	if (from->given->cut == CEOV_CUT_COLUMNS) {     /* not by cuBLAS */
-		add_orders(listing, &plays);
-		return;
-	}
-	if (rates->has_library && rates->has_tiles)
+	if (has_library && rates->has_tiles)
 		add_library(listing, plays.n ? plays.play[0].n_pieces
 				     : listing->candidates->tuning[0].n_pieces);
 	add_orders(listing, &plays);
 	cei_product_lane_list(from);
-	if (!rates->has_library || rates->has_tiles)
+	if (!has_library || rates->has_tiles)
 		return;
 	for (; n_pieces <= cei_candidates_last_cut(listing); n_pieces *= 2)
 		add_library(listing, n_pieces);

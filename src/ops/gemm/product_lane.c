@@ -27,6 +27,9 @@
  * engines, since the latter leave all SMs to others. */
 #define LANE_WORTH 0.95
 
+/* Pieces of columns are measured if their predicted time is below this fraction of that of rows. */
+#define COLUMNS_WORTH 0.99
+
 int cei_product_lane_always(const struct cei_op_shape *shape)
 {
 	(void)shape;
@@ -139,23 +142,40 @@ void cei_product_lane_fini(ceov_op *op)
 	cei_product_fini(op);
 }
 
-void cei_product_lane_list(const struct cei_listing *listing)
+/* Adds the best number of pieces for a lane of n_blocks SMs, with pieces of the given cut, if it is
+ * predicted to take less than most_ns, or if that is 0. Returns the predicted time. */
+static double add_lane(const struct cei_listing *listing, uint32_t n_blocks, enum ceov_op_cut cut,
+		       double most_ns)
 {
-	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 24 };
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	const struct cei_choose_args args = { listing->shape, listing->rates, &tuning };
 	struct cei_choice choice = { .mode = CEOV_MODE_DIRECT, .n_pieces = 1 };
+
+	tuning.mode = CEOV_MODE_DIRECT;
+	tuning.n_reduce_blocks = n_blocks;
+	tuning.cut = cut;
+	choose_lane(&args, &choice);
+	tuning.n_pieces = choice.n_pieces;
+	tuning.n_reduce_blocks = choice.n_reduce_blocks;
+	if (!listing->given->tile_order && choice.n_pieces > 1)
+		tuning.tile_order = choice.order;       /* with which the time was predicted */
+	if (most_ns <= 0 || choice.run_ns < most_ns)
+		cei_candidates_add(listing, &tuning);
+	return choice.run_ns;
+}
+
+void cei_product_lane_list(const struct cei_listing *listing)
+{
+	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 24 };
+	enum ceov_op_cut given = listing->given->cut;
+	double ns;
 	uint32_t i;
 
 	if (!may_choose(listing->shape, listing->rates))
 		return;
 	for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-		tuning.mode = CEOV_MODE_DIRECT;
-		tuning.n_reduce_blocks = blocks[i];
-		tuning.n_pieces = 0;
-		choose_lane(&args, &choice);
-		tuning.n_pieces = choice.n_pieces;
-		tuning.n_reduce_blocks = choice.n_reduce_blocks;
-		cei_candidates_add(listing, &tuning);
+		ns = add_lane(listing, blocks[i], given, 0);
+		if (!given && listing->shape->kind->cuts_columns && ns > 0)
+			(void)add_lane(listing, blocks[i], CEOV_CUT_COLUMNS, ns * COLUMNS_WORTH);
 	}
 }

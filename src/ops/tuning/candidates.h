@@ -13,9 +13,9 @@
 #include "ops/tuning/selector.h"
 
 /* Room for the model's choice, 8 candidates near it, 4 other cuts, a sequence, 7 more (some
- * numbers of pieces for cuBLAS, or one of them, 4 orders of tiles and a budget of SMs), and 6 in
- * which SMs make the sums. */
-#define CEI_CANDIDATES_MAX 27u
+ * numbers of pieces for cuBLAS, or one of them, 4 orders of tiles and a budget of SMs), 6 in which
+ * SMs make the sums, and 4 in which they make transfers. */
+#define CEI_CANDIDATES_MAX 31u
 
 struct cei_candidates {
 	uint32_t              n;
