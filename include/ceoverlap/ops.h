@@ -259,7 +259,8 @@ struct ceov_op_tuning {
 	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16. In a
 					 * direct mode SMs that move the bytes, also without a
 					 * sum, at most 32; 0: one for each 8 KiB that go to a
-					 * peer, at most 16, or 16 beside a GEMM */
+					 * peer, at most 16, or 16 beside a GEMM, where the even
+					 * number below counts, and at most half of the SMs */
 	uint64_t          chunk_bytes;  /* the largest chunk of the op's copies, 4096 or more; 0, or
 					 * more than max_chunk_bytes of the context: that. A
 					 * daemon's limit holds, too. No effect in capturable

@@ -49,7 +49,9 @@ struct cei_sm_lane_step {
 struct cei_sm_lane {
 	const struct cei_sm_lane_step *steps;   /* in GPU memory */
 	uint32_t                 *n_arrived;    /* in GPU memory, [step]: blocks that have counted
-						 * themselves; all 0 before and after a launch */
+						 * themselves; all 0 before and after a launch,
+						 * unless a run that is not captured has failed,
+						 * behind which nothing is counted */
 	uint64_t                  floating;
 	struct ceov_device_signal ready;        /* of this rank: the gates */
 	uint64_t                  gate_value;

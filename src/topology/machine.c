@@ -44,6 +44,19 @@ const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t p
 	return text;
 }
 
+int cei_machine_reaches_all(const struct cei_machine *machine, uint32_t gpu)
+{
+	uint32_t i;
+
+	if (gpu >= machine->n_gpus)
+		return 0;
+	for (i = 0; i < machine->n_gpus; i++)
+		if (i != gpu && (cei_machine_link(machine, gpu, i)->kind == CEI_MACHINE_NONE ||
+				 cei_machine_link(machine, i, gpu)->kind == CEI_MACHINE_NONE))
+			return 0;
+	return 1;
+}
+
 uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu)
 {
 	const struct cei_machine_link *link;

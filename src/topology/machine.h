@@ -136,6 +136,10 @@ const char *cei_machine_distance_name(enum cei_machine_distance distance);
 const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t place,
 				   char *text);
 
+/* Whether the GPU and each other GPU reach each other's memory directly. 0 also if there is no such
+ * GPU. */
+int cei_machine_reaches_all(const struct cei_machine *machine, uint32_t gpu);
+
 /* The lowest rate of the GPU's links to other GPUs. 0: it has no such link, or there is no such
  * GPU. */
 uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu);

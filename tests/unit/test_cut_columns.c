@@ -358,7 +358,7 @@ START_TEST(test_candidates_sent_by_sms)
 	struct cei_candidates list;
 	uint32_t i, n = 0, n_direct = 0;
 
-	rates.has_direct = 1;
+	rates.has_direct = rates.has_lanes = 1;
 	cei_candidates_list(&shape, &rates, NULL, &list);
 	for (i = 0; i < list.n; i++) {
 		n_direct += list.tuning[i].mode == CEOV_MODE_DIRECT;
@@ -390,7 +390,7 @@ START_TEST(test_candidates_have_the_order_of_their_prediction)
 		shape.rows[i] = 512;
 	shape.product.k = 3584;
 	shape.product.n[0] = 8192;
-	rates.has_direct = 1;
+	rates.has_direct = rates.has_lanes = 1;
 	cei_candidates_list(&shape, &rates, NULL, &list);
 	for (i = 0; i < list.n; i++) {
 		if (list.tuning[i].mode != CEOV_MODE_DIRECT)

@@ -231,7 +231,7 @@ static void move_chunks(uint32_t n_rows, uint32_t caps)
 /* Chunks of a transfer that go in one batch are one copy there. */
 START_TEST(test_chunks_of_a_batch_are_one_copy)
 {
-	move_chunks(1, 0);
+	move_chunks(1, CEI_CAP_DEVICE);
 	ck_assert_uint_eq(n_copies, 3);
 	ck_assert_uint_eq(n_pieces_max, 1);
 }
@@ -240,7 +240,7 @@ END_TEST
 /* The last chunk of a row and the first one of the next row are two copies. */
 START_TEST(test_rows_with_gaps_stay_apart)
 {
-	move_chunks(2, 0);
+	move_chunks(2, CEI_CAP_DEVICE);
 	ck_assert_uint_ge(n_copies, 5);
 	ck_assert_uint_eq(n_pieces_max, 2);
 }

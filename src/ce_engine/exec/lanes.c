@@ -216,8 +216,9 @@ static const struct cei_counter *mark_of(const struct cei_chunk *chunk)
 }
 
 /* Whether the chunk follows the group's last one within a transfer, at one address behind the other
- * on both sides, so that one copy can move both. A copy of a group cannot be interrupted anyway. A
- * mover to other machines cuts its copies by chunks and keeps them. */
+ * on both sides, so that one copy can move both. A device does not interrupt a group's copies
+ * anyway. Movers with threads of their own look between copies whether they have to stop, and one
+ * to other machines cuts its copies by chunks. */
 static int continues(const struct group *group, const struct cei_chunk *chunk,
 		     const struct cei_piece *piece)
 {
@@ -230,7 +231,7 @@ static int continues(const struct group *group, const struct cei_chunk *chunk,
 	       last->n_rows == 1 && piece->n_rows == 1 &&
 	       last->source + last->row_bytes == piece->source &&
 	       last->target + last->row_bytes == piece->target &&
-	       !(backend->ops->caps & CEI_CAP_LEAVES_MACHINE);
+	       (backend->ops->caps & CEI_CAP_DEVICE);
 }
 
 /* Adds the chunk's copy, or makes the one before it longer. */

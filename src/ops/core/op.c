@@ -287,6 +287,8 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	rates.has_direct = cei_workspace_is_alike(workspace);
 	if (workspace->is_host)
 		return rates;
+	rates.has_direct &= workspace->least[CEI_ALLREDUCE_REACH] == 1;
+	rates.has_lanes = rates.has_direct && workspace->least[CEI_ALLREDUCE_OWN_SMS] == 1;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
 		       workspace->least[CEI_ALLREDUCE_COPY_RATE],
 		       cei_allreduce_turned(workspace->least[CEI_ALLREDUCE_COPY_T0]));

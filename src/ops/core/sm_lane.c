@@ -24,6 +24,13 @@ static int refuse(const ceov_op *op, const char *fault)
 			 "mode in the tuning", op->kind->name, op->workspace->rank, fault);
 }
 
+static int refuse_memory(const ceov_op *op)
+{
+	return cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_MEMORY, 0,
+			 "%s_create: rank %u: no memory for a list of transfers", op->kind->name,
+			 op->workspace->rank);
+}
+
 static const char *step_fault(const ceov_op *op, const struct cei_step *step)
 {
 	const struct cei_piece *piece = &step->piece;
@@ -90,11 +97,12 @@ static int hold(ceov_op *op, const struct cei_sm_lane_step *steps, struct cei_ca
 {
 	struct cei_executor *executor = &op->workspace->executor;
 	uint32_t *zeros = calloc(carried->n_steps, sizeof(*zeros));
-	int r = zeros ? 0 : CEOV_ERR_NO_MEMORY;
+	int r;
 
-	if (!r)
-		r = executor->ops->hold(executor, steps, carried->n_steps * sizeof(*steps),
-					&carried->steps);
+	if (!zeros)
+		return refuse_memory(op);
+	r = executor->ops->hold(executor, steps, carried->n_steps * sizeof(*steps),
+				&carried->steps);
 	if (!r)
 		r = executor->ops->hold(executor, zeros, carried->n_steps * sizeof(*zeros),
 					&carried->n_arrived);
@@ -109,9 +117,7 @@ static int make_list(ceov_op *op, const ceov_plan *plan, struct cei_carried *car
 	int r = 0;
 
 	if (!steps)
-		return cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_MEMORY, 0,
-				 "%s_create: rank %u: no memory for a list of transfers",
-				 op->kind->name, op->workspace->rank);
+		return refuse_memory(op);
 	fault = fill(op, plan, steps, &carried->n_steps);
 	if (fault)
 		r = refuse(op, fault);

@@ -184,6 +184,8 @@ static void find_facts(ceov_workspace *workspace, const struct ceov_place *place
 	if (place->kind != CEOV_PLACE_GPU)
 		return;
 	facts[CEI_ALLREDUCE_SMS] = workspace->executor.n_sms;
+	facts[CEI_ALLREDUCE_REACH] = !machine || cei_machine_reaches_all(machine, place->index);
+	facts[CEI_ALLREDUCE_OWN_SMS] = !workspace->shares_sms;
 	if (!machine)
 		return;
 	facts[CEI_ALLREDUCE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);

@@ -162,6 +162,9 @@ static int gpu_open(struct cei_executor *executor)
 		return r;
 	r = open_all(own, executor->n_sms);
 	executor->n_sms = own->n_sms;
+	/* Where a process has only a part of the GPU, fewer clusters fit than it has SMs for. */
+	if (own->n_clusters && own->n_clusters < own->n_sms / CEI_GEMM_CLUSTER)
+		executor->n_sms = own->n_clusters * CEI_GEMM_CLUSTER;
 	executor->lacks = own->no_blas;
 	if (!r)
 		r = name_machine(own, executor->machine);

@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "ops/core/op.h"
 #include "ops/core/run.h"
+#include "ops/gemm/product_lane.h"
 #include "ops/gemm/cost_sim.h"
 
 /* The numbers of columns must be multiples of 8, because rows must be multiples of 16 bytes. */
@@ -90,6 +91,27 @@ static const char *columns_lack(const struct cei_executor *executor,
 		: "tuning: with CEOV_CUT_COLUMNS tile_columns must divide 64, where pieces begin";
 }
 
+/* Returns why SMs cannot make the transfers, or NULL. */
+static const char *lane_lack(const ceov_workspace *workspace, const struct ceov_op_tuning *tuning,
+			     const struct cei_rates *rates)
+{
+	const struct cei_tile_shape tile = { tuning->tile_rows, tuning->tile_columns };
+
+	if (workspace->is_host || !rates->has_tiles)
+		return "tuning->mode: SMs make the transfers only on GPUs of compute capability "
+			"9.0";
+	if (workspace->shares_sms)
+		return "tuning->mode: the workspace shares SMs with others (shares_sms), so none "
+			"are sure to be there for the transfers";
+	if (rates->n_sms < CEI_PRODUCT_LANE_SMS)
+		return "tuning->mode: the workspace has fewer than 4 SMs, too few for a product "
+			"and its transfers";
+	if (tile.rows && !cei_selector_has_kernel(rates, tile))
+		return "tuning: SMs make the transfers only beside the library's own kernels, "
+			"which have no tiles of that shape";
+	return NULL;
+}
+
 const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			      const struct ceov_op_tuning *tuning,
 			      const struct cei_rates *rates)
@@ -100,15 +122,14 @@ const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_
 
 	if (!rates->has_tiles && !rates->has_library)
 		return "there is neither a kernel for this GPU nor cuBLAS";
-	if (tuning && cei_kind_has_sm_lane(shape, tuning->mode) &&
-	    (workspace->is_host || !rates->has_tiles))
-		return "tuning->mode: SMs make the transfers only on GPUs of compute capability "
-			"9.0";
-	lack = columns_lack(executor, shape, tuning, rates);
-	if (lack)
-		return lack;
-	if (!tuning || !tuning->tile_rows)
+	if (!tuning)
 		return NULL;
+	lack = cei_kind_has_sm_lane(shape, tuning->mode) ? lane_lack(workspace, tuning, rates)
+		: NULL;
+	if (!lack)
+		lack = columns_lack(executor, shape, tuning, rates);
+	if (lack || !tuning->tile_rows)
+		return lack;
 	given.rows = tuning->tile_rows;
 	given.columns = tuning->tile_columns;
 	return executor->ops->is_fit(executor, given) ? NULL

@@ -48,11 +48,14 @@ const char *cei_product_lane_fault(const struct cei_op_shape *shape, enum ceov_o
 	return cei_direct_ranks_fault(shape);
 }
 
+/* Returns how many SMs carry the lane. A number is taken from a caller only with the mode: then it
+ * is the same at all ranks, whose pieces depend on it. */
 static uint32_t blocks_of(const struct cei_choose_args *args)
 {
-	uint32_t given = args->given->n_reduce_blocks, n = given ? given : BLOCKS_DEFAULT;
-	uint32_t most = args->rates->n_sms / 2;
+	uint32_t n = BLOCKS_DEFAULT, most = args->rates->n_sms / 2;
 
+	if (args->given->mode == CEOV_MODE_DIRECT && args->given->n_reduce_blocks)
+		n = args->given->n_reduce_blocks;
 	if (n > CEI_SM_LANE_BLOCKS_MAX)
 		n = CEI_SM_LANE_BLOCKS_MAX;
 	if (most && n > most)
@@ -95,8 +98,8 @@ static void choose_lane(const struct cei_choose_args *from, struct cei_choice *c
  * cuBLAS would not leave them room. The same at all ranks. */
 static int may_choose(const struct cei_op_shape *shape, const struct cei_rates *rates)
 {
-	return cei_kind_has_sm_lane(shape, CEOV_MODE_DIRECT) && rates->has_direct &&
-	       rates->has_tiles && rates->n_sms && shape->n_ranks > 1 &&
+	return cei_kind_has_sm_lane(shape, CEOV_MODE_DIRECT) && rates->has_lanes &&
+	       rates->has_tiles && rates->n_sms >= CEI_PRODUCT_LANE_SMS && shape->n_ranks > 1 &&
 	       !cei_product_lane_fault(shape, CEOV_MODE_DIRECT);
 }
 
@@ -109,31 +112,46 @@ static double engines_ns(const struct cei_choose_args *args, const struct cei_ch
 		cei_product_gates_ns(args->shape, args->rates, choice->n_pieces);
 }
 
+/* Whether SMs are expected to be faster by as much as they are worth. What a caller may set at some
+ * ranks alone has no part in that, since all ranks have to find the same. */
+static int is_worth(const struct cei_choose_args *from, const struct cei_choice *begun)
+{
+	struct ceov_op_tuning alike = { .struct_bytes = sizeof(alike) };
+	const struct cei_choose_args args = { from->shape, from->rates, &alike };
+	struct cei_choice by_engines = *begun, by_sms = *begun;
+
+	alike.n_pieces = from->given->n_pieces;
+	alike.cut = from->given->cut;
+	cei_product_choose(&args, &by_engines);
+	choose_lane(&args, &by_sms);
+	return by_sms.run_ns > 0 && by_sms.run_ns < engines_ns(&args, &by_engines) * LANE_WORTH;
+}
+
 void cei_product_lane_choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	struct cei_choice by_sms = *choice;
+	const struct ceov_op_tuning *given = args->given;
+	int is_open = !given->mode && !given->n_gemm_blocks;
 
-	if (args->given->mode == CEOV_MODE_DIRECT) {
+	if (given->mode == CEOV_MODE_DIRECT ||
+	    (is_open && may_choose(args->shape, args->rates) && is_worth(args, choice)))
 		choose_lane(args, choice);
-		return;
-	}
-	cei_product_choose(args, choice);
-	/* With a budget, in which ranks may differ, each could choose another mode. */
-	if (args->given->mode || args->given->n_gemm_blocks ||
-	    !may_choose(args->shape, args->rates))
-		return;
-	choose_lane(args, &by_sms);
-	if (by_sms.run_ns > 0 && by_sms.run_ns < engines_ns(args, choice) * LANE_WORTH)
-		*choice = by_sms;
+	else
+		cei_product_choose(args, choice);
 }
 
 void cei_product_lane_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	cei_product_explain(args, choice);
-	if (choice->mode == CEOV_MODE_DIRECT)
-		cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
-			       choice->n_reduce_blocks,
-			       cei_choice_by(args->given->n_reduce_blocks));
+	struct cei_rates rates = rates_beside(args->rates, choice->n_reduce_blocks);
+	const struct cei_choose_args beside = { args->shape, &rates, args->given };
+
+	if (choice->mode != CEOV_MODE_DIRECT) {
+		cei_product_explain(args, choice);
+		return;
+	}
+	cei_product_explain(&beside, choice);
+	cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
+		       choice->n_reduce_blocks,
+		       cei_choice_by(args->given->mode && args->given->n_reduce_blocks));
 }
 
 void cei_product_lane_fini(ceov_op *op)
@@ -142,40 +160,52 @@ void cei_product_lane_fini(ceov_op *op)
 	cei_product_fini(op);
 }
 
-/* Adds the best number of pieces for a lane of n_blocks SMs, with pieces of the given cut, if it is
- * predicted to take less than most_ns, or if that is 0. Returns the predicted time. */
+/* Adds what the model chooses for a lane of n_blocks SMs, with pieces of the given cut and what
+ * else the caller sets, if it is predicted to take less than most_ns, or if that is 0. Returns the
+ * predicted time. */
 static double add_lane(const struct cei_listing *listing, uint32_t n_blocks, enum ceov_op_cut cut,
 		       double most_ns)
 {
-	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct ceov_op_tuning tuning = *listing->given;
 	const struct cei_choose_args args = { listing->shape, listing->rates, &tuning };
-	struct cei_choice choice = { .mode = CEOV_MODE_DIRECT, .n_pieces = 1 };
+	struct cei_choice choice = { .mode = CEOV_MODE_DIRECT };
 
 	tuning.mode = CEOV_MODE_DIRECT;
 	tuning.n_reduce_blocks = n_blocks;
 	tuning.cut = cut;
+	choice.n_pieces = tuning.n_pieces ? tuning.n_pieces : 1;
 	choose_lane(&args, &choice);
 	tuning.n_pieces = choice.n_pieces;
 	tuning.n_reduce_blocks = choice.n_reduce_blocks;
-	if (!listing->given->tile_order && choice.n_pieces > 1)
-		tuning.tile_order = choice.order;       /* with which the time was predicted */
+	tuning.n_gemm_blocks = choice.n_gemm_blocks;
+	tuning.tile_rows = choice.shape.rows;
+	tuning.tile_columns = choice.shape.columns;
+	tuning.tile_order = choice.order;
 	if (most_ns <= 0 || choice.run_ns < most_ns)
 		cei_candidates_add(listing, &tuning);
 	return choice.run_ns;
 }
 
+static void add_cuts(const struct cei_listing *listing, uint32_t n_blocks)
+{
+	enum ceov_op_cut given = listing->given->cut;
+	double ns = add_lane(listing, n_blocks, given, 0);
+
+	if (!given && listing->shape->kind->cuts_columns && ns > 0)
+		(void)add_lane(listing, n_blocks, CEOV_CUT_COLUMNS, ns * COLUMNS_WORTH);
+}
+
 void cei_product_lane_list(const struct cei_listing *listing)
 {
 	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 24 };
-	enum ceov_op_cut given = listing->given->cut;
-	double ns;
 	uint32_t i;
 
 	if (!may_choose(listing->shape, listing->rates))
 		return;
-	for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-		ns = add_lane(listing, blocks[i], given, 0);
-		if (!given && listing->shape->kind->cuts_columns && ns > 0)
-			(void)add_lane(listing, blocks[i], CEOV_CUT_COLUMNS, ns * COLUMNS_WORTH);
+	if (listing->given->n_reduce_blocks) {
+		add_cuts(listing, listing->given->n_reduce_blocks);
+		return;
 	}
+	for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+		add_cuts(listing, blocks[i]);
 }

@@ -13,6 +13,9 @@
 #include "ops/tuning/candidates.h"
 #include "ops/tuning/selector.h"
 
+/* A lane and a product need a cluster of two SMs each. */
+#define CEI_PRODUCT_LANE_SMS 4u
+
 /* Functions that kinds set in their struct cei_op_kind. cei_product_lane_always() is for kinds all
  * of whose shapes can have such a lane. */
 int  cei_product_lane_always(const struct cei_op_shape *shape);

@@ -11,8 +11,8 @@
 
 #include "ops/tuning/selector.h"
 
-/* Return how long a run takes with 16 SMs, in a direct mode and by copy engines. The rates are those
- * of GPUs. */
+/* Return how long a run takes with 16 SMs, in a direct mode and by copy engines. The rates are
+ * those of GPUs. */
 double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode mode);
 double cei_sum_engines_ns(const struct cei_choose_args *args);
 

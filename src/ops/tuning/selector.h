@@ -23,8 +23,10 @@ struct cei_rates {
 	uint32_t pair;                  /* how many tiles are executed together (tiles.h) */
 	int      has_tiles;             /* 1: there are kernels that compute small tiles */
 	int      has_library;           /* 1: cuBLAS can compute tiles of whole rows */
-	int      has_direct;            /* 1: all ranks are on one node, so that they may reach
-					 * each other's memory */
+	int      has_direct;            /* 1: all ranks are on one node, and reach each other's
+					 * memory */
+	int      has_lanes;             /* 1: has_direct, and all ranks have SMs of their own, which
+					 * lanes of SMs need */
 	double   math_flops_per_ns;     /* one SM's matrix units */
 	double   load_bytes_per_ns;     /* rate of loading operands into one SM */
 	double   tile_ns;               /* time of a tile beyond loads and products: fill, drain,
