@@ -237,6 +237,21 @@ struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
 	return one;
 }
 
+const enum op_sort gpu_op_lane_sorts[GPU_OP_LANE_SORTS] = { OP_AG_GEMM, OP_GEMM_RS, OP_GEMM_AR };
+
+struct op_case gpu_op_case_lane(enum op_sort sort, uint32_t n_ranks)
+{
+	struct op_case one = gpu_op_case_plain(sort, n_ranks);
+
+	one.tuning.mode = CEOV_MODE_DIRECT;
+	one.tuning.n_reduce_blocks = 4;
+	if (sort != OP_GEMM_AR)
+		return one;
+	one.by_columns = 0;
+	one.n[0] = 2048;
+	return one;
+}
+
 void gpu_op_plain_make(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		       struct gpu_op_plain *ret_plain)
 {

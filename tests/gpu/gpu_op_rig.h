@@ -151,6 +151,11 @@ void gpu_op_data_same(const struct gpu_op_data *data, enum gpu_stream stream,
 /* Returns a case of medium size, overlapped, in 3 pieces. */
 struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks);
 
+/* The same for products whose transfers SMs make, with the sorts that can be so. */
+#define GPU_OP_LANE_SORTS 3u
+extern const enum op_sort gpu_op_lane_sorts[GPU_OP_LANE_SORTS];
+struct op_case gpu_op_case_lane(enum op_sort sort, uint32_t n_ranks);
+
 struct gpu_op_plain {
 	struct op_case     cases[OP_SORTS];
 	struct gpu_op_data data[OP_SORTS];

@@ -257,12 +257,11 @@ struct mortal {                         /* one rank's operator in a test of fail
 	struct gpu_graph    graph;
 };
 
-static void make_mortal(struct mortal *mortal, enum op_sort sort)
+static void make_mortal(struct mortal *mortal)
 {
 	struct gpu_op_rank *rank = mortal->rank;
 
 	rank->used_bytes = 0;
-	mortal->one = gpu_op_case_plain(sort, rank->rig->n_ranks);
 	gpu_op_data_make(rank, &mortal->one, &mortal->data);
 	ck_assert_int_eq(op_case_create(&mortal->one, mortal->workspace, &mortal->op), 0);
 	gpu_op_meet(rank);
@@ -320,12 +319,12 @@ static void expect_over(struct mortal *mortal, const struct ending *ending)
 	expect_error(mortal, ending, gpu_op_error(mortal->rank, mortal->workspace));
 }
 
-static void end_one(struct mortal *mortal, const struct ending *ending, enum op_sort sort)
+static void end_one(struct mortal *mortal, const struct ending *ending)
 {
 	struct gpu_op_rank *rank = mortal->rank;
-	uint32_t absent = sort % rank->rig->n_ranks, i;
+	uint32_t absent = mortal->one.sort % rank->rig->n_ranks, i;
 
-	make_mortal(mortal, sort);
+	make_mortal(mortal);
 	for (i = 0; i < GOOD_RUNS; i++) {
 		gpu_op_data_fill(&mortal->data, GPU_CONSUME, i);
 		gpu_op_data_spoil(&mortal->data, GPU_CONSUME);
@@ -353,15 +352,18 @@ static void end_each(struct gpu_op_rank *rank, const void *arg)
 	struct gpu_op_mode mode = { .is_capturable = ending->is_capturable };
 	struct mortal mortal = { .rank = rank, .by_graph = ending->by_graph };
 	char name[40];
-	uint32_t i;
+	uint32_t n_ranks = rank->rig->n_ranks, i;
 
 	mode.name = name;
 	mode.deadline_ns = ending->is_abort ? 0 : DEADLINE_NS;
-	for (i = 0; i < OP_SORTS; i++) {
+	for (i = 0; i < OP_SORTS + GPU_OP_LANE_SORTS; i++) {
 		snprintf(name, sizeof(name), "%s %u", ending->name, i);
 		mortal.workspace = gpu_op_workspace(rank, &mode);
 		mortal.op = NULL;
-		end_one(&mortal, ending, (enum op_sort)i);
+		mortal.one = i < OP_SORTS ? gpu_op_case_plain((enum op_sort)i, n_ranks)
+			: gpu_op_case_lane(gpu_op_lane_sorts[i - OP_SORTS], n_ranks);
+		if (i < OP_SORTS || gpu_op_has_sm_lane(mortal.workspace))
+			end_one(&mortal, ending);
 		gpu_op_workspace_release(rank, mortal.workspace);
 	}
 }

@@ -90,7 +90,11 @@ static void make_direct(struct op_case *one, uint64_t *random)
 
 static int can_have_sm_lane(enum op_sort sort)
 {
-	return sort == OP_AG_GEMM || sort == OP_GEMM_RS || sort == OP_GEMM_AR;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < GPU_OP_LANE_SORTS; i++)
+		n += gpu_op_lane_sorts[i] == sort;
+	return n != 0;
 }
 
 /* Lets SMs make the transfers, which they do only where all ranks have rows. */
