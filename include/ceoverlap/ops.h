@@ -182,11 +182,10 @@ enum ceov_op_mode {
 	 * capability 9.0, if all ranks have rows. Others have no such mode.
 	 *
 	 * The model chooses it for a GEMM + all-reduce of at most 256 rows and 4 MiB, and for a
-	 * GEMM with a gather, a reduce-scatter or an all-reduce where it predicts that copy
-	 * engines take 5 % longer; ceov_op_tune() does where it measured that it is faster.
-	 * CEOV_MODE_OVERLAP keeps to copy engines. Sums may be faster so at any size, because they
-	 * need SMs anyway; the caller may ask for that at any size, and tuning looks for it up to
-	 * 256 MiB.
+	 * GEMM with a gather, a reduce-scatter or an all-reduce, where it predicts a tenth less
+	 * time than by copy engines, and for sums, which need SMs anyway, where it predicts a
+	 * twentieth less; ceov_op_tune() does where it measured that it is faster, of sums up to
+	 * 256 MiB. CEOV_MODE_OVERLAP keeps to copy engines.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
 	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
 	 * all-reduce is made in one step, in which each rank gets the operands of all: for
@@ -259,7 +258,7 @@ struct ceov_op_tuning {
 	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16. In a
 					 * direct mode SMs that move the bytes, also without a
 					 * sum, at most 32; 0: one for each 8 KiB that go to a
-					 * peer, at most 16, or 16 beside a GEMM, where the even
+					 * peer, at most 16; 16 or 24 beside a GEMM, where the even
 					 * number below counts, and at most half of the SMs */
 	uint64_t          chunk_bytes;  /* the largest chunk of the op's copies, 4096 or more; 0, or
 					 * more than max_chunk_bytes of the context: that. A

@@ -15,17 +15,19 @@
 /* What is left of a link's rate when all GPUs send and receive, if there are more than two. */
 #define ALL_AT_ONCE 0.93
 
-/* By copy engines: a run's begin and end, and that of the second phase of an all-reduce; then the
- * rate at which 16 SMs add up what has come. */
+/* By copy engines: a run's begin and end, and that of the second phase of an all-reduce; by how
+ * much the copies of both phases take longer, since those of sums wait for these; then the rate at
+ * which 16 SMs add up what has come. */
 #define ENGINES_NS        13000.0
 #define GATHER_NS          7000.0
+#define GATHER_FACTOR      1.12
 #define ADDED_BYTES_PER_NS 2200.0
 
 /* By SMs: a run's begin and end, the same of each step more; then the rate at which 16 SMs store to
  * peers while they add, in steps, and before they add, in the kernels for few bytes. */
 #define DIRECT_NS           9000.0
 #define DIRECT_GATHER_NS    4000.0
-#define STEPS_BYTES_PER_NS   330.0
+#define STEPS_BYTES_PER_NS   270.0
 #define FEW_BYTES_PER_NS     210.0
 
 /* One step of an all-reduce is chosen if a rank sends at most so much to all others together.
@@ -34,7 +36,7 @@
 #define ONE_SHOT_SENT_MAX (UINT64_C(1) << 20)
 
 /* SMs are chosen if their predicted time is below this fraction of that of copy engines. */
-#define DIRECT_WORTH 0.85
+#define DIRECT_WORTH 0.95
 
 static int is_all_reduce(const struct cei_choose_args *args)
 {
@@ -49,6 +51,8 @@ double cei_sum_engines_ns(const struct cei_choose_args *args)
 	double span = (double)cei_sum_slot_bytes(args->shape);
 	double copies = (n_ranks - 1) * (span / rate + rates->mark_ns);
 
+	if (n_phases > 1)
+		copies *= GATHER_FACTOR;
 	return ENGINES_NS + (n_phases - 1) * GATHER_NS + n_phases * copies +
 		n_ranks * span / ADDED_BYTES_PER_NS;
 }
