@@ -274,6 +274,7 @@ static __device__ __forceinline__ void await_all(const struct block &block, uint
 		if (is_good && is_peer(direct, lane))
 			is_good = await_value(block, index, value_of(block, step), &seen);
 		is_good = __all_sync(0xffffffffu, is_good);
+		__syncwarp();           /* a vote alone passes on nothing that lanes acquired */
 		if (lane)
 			continue;
 		if (!is_good)

@@ -105,8 +105,8 @@ late() {
 	shift
 
 	rm -f "$json"
-	expect 1 "$*: a time limit" "$bench" "$@" --host -g 2 -w 2000 -n 500 -b 64K -e 64M -f 1024 \
-		-T 4 -J "$json"
+	expect 1 "$*: a time limit" "$bench" "$@" --host -g 2 -w 20 -n 200 -b 64K -e 64M -f 1024 \
+		-T 6 -J "$json"
 	grep -q '"complete": *false' "$json" || fail "$*: JSON does not say that it is not complete"
 	grep -q "\"$row\"" "$json" || fail "$*: JSON lacks the rows that were measured"
 	is_empty "$*: a time limit"

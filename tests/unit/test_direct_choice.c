@@ -121,7 +121,7 @@ START_TEST(test_what_is_not_made_in_steps)
 	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 4);
 	ck_assert_uint_eq(choose(&sum, 4 * least).direct_step_rows, 4);
 	ck_assert_uint_eq(choose(&sum, 4 * least - 16).direct_steps, 0);
-	sum.rates.has_tiles = 0;
+	sum.rates.all_have_kernels = 0;
 	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
 	sum.rates = cei_rates_host();
 	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);

@@ -344,7 +344,7 @@ START_TEST(test_shapes_that_are_refused)
 	expect_no_op(&rig, &bad, "n_pieces");
 	bad.mode = CEOV_MODE_DIRECT;
 	bad.n_pieces = 2;
-	expect_no_op(&rig, &bad, "a direct mode has one piece");
+	expect_no_op(&rig, &bad, "a direct mode of this operator has one piece");
 	bad.n_pieces = 0;
 	bad.mode = CEOV_MODE_TWO_SHOT;
 	expect_no_op(&rig, &bad, "only an all-reduce has two steps");

@@ -31,7 +31,7 @@ static struct cei_rates rates_of_one_node(void)
 {
 	struct cei_rates rates = cei_rates_gpu();
 
-	rates.has_direct = 1;
+	rates.has_direct = rates.has_lanes = 1;
 	return rates;
 }
 
@@ -110,8 +110,8 @@ START_TEST(test_few_bytes_take_one_step)
 }
 END_TEST
 
-/* Pieces, SMs and modes that the caller gives are for copy engines unless the mode says otherwise;
- * several nodes, GPUs without the kernels and hosts have no such choice. */
+/* Pieces and modes that the caller gives are for copy engines unless the mode says otherwise.
+ * Several nodes, GPUs without kernels, slow links, few SMs and hosts have no such choice. */
 START_TEST(test_never_against_the_caller)
 {
 	struct cei_op_shape shape = shape_of(&cei_reduce_scatter, 8, 64 * MIB);
@@ -124,20 +124,42 @@ START_TEST(test_never_against_the_caller)
 	tuning.n_pieces = 2;
 	ck_assert_int_eq(choose(&shape, &rates, &tuning).mode, CEOV_MODE_OVERLAP);
 	tuning.n_pieces = 0;
-	tuning.n_reduce_blocks = 8;
-	ck_assert_int_eq(choose(&shape, &rates, &tuning).mode, CEOV_MODE_OVERLAP);
-	other.has_direct = 0;
+	other.has_lanes = 0;
 	ck_assert_int_eq(choose(&shape, &other, NULL).mode, CEOV_MODE_OVERLAP);
 	other = rates;
-	other.has_tiles = 0;
+	other.copy_bytes_per_ns = 50;
+	ck_assert_int_eq(choose(&shape, &other, NULL).mode, CEOV_MODE_OVERLAP);
+	other = rates;
+	other.n_sms = 4;
 	ck_assert_int_eq(choose(&shape, &other, NULL).mode, CEOV_MODE_OVERLAP);
 	other = cei_rates_host();
-	other.has_direct = 1;
+	other.has_lanes = 1;
 	ck_assert_int_eq(choose(&shape, &other, NULL).mode, CEOV_MODE_OVERLAP);
 	shape.sum.by_node = 1;
 	ck_assert_int_eq(choose(&shape, &rates, NULL).mode, CEOV_MODE_OVERLAP);
 	shape = shape_of(&cei_reduce_scatter, 1, 64 * MIB);
 	ck_assert_int_eq(choose(&shape, &rates, NULL).mode, CEOV_MODE_OVERLAP);
+}
+END_TEST
+
+/* Numbers of SMs that ranks ask for without a mode may differ, so they change neither the mode nor
+ * the number that a direct mode takes, which must be the same at all ranks. */
+START_TEST(test_all_ranks_choose_alike)
+{
+	static const struct cei_op_kind *const kinds[] = { &cei_reduce_scatter, &cei_all_reduce };
+	struct cei_op_shape shape = shape_of(kinds[_i], 8, 16 * MIB);
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_rates rates = rates_of_one_node();
+	struct cei_choice one = choose(&shape, &rates, NULL), other;
+
+	tuning.n_reduce_blocks = 8;
+	tuning.chunk_bytes = 1 << 20;
+	other = choose(&shape, &rates, &tuning);
+	ck_assert_int_ne(one.mode, CEOV_MODE_OVERLAP);
+	ck_assert_int_eq(one.mode, other.mode);
+	ck_assert_uint_eq(one.n_reduce_blocks, other.n_reduce_blocks);
+	ck_assert_uint_eq(one.direct_steps, other.direct_steps);
+	ck_assert_uint_eq(one.direct_step_rows, other.direct_step_rows);
 }
 END_TEST
 
@@ -151,6 +173,7 @@ int main(void)
 	tcase_add_loop_test(all, test_sms_where_copies_are_many, 0, 2);
 	tcase_add_test(all, test_few_bytes_take_one_step);
 	tcase_add_test(all, test_never_against_the_caller);
+	tcase_add_loop_test(all, test_all_ranks_choose_alike, 0, 2);
 	suite_add_tcase(suite, all);
 	return testing_run(suite);
 }

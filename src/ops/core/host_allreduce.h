@@ -34,7 +34,9 @@ enum cei_allreduce_fact {               /* facts about the rank's GPU; a value o
 	CEI_ALLREDUCE_COPY_T0,          /* cei_allreduce_turned() of the ns that a copy to another
 					 * GPU takes beyond its bytes */
 	CEI_ALLREDUCE_REACH,            /* 1: it reaches the memory of all GPUs of its machine */
-	CEI_ALLREDUCE_OWN_SMS,          /* 1: its workspace does not share SMs with others */
+	CEI_ALLREDUCE_KERNELS,          /* 1: it has the library's kernels */
+	CEI_ALLREDUCE_OWN_SMS,          /* 1: its workspace does not share SMs with others, and has
+					 * a number of them of its own where ranks share a GPU */
 	CEI_ALLREDUCE_FACTS
 };
 

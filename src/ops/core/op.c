@@ -288,7 +288,9 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	if (workspace->is_host)
 		return rates;
 	rates.has_direct &= workspace->least[CEI_ALLREDUCE_REACH] == 1;
-	rates.has_lanes = rates.has_direct && workspace->least[CEI_ALLREDUCE_OWN_SMS] == 1;
+	rates.all_have_kernels = workspace->least[CEI_ALLREDUCE_KERNELS] == 1;
+	rates.has_lanes = rates.has_direct && rates.all_have_kernels &&
+		workspace->least[CEI_ALLREDUCE_OWN_SMS] == 1;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
 		       workspace->least[CEI_ALLREDUCE_COPY_RATE],
 		       cei_allreduce_turned(workspace->least[CEI_ALLREDUCE_COPY_T0]));

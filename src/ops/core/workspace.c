@@ -175,17 +175,30 @@ static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
 	return executor->ops->open(executor);
 }
 
-/* Finds the facts about this rank's GPU that the cost model of all ranks needs. */
-static void find_facts(ceov_workspace *workspace, const struct ceov_place *place)
+/* Returns whether SMs are sure to come free for kernels that wait for those of peers. */
+static int has_own_sms(const ceov_workspace *workspace, const struct ceov_place *place, int is_told)
+{
+	const struct cei_site *site = &workspace->object.context->site;
+
+	return !workspace->shares_sms && (is_told || cei_site_n_on_gpu(site, place->index) < 2);
+}
+
+/* Finds the facts about this rank's GPU that the cost model of all ranks needs. is_told: the caller
+ * has said how many SMs the workspace may use. */
+static void find_facts(ceov_workspace *workspace, const struct ceov_place *place, int is_told)
 {
 	const struct cei_machine *machine = workspace->object.context->works.topology->machine;
+	const struct cei_executor *executor = &workspace->executor;
+	const struct cei_rates usual = cei_rates_gpu();
 	uint64_t *facts = workspace->allreduce.facts;
 
 	if (place->kind != CEOV_PLACE_GPU)
 		return;
-	facts[CEI_ALLREDUCE_SMS] = workspace->executor.n_sms;
+	facts[CEI_ALLREDUCE_SMS] = executor->n_sms;
 	facts[CEI_ALLREDUCE_REACH] = !machine || cei_machine_reaches_all(machine, place->index);
-	facts[CEI_ALLREDUCE_OWN_SMS] = !workspace->shares_sms;
+	facts[CEI_ALLREDUCE_KERNELS] = executor->ops->pair(executor, cei_selector_shape(
+								   &usual, 0)) == usual.pair;
+	facts[CEI_ALLREDUCE_OWN_SMS] = has_own_sms(workspace, place, is_told);
 	if (!machine)
 		return;
 	facts[CEI_ALLREDUCE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);
@@ -195,12 +208,14 @@ static void find_facts(ceov_workspace *workspace, const struct ceov_place *place
 
 static int build(ceov_workspace *workspace, const struct ceov_place *place)
 {
+	int is_told = workspace->executor.n_sms != 0;
 	int r = cei_levels_make(workspace->object.context, workspace->n_ranks,
 				&workspace->levels);
 
 	if (!r)
 		r = open_executor(workspace, place->kind);
-	find_facts(workspace, place);
+	if (!r)
+		find_facts(workspace, place, is_told);
 	if (!r)
 		r = create_signals(workspace, *place);
 	if (!r && workspace->is_capturable)

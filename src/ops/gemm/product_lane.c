@@ -130,7 +130,7 @@ static void choose_lane(const struct cei_choose_args *from, struct cei_choice *c
 static int may_choose(const struct cei_op_shape *shape, const struct cei_rates *rates)
 {
 	return cei_kind_has_sm_lane(shape, CEOV_MODE_DIRECT) && rates->has_lanes &&
-	       rates->has_tiles && rates->n_sms >= CEI_PRODUCT_LANE_SMS && shape->n_ranks > 1 &&
+	       rates->n_sms >= CEI_PRODUCT_LANE_SMS && shape->n_ranks > 1 &&
 	       !cei_product_lane_fault(shape, CEOV_MODE_DIRECT);
 }
 

@@ -6,6 +6,7 @@
 
 #include "ops/reduce/sum_model.h"
 
+#include "kernels/direct.h"
 #include "ops/kind.h"
 #include "ops/kinds.h"
 #include "ops/reduce/direct_sum.h"
@@ -29,6 +30,11 @@
 #define DIRECT_GATHER_NS    4000.0
 #define STEPS_BYTES_PER_NS   270.0
 #define FEW_BYTES_PER_NS     210.0
+#define MANY_RANKS_PER_NS    140.0      /* ... of more ranks than sums in steps take */
+#define MEASURED_SMS          16.0
+
+/* Sums by SMs were measured with links of 390 GB/s; of slower ones nothing is known. */
+#define LINK_BYTES_PER_NS    300.0
 
 /* One step of an all-reduce is chosen if a rank sends at most so much to all others together.
  * Between 4 GPUs one step of 256 KiB took 10.9 us and two 12.0, of 1 MiB 25.9 and 16.9
@@ -68,8 +74,10 @@ double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode m
 	cei_direct_choose_sum(args, cei_direct_sum_span(args->shape, mode), &choice);
 	if (choice.direct_steps)
 		rate = STEPS_BYTES_PER_NS;
-	if (rate > args->rates->copy_bytes_per_ns)
-		rate = args->rates->copy_bytes_per_ns;
+	else if (args->shape->n_ranks > CEI_DIRECT_STEP_RANKS_MAX)
+		rate = MANY_RANKS_PER_NS;
+	if (args->rates->n_sms < MEASURED_SMS)
+		rate *= args->rates->n_sms / MEASURED_SMS;
 	return fixed + sent / rate;
 }
 
@@ -84,11 +92,11 @@ static enum ceov_op_mode mode_of(const struct cei_choose_args *args)
 		: CEOV_MODE_TWO_SHOT;
 }
 
-/* Whether the caller leaves open who makes the sum. Pieces and numbers of SMs are said for copy
- * engines, which take others than direct modes do. */
+/* Whether the caller leaves open who makes the sum. Pieces are said for copy engines, since direct
+ * modes have one. Numbers of SMs have no part in it: without a mode they are each rank's own. */
 static int is_open(const struct ceov_op_tuning *given)
 {
-	return given->mode == CEOV_MODE_CHOOSE && !given->n_pieces && !given->n_reduce_blocks;
+	return given->mode == CEOV_MODE_CHOOSE && !given->n_pieces;
 }
 
 enum ceov_op_mode cei_sum_direct_mode(const struct cei_choose_args *args)
@@ -97,7 +105,8 @@ enum ceov_op_mode cei_sum_direct_mode(const struct cei_choose_args *args)
 	enum ceov_op_mode mode = mode_of(args);
 
 	if (!is_open(args->given) || shape->sum.by_node || shape->n_ranks == 1 ||
-	    !args->rates->has_direct || !args->rates->has_tiles || !args->rates->n_sms ||
+	    !args->rates->has_lanes || !args->rates->n_sms ||
+	    args->rates->copy_bytes_per_ns < LINK_BYTES_PER_NS ||
 	    shape->kind->direct_fault(shape, mode))
 		return CEOV_MODE_CHOOSE;
 	return cei_sum_direct_ns(args, mode) < cei_sum_engines_ns(args) * DIRECT_WORTH

@@ -76,13 +76,13 @@ void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 	choice->direct_each = each_for(args->shape->n_ranks, span_bytes, choice->n_reduce_blocks);
 }
 
-/* Returns whether a sum is made in steps. Every rank finds the same: GPUs of one node are alike. */
+/* Returns whether a sum is made in steps. Every rank finds the same. */
 static int is_in_steps(const struct cei_choose_args *args, uint64_t span_bytes, uint32_t n_blocks)
 {
 	const struct cei_rates *rates = args->rates;
 	uint32_t n_ranks = args->shape->n_ranks;
 
-	return rates->n_sms && rates->has_tiles && n_ranks > 1 &&
+	return rates->n_sms && rates->all_have_kernels && n_ranks > 1 &&
 		n_ranks <= CEI_DIRECT_STEP_RANKS_MAX && n_blocks <= CEI_DIRECT_STEP_BLOCKS_MAX &&
 		span_bytes >= (uint64_t)STEP_ROWS_MIN * CEI_DIRECT_CHUNK * n_blocks &&
 		(n_ranks - 1) * span_bytes >= STEP_BYTES_MIN * n_blocks;

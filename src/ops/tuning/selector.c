@@ -45,9 +45,9 @@ struct cei_rates cei_rates_gpu(void)
 	 * ordering that it causes in hardware. It and mark_ns are from runs of products on eight
 	 * H200, with 2048 to 16384 rows (docs/results/2026-11-26-8xh200.md). */
 	struct cei_rates rates = {
-		.n_sms = 132, .pair = 2, .has_tiles = 1, .math_flops_per_ns = 7490,
-		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 5000,
-		.gate_ns = 5000,
+		.n_sms = 132, .pair = 2, .has_tiles = 1, .all_have_kernels = 1,
+		.math_flops_per_ns = 7490, .load_bytes_per_ns = 110, .tile_ns = 1000,
+		.mark_ns = 5000, .gate_ns = 5000,
 	};
 
 	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s, 0);

@@ -25,8 +25,11 @@ struct cei_rates {
 	int      has_library;           /* 1: cuBLAS can compute tiles of whole rows */
 	int      has_direct;            /* 1: all ranks are on one node, and reach each other's
 					 * memory */
-	int      has_lanes;             /* 1: has_direct, and all ranks have SMs of their own, which
-					 * lanes of SMs need */
+	int      all_have_kernels;      /* 1: the GPUs of all ranks have the library's kernels, as
+					 * has_tiles says of this rank's */
+	int      has_lanes;             /* 1: has_direct, and all ranks have kernels, and SMs of
+					 * their own: so the model may choose SMs in place of copy
+					 * engines */
 	double   math_flops_per_ns;     /* one SM's matrix units */
 	double   load_bytes_per_ns;     /* rate of loading operands into one SM */
 	double   tile_ns;               /* time of a tile beyond loads and products: fill, drain,
