@@ -200,7 +200,7 @@ START_TEST(test_pieces_of_columns)
 	uint32_t i, n;
 
 	for (i = 0; i < 20000; i++) {
-		columns = testing_below(&random, i % 2 ? 500 : 100000);
+		columns = 1 + testing_below(&random, i % 2 ? 500 : 100000);
 		n = 1 + (uint32_t)testing_below(&random, CEI_OP_PIECES_MAX);
 		cut.step_columns = 1 + testing_below(&random, 1000);
 		n_steps = cei_ceiling(columns, cut.step_columns);
