@@ -95,11 +95,20 @@ static void choose_with(const struct cei_choose_args *from, uint32_t wanted,
 	choice->n_reduce_blocks = n_blocks;
 }
 
+/* Returns what the caller sets at all ranks alike. The rest may differ between ranks, so nothing on
+ * which they have to agree may depend on it. */
+static struct ceov_op_tuning alike_of(const struct ceov_op_tuning *given)
+{
+	return (struct ceov_op_tuning){
+		.struct_bytes = sizeof(*given), .n_pieces = given->n_pieces, .cut = given->cut,
+	};
+}
+
 /* Returns the number of SMs that is predicted to be fastest. Only what is the same at all ranks is
  * looked at, since pieces depend on it: a number of SMs counts only with the mode. */
 static uint32_t choose_blocks(const struct cei_choose_args *from, const struct cei_choice *begun)
 {
-	struct ceov_op_tuning alike = { .struct_bytes = sizeof(alike) };
+	const struct ceov_op_tuning alike = alike_of(from->given);
 	const struct cei_choose_args args = { from->shape, from->rates, &alike };
 	uint32_t i, best = listed_blocks[0];
 	struct cei_choice choice;
@@ -107,8 +116,6 @@ static uint32_t choose_blocks(const struct cei_choose_args *from, const struct c
 
 	if (from->given->mode == CEOV_MODE_DIRECT && from->given->n_reduce_blocks)
 		return from->given->n_reduce_blocks;
-	alike.n_pieces = from->given->n_pieces;
-	alike.cut = from->given->cut;
 	for (i = 0; i < sizeof(listed_blocks) / sizeof(listed_blocks[0]); i++) {
 		choice = *begun;
 		choose_with(&args, listed_blocks[i], &choice);
@@ -147,12 +154,10 @@ static double engines_ns(const struct cei_choose_args *args, const struct cei_ch
  * ranks alone has no part in that, since all ranks have to find the same. */
 static int is_worth(const struct cei_choose_args *from, const struct cei_choice *begun)
 {
-	struct ceov_op_tuning alike = { .struct_bytes = sizeof(alike) };
+	const struct ceov_op_tuning alike = alike_of(from->given);
 	const struct cei_choose_args args = { from->shape, from->rates, &alike };
 	struct cei_choice by_engines = *begun, by_sms = *begun;
 
-	alike.n_pieces = from->given->n_pieces;
-	alike.cut = from->given->cut;
 	cei_product_choose(&args, &by_engines);
 	choose_lane(&args, &by_sms);
 	return by_sms.run_ns > 0 && by_sms.run_ns < engines_ns(&args, &by_engines) * LANE_WORTH;
