@@ -30,10 +30,6 @@ static const struct {
  * stream. */
 #define RUN_NS  16000.0
 
-/* What is left of a link's rate when all GPUs send and receive. Of two it is all (docs/results,
- * "What the links carry" of 2026-11-21, and the collectives of eight H200 of 2026-11-26). */
-#define ALL_AT_ONCE 0.93
-
 /* The rate at which one SM reads partial sums from the L2 cache. */
 #define SUM_BYTES_PER_NS 60.0
 
@@ -166,10 +162,8 @@ static double end_of(const struct cei_play *play)
 
 double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns)
 {
-	double rate = play->rates->copy_bytes_per_ns;
+	double rate = cei_rates_all_send(play->rates, play->shape->n_ranks);
 
-	if (play->shape->n_ranks > 2)
-		rate *= ALL_AT_ONCE;
 	return (double)(n_rows * columns * CEI_DTYPE16_BYTES) / rate + play->rates->mark_ns;
 }
 

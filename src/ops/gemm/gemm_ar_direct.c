@@ -15,11 +15,6 @@
 /* In two steps. Larger products take long enough to hide copies behind them. */
 #define TWO_SHOT_BYTES_MAX (UINT64_C(4) << 20)
 
-/* One step is chosen if a rank sends at most so much to all others together. Between 4 GPUs one
- * step of 256 KiB took 10.9 us and two 12.0, of 1 MiB 25.9 and 16.9
- * (docs/results/2026-11-26-4xh200.md). */
-#define ONE_SHOT_SENT_MAX (UINT64_C(1) << 20)
-
 /* Up to so many rows the product is done as soon as B is read, which leaves little to overlap: with
  * 128 and 256 rows copy engines took twice to three times as long (same results). */
 #define ROWS_MAX 256u
@@ -65,8 +60,7 @@ enum ceov_op_mode cei_gemm_ar_direct_mode(struct cei_gemm_ar_size size, uint32_t
 	if (n_ranks == 1 || n_ranks > CEI_DIRECT_RANKS_MAX || size.m > ROWS_MAX ||
 	    bytes_of(size) > TWO_SHOT_BYTES_MAX)
 		return CEOV_MODE_CHOOSE;
-	return bytes_of(size) * (n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT
-		: CEOV_MODE_TWO_SHOT;
+	return cei_direct_all_reduce_mode(bytes_of(size), n_ranks);
 }
 
 uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,

@@ -13,9 +13,6 @@
 #include "ops/reduce/parts.h"
 #include "ops/tuning/direct_choice.h"
 
-/* What is left of a link's rate when all GPUs send and receive, if there are more than two. */
-#define ALL_AT_ONCE 0.93
-
 /* By copy engines: a run's begin and end, and that of the second phase of an all-reduce; by how
  * much the copies of both phases take longer, since those of sums wait for these; then the rate at
  * which 16 SMs add up what has come. */
@@ -24,8 +21,9 @@
 #define GATHER_FACTOR      1.12
 #define ADDED_BYTES_PER_NS 2200.0
 
-/* By SMs: a run's begin and end, the same of each step more; then the rate at which 16 SMs store to
- * peers while they add, in steps, and before they add, in the kernels for few bytes. */
+/* By SMs: a run's begin and end, and what the second step of an all-reduce adds to that; then the
+ * rates at which 16 SMs store to peers: while they add, in sums made in steps, and before they add,
+ * in the kernels for few bytes. */
 #define DIRECT_NS           9000.0
 #define DIRECT_GATHER_NS    4000.0
 #define STEPS_BYTES_PER_NS   270.0
@@ -35,11 +33,6 @@
 
 /* Sums by SMs were measured with links of 390 GB/s; of slower ones nothing is known. */
 #define LINK_BYTES_PER_NS    300.0
-
-/* One step of an all-reduce is chosen if a rank sends at most so much to all others together.
- * Between 4 GPUs one step of 256 KiB took 10.9 us and two 12.0, of 1 MiB 25.9 and 16.9
- * (docs/results/2026-11-26-4xh200.md). */
-#define ONE_SHOT_SENT_MAX (UINT64_C(1) << 20)
 
 /* SMs are chosen if their predicted time is below this fraction of that of copy engines. */
 #define DIRECT_WORTH 0.95
@@ -51,11 +44,10 @@ static int is_all_reduce(const struct cei_choose_args *args)
 
 double cei_sum_engines_ns(const struct cei_choose_args *args)
 {
-	const struct cei_rates *rates = args->rates;
 	uint32_t n_ranks = args->shape->n_ranks, n_phases = is_all_reduce(args) ? 2 : 1;
-	double rate = rates->copy_bytes_per_ns * (n_ranks > 2 ? ALL_AT_ONCE : 1);
+	double rate = cei_rates_all_send(args->rates, n_ranks);
 	double span = (double)cei_sum_slot_bytes(args->shape);
-	double copies = (n_ranks - 1) * (span / rate + rates->mark_ns);
+	double copies = (n_ranks - 1) * (span / rate + args->rates->mark_ns);
 
 	if (n_phases > 1)
 		copies *= GATHER_FACTOR;
@@ -84,12 +76,11 @@ double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode m
 static enum ceov_op_mode mode_of(const struct cei_choose_args *args)
 {
 	const struct cei_op_shape *shape = args->shape;
-	uint64_t bytes = cei_sum_bytes(shape, cei_op_all_rows(shape));
 
 	if (!is_all_reduce(args))
 		return CEOV_MODE_DIRECT;
-	return bytes * (shape->n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT
-		: CEOV_MODE_TWO_SHOT;
+	return cei_direct_all_reduce_mode(cei_sum_bytes(shape, cei_op_all_rows(shape)),
+					  shape->n_ranks);
 }
 
 /* Whether the caller leaves open who makes the sum. Pieces are said for copy engines, since direct

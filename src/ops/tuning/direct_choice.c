@@ -19,10 +19,20 @@
 #define STEP_CHUNKS_MIN  4u             /* of a step, to all peers: so a step's last chunks are on
 					 * their way while the next one begins */
 
+/* One step of an all-reduce is chosen if a rank sends at most so much to all others together.
+ * Between 4 GPUs one step of 256 KiB took 10.9 us and two 12.0, of 1 MiB 25.9 and 16.9
+ * (docs/results/2026-11-26-4xh200.md). */
+#define ONE_SHOT_SENT_MAX (UINT64_C(1) << 20)
+
 const char *cei_direct_ranks_fault(const struct cei_op_shape *shape)
 {
 	return shape->n_ranks <= CEI_DIRECT_RANKS_MAX ? NULL
 		: "tuning->mode: direct modes are for at most 32 ranks";
+}
+
+enum ceov_op_mode cei_direct_all_reduce_mode(uint64_t n_bytes, uint32_t n_ranks)
+{
+	return n_bytes * (n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT : CEOV_MODE_TWO_SHOT;
 }
 
 static uint32_t least(uint64_t x, uint64_t y)

@@ -14,6 +14,10 @@
 /* Returns why no shape of so many ranks has a direct mode, or NULL. */
 const char *cei_direct_ranks_fault(const struct cei_op_shape *shape);
 
+/* Returns the faster direct mode of an all-reduce in which each rank has n_bytes: CEOV_MODE_DIRECT,
+ * which takes one step, or CEOV_MODE_TWO_SHOT, which takes two and sends fewer bytes. */
+enum ceov_op_mode cei_direct_all_reduce_mode(uint64_t n_bytes, uint32_t n_ranks);
+
 /* Completes a choice whose mode is direct, as struct cei_op_kind says of choose(). span_bytes: the
  * most that one rank sends to another one in a step; the same at all ranks. */
 void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,

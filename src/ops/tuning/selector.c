@@ -25,6 +25,10 @@
  * and the longest t0 was measured as 2.8 us (docs/results/2026-11-26-8xh200.md). */
 #define MARK_NS 2200.0
 
+/* What is left of a link's rate when all GPUs send and receive. Of two it is all (docs/results,
+ * "What the links carry" of 2026-11-21, and the collectives of eight H200 of 2026-11-26). */
+#define ALL_AT_ONCE 0.93
+
 /* An explanation lists the sizes of so many pieces; of more, it says the first and last ones. */
 #define LISTED_PIECES 8u
 
@@ -75,6 +79,11 @@ struct cei_rates cei_rates_host(void)
 	};
 
 	return rates;
+}
+
+double cei_rates_all_send(const struct cei_rates *rates, uint32_t n_ranks)
+{
+	return rates->copy_bytes_per_ns * (n_ranks > 2 ? ALL_AT_ONCE : 1);
 }
 
 struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i)

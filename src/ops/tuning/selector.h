@@ -53,6 +53,9 @@ void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes
 
 struct cei_rates cei_rates_host(void);
 
+/* Returns the rate, in bytes per ns, at which each of n_ranks ranks copies while all of them do. */
+double cei_rates_all_send(const struct cei_rates *rates, uint32_t n_ranks);
+
 #define CEI_CHOICE_TEXT_BYTES 768u
 
 struct cei_choice {
