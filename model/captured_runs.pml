@@ -7,8 +7,8 @@
  * graphs of one run, of several, and plain runs between them are among them.
  *
  *   stream    cei_op_begin (src/kernels/begin_kernels.cu): closes the gate, tells peers in
- *             done how many runs are finished here, awaits their done >= last_use[half],
- *             advances the epoch. Then the job (gemm_kernels.cu, reduce_kernels.cu):
+ *             done how many runs are finished here, awaits that they have finished as
+ *             many, advances the epoch. Then the job (gemm_kernels.cu, reduce_kernels.cu):
  *             awaits peers' pieces, makes the sum, raises the gate, awaits peers' sums.
  *             Then it joins the lane, and the run is finished (src/ops/core/capture_cuda.c)
  *   lane      from begin on: copies the own piece to each peer, behind it the epoch's word
@@ -235,7 +235,7 @@ inline begin()
 	do
 	:: atomic { i == RANKS || !is_good || BROKEN == 3 -> i = 0; break }
 	:: i < RANKS && is_good && BROKEN != 3 ->
-		await(done[rank * RANKS + FROM], use_before[e]);
+		await(done[rank * RANKS + FROM], n_finished);
 		i++
 	od;
 	atomic {

@@ -18,25 +18,29 @@
  *
  *   closes the rank's gates: sets them to 0 (nobody raises or awaits one between runs)
  *   tells each peer, in peer_done, that this rank has finished e - 1 runs
- *   awaits, for each peer r: counter r of done >= last_use[half]
+ *   awaits, for each peer r: counter r of done >= e - 1, so that r has begun run e, too
  *   sets last_use[half] = e, then *epoch = e
  *
  * If an await fails, here or in another kernel of the run, *epoch is poisoned: set to
  * CEOV_VALUE_LIMIT for good. Then no later run waits, peers are told the poison in place of e - 1,
  * and whoever awaits the value of *epoch finds the poison.
  *
- * WHY HALVES OF SCRATCH CAN BE USED IN TURN
- * All that run e sends goes to the same half at every rank. Let L = last_use[half] be the last run
- * that used that half. The half of a peer is free when run L of that peer is over. The peer says so
- * when it begins its next run: since work on one stream goes in order, a rank that executes
- * cei_op_begin has ended all earlier runs, and it raises its counter by a release that comes after
- * all reads of these runs. All that run e sends is queued behind this kernel, whose await acquires
- * that counter. So no byte of run e arrives where a peer still reads bytes of run L.
+ * WHY RANKS BEGIN A RUN TOGETHER
+ * In a run each rank sends to one peer after another, and begins with another one than the other
+ * ranks do. As long as ranks are in step, each receives from one peer at a time. Where they are
+ * not, two ranks send to the same third one, and then both copies take more than twice as long:
+ * on 8 H200 all copies together got half of the links' rate (docs/decisions/0148). Ranks that had
+ * only to be less than two runs apart, for scratch to be free, took up to a sixth longer.
+ *
+ * WHY SCRATCH IS FREE
+ * What run e sends may go to scratch that earlier runs used. A peer has ended these when it begins
+ * run e: since work on one stream goes in order, a rank that executes cei_op_begin has ended all
+ * earlier runs, and it raises its counter by a release that comes after all reads of these runs.
+ * All that run e sends is queued behind this kernel, whose await acquires that counter. So no byte
+ * of run e arrives where a peer still reads bytes of an earlier run.
  *
  * WHY RANKS DO NOT WAIT FOR EACH OTHER IN A CIRCLE A rank tells its peers before it waits, and it
- * waits only for peers to begin run L + 1 <= e. If the halves take turns, L is e - 2, so ranks may
- * be one run apart. A graph of a single run uses only one half; then L is e - 1, which is safe as
- * well.
+ * waits only for what they tell before they wait in the same run.
  */
 
 #include <stdint.h>
@@ -53,7 +57,7 @@ struct cei_op_begin {
 	uint32_t  n_gates;
 	uint32_t  reserved_too;
 	uint64_t *last_use;             /* 2 words in GPU memory: the last run that used each
-					 * half; 0: none */
+					 * half; 0: none. Runs of direct.h look at them */
 	uint32_t  half;                 /* 0 or 1: the half of scratch that this run uses at all
 					 * ranks */
 	uint32_t  n_ranks;

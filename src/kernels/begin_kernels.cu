@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* The kernels that begin a captured run, hold a stream, and raise counters from it. begin.h says
- * what they do, and why a half of scratch memory is free behind cei_op_begin. */
+ * what they do, and what is true behind cei_op_begin. */
 
 #include <ceoverlap/device.cuh>
 
@@ -10,11 +10,11 @@
 #include "kernels/marks.cuh"
 
 /* Called by one thread for each peer: tells the peer how many runs this rank has finished, and
- * waits until the peer has finished the last run that used this half. Earlier runs of this rank
- * have ended, because the stream is in order; the counter is raised by a release, so the peer sees
- * that they have. Returns false if this run or an earlier one has failed. */
+ * waits until the peer has finished as many, so that both begin the same run. Earlier runs of this
+ * rank have ended, because the stream is in order; the counter is raised by a release, so the peer
+ * sees that they have. Returns false if this run or an earlier one has failed. */
 static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer,
-				 uint64_t n_finished, uint64_t last_use)
+				 uint64_t n_finished)
 {
 	int result;
 
@@ -22,7 +22,7 @@ static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer
 		ceov_device_raise(begin.peer_done[peer], n_finished);
 	if (n_finished >= CEOV_VALUE_LIMIT)
 		return false;
-	result = cei_mark_await(begin.done, peer, last_use, begin.timeout_ns, NULL);
+	result = cei_mark_await(begin.done, peer, n_finished, begin.timeout_ns, NULL);
 	if (result == CEOV_DEVICE_REACHED)
 		return true;
 	/* epoch is NULL here, because thread 0 writes the poison for all threads */
@@ -33,17 +33,16 @@ static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer
 extern "C" __global__ void __launch_bounds__(CEI_BEGIN_THREADS)
 cei_op_begin(const __grid_constant__ struct cei_op_begin begin)
 {
-	/* Both words were written by earlier kernels on the stream, or by the host. */
+	/* The word was written by earlier kernels on the stream, or by the host. */
 	const uint64_t n_finished = *begin.epoch;
-	const uint64_t last_use = begin.last_use[begin.half];
 	const uint32_t peer = threadIdx.x;
 	bool is_good = true;
 
 	for (uint32_t i = threadIdx.x; i < begin.n_gates; i += CEI_BEGIN_THREADS)
 		begin.gates[i] = 0;
 	if (peer < begin.n_ranks && peer != begin.own)
-		is_good = meet_peer(begin, peer, n_finished, last_use);
-	/* A barrier: all threads have read both words before thread 0 changes them. */
+		is_good = meet_peer(begin, peer, n_finished);
+	/* A barrier: all threads have read the word before thread 0 changes it. */
 	is_good = __syncthreads_and(is_good);
 	if (threadIdx.x)
 		return;

@@ -79,32 +79,30 @@ static void check_rank(uint32_t rank, const uint64_t *wanted)
 			      (unsigned long long)wanted[i]);
 }
 
-START_TEST(test_a_run_begins_when_peers_have_left_its_half)
+START_TEST(test_a_run_begins_when_peers_begin_it)
 {
 	/* words of each rank: epoch, last use of either scratch slot, runs done by rank 0 and by
 	 * rank 1 */
-	const uint64_t ahead[] = { 3, 3, 2, 0, 1 }, behind[] = { 2, 1, 2, 2, 0 };
-	const uint64_t late[] = { CEOV_VALUE_LIMIT, 3, 4, 0, 1 };
+	const uint64_t rank_0[] = { 2, 1, 2, 0, 1 }, rank_1[] = { 2, 1, 2, 1, 0 };
+	const uint64_t late[] = { CEOV_VALUE_LIMIT, 3, 2, 0, 1 };
 	const struct timespec pause = { 0, 20 * (long)TESTING_MS };
 	uint64_t epoch = 0;
 
 	begin_run(0, 0, GPU_AWAIT_NS);
-	begin_run(0, 1, GPU_AWAIT_NS);
-	gpu_idle(&gpu, GPU_CONSUME);            /* no run has used either slot, so rank 0 does not
-						 * wait */
+	gpu_idle(&gpu, GPU_CONSUME);            /* before the first run there is nothing to wait
+						 * for */
+	begin_run(0, 1, GPU_AWAIT_NS);          /* waits for rank 1, which has begun no run */
 	begin_run(1, 0, GPU_AWAIT_NS);
 	gpu_idle(&gpu, GPU_PRODUCE);
-	begin_run(0, 0, GPU_AWAIT_NS);          /* waits, because rank 1 may still read run 1's
-						 * data */
 	nanosleep(&pause, NULL);
-	ck_assert_int_eq(gpu_is_idle(&gpu, GPU_CONSUME), 0);
+	ck_assert_int_eq(gpu_is_idle(&gpu, GPU_CONSUME), 0);    /* rank 1 may be in run 1 still */
 	begin_run(1, 1, GPU_AWAIT_NS);
 	gpu_idle(&gpu, GPU_PRODUCE);
 	gpu_idle(&gpu, GPU_CONSUME);
-	check_rank(0, ahead);
-	check_rank(1, behind);
+	check_rank(0, rank_0);
+	check_rank(1, rank_1);
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_REACHED);
-	begin_run(0, 1, SHORT_NS);              /* times out, because rank 1 does not begin its run
+	begin_run(0, 0, SHORT_NS);              /* times out, because rank 1 does not begin its run
 						 * 3 */
 	gpu_idle(&gpu, GPU_CONSUME);
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_TIMEOUT);
@@ -237,7 +235,7 @@ static Suite *suite(uint32_t n_gpus)
 	(void)n_gpus;
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_set_timeout(all, 60);
-	tcase_add_test(all, test_a_run_begins_when_peers_have_left_its_half);
+	tcase_add_test(all, test_a_run_begins_when_peers_begin_it);
 	tcase_add_loop_test(all, test_ranks_begin_many_runs_without_waiting_in_a_circle, 0,
 			    2);
 	tcase_add_loop_test(all, test_behind_a_failed_wait_nobody_waits, 0, 2);

@@ -72,9 +72,8 @@ static int open_words(struct cei_capture *capture)
 }
 
 /* Opens the only lane. If two lanes took turns, gates and marks of one could overlap with copies of
- * the other. But then each GPU has two copies in flight, and they compete with other ranks' copies
- * at the receivers. Measured with two lanes on 4 GPUs: a run of an all-gather took 30 % longer, a
- * run of a reduce-scatter took the same time. */
+ * the other. But then each GPU has two copies in flight, and when all GPUs do, each gets half of
+ * the links' rate (measured on 8 H200; docs/decisions/0148). */
 static int open_lane(struct cei_capture *capture)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
