@@ -5,9 +5,9 @@
 
 /*
  * A lane that SMs carry out: the transfers of a run, as copy engines would make them on a lane, by
- * one kernel (cei_sm_lane) on a few SMs. It is for runs whose copies are short: on a lane of copy
- * engines a copy waits some 10 us for the copy, the mark and the wait before it to end; a kernel
- * goes on at once. This header is plain C.
+ * one kernel (cei_sm_lane) on a few SMs. It is for runs whose copies are short: beside its bytes a
+ * copy of a copy engine takes some 5 us, and as much again if it waits for a gate; a kernel goes on
+ * at once. This header is plain C.
  *
  * Every block goes through all steps in their order. For each step it awaits the gate, copies every
  * gridDim.x-th chunk of the step's bytes through shared memory, and counts itself when its bytes
@@ -25,7 +25,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#define CEI_SM_LANE_THREADS      64u
+#define CEI_SM_LANE_THREADS      96u
 /* Blocks come in clusters of two, as those of the GEMM do, so that they leave SMs in pairs. */
 #define CEI_SM_LANE_CLUSTER      2u
 #define CEI_SM_LANE_CHUNK_BYTES  16384u

@@ -6,7 +6,8 @@
  *
  * One thread of a block loads chunks into a ring of stages in shared memory, another one stores
  * them at the targets. Both walk through the same chunks in the same order. Bulk copies do the
- * moving, so two threads keep all stages of an SM under way.
+ * moving, so two threads keep all stages of an SM under way. A third one counts the block for steps
+ * that have been stored: a fence for the whole system takes some us, in which the others go on.
  */
 
 #include <ceoverlap/device.cuh>
@@ -30,6 +31,7 @@ struct bars {
 	uint64_t empty[CEI_SM_LANE_STAGES];
 	uint32_t skipped[CEI_SM_LANE_STAGES];   /* 1: nothing was loaded, and nothing is stored */
 	uint32_t has_failed;                    /* 1: an await of this block has failed */
+	uint32_t n_stored;                      /* steps whose stores have all arrived */
 };
 
 struct shared {
@@ -140,53 +142,25 @@ struct storing {
 	struct turn turn;               /* the next stage to be stored */
 	struct turn unread;             /* the first one whose store may not be read */
 	int         n_unread;
-	uint32_t    n_counted;          /* steps that are counted */
+	uint32_t    n_told;             /* steps that the thread that counts knows of */
 	uint32_t    n_done;             /* steps of which all chunks were given to the copy unit */
 	int         n_behind;           /* stores begun since the last of these steps ended */
 };
 
-/* Counts the block for a step whose bytes have all been stored. The block that comes last raises
- * the counter. The fence and the atomic operation release this block's bytes, and acquire those of
- * the blocks before it, and any poison that they have stored; the raise publishes all. */
-static __device__ __forceinline__ void count_step(const struct cei_sm_lane &lane, uint32_t s)
+/* Tells the thread that counts of the steps that are done. Their stores have arrived. */
+static __device__ __forceinline__ void tell_done(struct bars *bars, struct storing *storing)
 {
-	uint64_t *counter = lane.steps[s].counter;
-	const uint32_t last = gridDim.x - 1;
-	uint64_t value = lane.value;
-	uint32_t n_before;
-
-	cei_fence_async();
-	asm volatile("fence.acq_rel.sys;" ::: "memory");
-	asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
-		     : "=r"(n_before) : "l"(lane.n_arrived + s), "r"(last) : "memory");
-	if (n_before != last || !counter)
-		return;
-	/* The load is an instruction of its own: nvcc 13.0 made one load of this and of the
-	 * parameter, from an address that it chose, and took the parameter's for a global one. */
-	if (lane.epoch)
-		value = ceov_device_load(lane.epoch);
-	ceov_device_raise(counter, value);
+	storing->n_told = storing->n_done;
+	asm volatile("st.release.cta.shared::cta.u32 [%0], %1;"
+		     :: "r"(cei_shared(&bars->n_stored)), "r"(storing->n_done) : "memory");
 }
 
-/* Counts the steps that are done. Their stores have arrived. */
-static __device__ __forceinline__ void count_done(const struct cei_sm_lane &lane,
-						  const struct bars *bars, struct storing *storing)
+static __device__ __forceinline__ void finish_done(struct bars *bars, struct storing *storing)
 {
-	const bool is_quiet = !lane.epoch && *(const volatile uint32_t *)&bars->has_failed;
-
-	for (; storing->n_counted < storing->n_done; storing->n_counted++)
-		if (!is_quiet)
-			count_step(lane, storing->n_counted);
-}
-
-static __device__ __forceinline__ void finish_done(const struct cei_sm_lane &lane,
-						   const struct bars *bars,
-						   struct storing *storing)
-{
-	if (storing->n_counted == storing->n_done)
+	if (storing->n_told == storing->n_done)
 		return;
 	cei_store_wait();
-	count_done(lane, bars, storing);
+	tell_done(bars, storing);
 }
 
 /* Gives back stages until at most N stores are unread. */
@@ -231,21 +205,61 @@ static __device__ void store_all(const struct cei_sm_lane &lane, const struct sh
 			if (!cei_bar_is_over(&shared.bars->full[storing.turn.stage],
 					     storing.turn.parity)) {
 				give_back<0>(shared.bars, &storing);
-				finish_done(lane, shared.bars, &storing);
+				finish_done(shared.bars, &storing);
 			}
 			store_chunk(shared, chunk_at(lane, step, i), &storing);
 			give_back<UNREAD>(shared.bars, &storing);
-			if (storing.n_counted < storing.n_done && storing.n_behind == BEHIND) {
+			if (storing.n_told < storing.n_done && storing.n_behind == BEHIND) {
 				cei_store_wait_all_but<BEHIND>();
-				count_done(lane, shared.bars, &storing);
+				tell_done(shared.bars, &storing);
 			}
 		}
-		finish_done(lane, shared.bars, &storing);       /* of the step before this one */
+		finish_done(shared.bars, &storing);     /* of the step before this one */
 		storing.n_done = s + 1;
 		storing.n_behind = 0;
 	}
-	finish_done(lane, shared.bars, &storing);
+	finish_done(shared.bars, &storing);
 }
+
+/* --- the thread that counts ------------------------------------------------------------- */
+
+/* Counts the block for a step whose bytes have all been stored. The block that comes last raises
+ * the counter. The fence and the atomic operation release this block's bytes, and acquire those of
+ * the blocks before it, and any poison that they have stored; the raise publishes all. */
+static __device__ __forceinline__ void count_step(const struct cei_sm_lane &lane, uint32_t s)
+{
+	uint64_t *counter = lane.steps[s].counter;
+	const uint32_t last = gridDim.x - 1;
+	uint64_t value = lane.value;
+	uint32_t n_before;
+
+	cei_fence_async();
+	asm volatile("fence.acq_rel.sys;" ::: "memory");
+	asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
+		     : "=r"(n_before) : "l"(lane.n_arrived + s), "r"(last) : "memory");
+	if (n_before != last || !counter)
+		return;
+	/* The load is an instruction of its own: nvcc 13.0 made one load of this and of the
+	 * parameter, from an address that it chose, and took the parameter's for a global one. */
+	if (lane.epoch)
+		value = ceov_device_load(lane.epoch);
+	ceov_device_raise(counter, value);
+}
+
+static __device__ void count_all(const struct cei_sm_lane &lane, const struct bars *bars)
+{
+	uint32_t s, n_stored = 0;
+
+	for (s = 0; s < lane.n_steps; s++) {
+		while (n_stored <= s)
+			asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];"
+				     : "=r"(n_stored) : "r"(cei_shared(&bars->n_stored))
+				     : "memory");
+		if (lane.epoch || !*(const volatile uint32_t *)&bars->has_failed)
+			count_step(lane, s);
+	}
+}
+
 
 /* --- the kernel --------------------------------------------------------------------------- */
 
@@ -265,6 +279,7 @@ static __device__ __forceinline__ void run(const struct cei_sm_lane &lane)
 			cei_bar_init(&shared.bars->empty[i], 1);
 		}
 		shared.bars->has_failed = 0;
+		shared.bars->n_stored = 0;
 		cei_bar_init_fence();
 	}
 	__syncthreads();
@@ -272,6 +287,8 @@ static __device__ __forceinline__ void run(const struct cei_sm_lane &lane)
 		load_all(lane, shared);
 	else if (threadIdx.x == 32)
 		store_all(lane, shared);
+	else if (threadIdx.x == 64)
+		count_all(lane, shared.bars);
 #else
 	__trap();
 #endif
