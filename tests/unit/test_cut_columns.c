@@ -385,10 +385,7 @@ START_TEST(test_candidates_have_the_order_of_their_prediction)
 	double rows_ns = 0;
 	uint32_t i, n = 0;
 
-	shape.n_ranks = 8;
-	for (i = 4; i < 8; i++)
-		shape.rows[i] = 512;
-	shape.product.k = 3584;
+	shape.product.k = 5120;
 	shape.product.n[0] = 8192;
 	rates.has_direct = rates.has_lanes = 1;
 	cei_candidates_list(&shape, &rates, NULL, &list);

@@ -50,7 +50,7 @@ START_TEST(test_rates_are_the_machines)
 
 	/* an unknown value leaves the default */
 	cei_rates_take(&rates, 0, 0, 0);
-	ck_assert_double_eq(rates.mark_ns, 5000);
+	ck_assert_double_eq(rates.mark_ns, 4200);
 	ck_assert_uint_eq(rates.n_sms, 132);
 	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
 	cei_rates_take(&rates, 0, UINT64_C(25000000000), 0);
@@ -59,7 +59,7 @@ START_TEST(test_rates_are_the_machines)
 	ck_assert_double_ge(slow.run_ns, slow.copy_ns * 0.9);
 	rates = cei_rates_gpu();
 	cei_rates_take(&rates, 66, 0, 6000);
-	ck_assert_double_eq(rates.mark_ns, 8200);
+	ck_assert_double_eq(rates.mark_ns, 7400);
 	cei_selector_choose(&shape, &rates, NULL, &small);
 	ck_assert_double_ge(small.gemm_ns, 1.7 * usual.gemm_ns);
 }
@@ -98,7 +98,7 @@ START_TEST(test_rates_of_a_workspace)
 	rates = cei_op_rates(&workspace);
 	ck_assert_uint_eq(rates.n_sms, 114);
 	ck_assert_double_eq_tol(rates.copy_bytes_per_ns, 21, 1e-9);
-	ck_assert_double_eq(rates.mark_ns, 5300);
+	ck_assert_double_eq(rates.mark_ns, 4500);
 	ck_assert_int_eq(rates.has_tiles, 1);
 	ck_assert_int_eq(rates.has_library, 1);
 	workspace.is_host = 1;

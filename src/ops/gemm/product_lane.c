@@ -15,8 +15,10 @@
  * and more, which leave the product less. */
 static const uint32_t listed_blocks[] = { 16, 24 };
 
-/* The rate at which one SM stores to peers, so that 16 nearly fill the links of an H200. */
-#define SM_BYTES_PER_NS 22.0
+/* The rate at which one SM stores to peers, and that which more SMs do not exceed: with eight H200
+ * 24 SMs were no faster than 16 beside a product (docs/results/2026-11-27-8xh200.md). */
+#define SM_BYTES_PER_NS   18.0
+#define LANE_BYTES_PER_NS 288.0
 
 /* The time between two steps of a lane: the last stores of a step arrive, blocks count themselves,
  * and the mark is raised. Stores of the next step hide most of it. */
@@ -26,9 +28,8 @@ static const uint32_t listed_blocks[] = { 16, 24 };
 #define SM_GATE_NS 1000.0
 
 /* SMs are chosen without a word if their predicted time is below this fraction of that of copy
- * engines: the latter leave all SMs to others, and of twenty runs between four H200 predictions
- * were up to 13 % below what was measured. */
-#define LANE_WORTH 0.9
+ * engines, which leave all SMs to others. */
+#define LANE_WORTH 0.97
 
 /* Pieces of columns are measured if their predicted time is below this fraction of that of rows. */
 #define COLUMNS_WORTH 0.99
@@ -68,14 +69,18 @@ static uint32_t blocks_within(const struct cei_rates *rates, uint32_t n)
 static struct cei_rates rates_beside(const struct cei_rates *from, uint32_t n_blocks)
 {
 	struct cei_rates rates = *from;
+	double lane;
 
 	if (!rates.n_sms)
 		return rates;           /* the host's mean nothing */
 	rates.n_sms -= n_blocks;
 	rates.mark_ns = STEP_NS;
 	rates.gate_ns = SM_GATE_NS;
-	if (rates.copy_bytes_per_ns > n_blocks * SM_BYTES_PER_NS)
-		rates.copy_bytes_per_ns = n_blocks * SM_BYTES_PER_NS;
+	lane = n_blocks * SM_BYTES_PER_NS;
+	if (lane > LANE_BYTES_PER_NS)
+		lane = LANE_BYTES_PER_NS;
+	if (rates.copy_bytes_per_ns > lane)
+		rates.copy_bytes_per_ns = lane;
 	return rates;
 }
 

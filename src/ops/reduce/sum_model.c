@@ -35,7 +35,7 @@
 #define LINK_BYTES_PER_NS    300.0
 
 /* SMs are chosen if their predicted time is below this fraction of that of copy engines. */
-#define DIRECT_WORTH 0.95
+#define DIRECT_WORTH 0.98
 
 static int is_all_reduce(const struct cei_choose_args *args)
 {

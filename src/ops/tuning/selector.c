@@ -23,7 +23,7 @@
 
 /* What a mark adds to the t0 of a copy: on eight H200 the runs of products gave 5000 ns for both,
  * and the longest t0 was measured as 2.8 us (docs/results/2026-11-26-8xh200.md). */
-#define MARK_NS 2200.0
+#define MARK_NS 1400.0
 
 /* What is left of a link's rate when all GPUs send and receive. Of two it is all (docs/results,
  * "What the links carry" of 2026-11-21, and the collectives of eight H200 of 2026-11-26). */
@@ -51,7 +51,7 @@ struct cei_rates cei_rates_gpu(void)
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .all_have_kernels = 1,
 		.math_flops_per_ns = 7490, .load_bytes_per_ns = 110, .tile_ns = 1000,
-		.mark_ns = 5000, .gate_ns = 5000,
+		.mark_ns = 4200, .gate_ns = 5000,
 	};
 
 	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s, 0);
