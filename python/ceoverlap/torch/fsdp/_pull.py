@@ -99,7 +99,9 @@ class Pull:
     of run k - AHEAD - 1: with AHEAD + 1 slots the one that read this slot last.
 
     On GPUs the calling thread queues all of a run on its stream: the raises at peers, then
-    for each peer the wait for its mark and the copies, then the own arrival. While a stream
+    the waits for all their marks, the copies, peer by peer, and the own arrival. So ranks copy
+    in step: each reads from another one at any time. Of 8 H200 that read from a peer as soon
+    as it was ready, several read from the same one, at half of the rate. While a stream
     waits, the driver may hold back what the process submits later, on any stream: the first
     launch of a kernel does so, and cudaFree(). But a wait of run k needs peers' raises of
     run k alone, which stand before their waits of it: so the earliest run that some rank
@@ -288,12 +290,14 @@ class Pull:
         plan = self._context.plan(routes="direct")
         try:
             buffers = [self._registered(one) for one in ranges]
-            self._add_shard(plan, self.slots[slot], self._group.rank, layout, buffers)
             for peer in self._peers:
                 ready = Mark(self._ready, peer)
-                plan.expect(ready)
+                plan.expect(ready).add(source_ready=ready)
+            for peer in self._peers:
                 self._add_shard(plan, self._peer_slots[peer][slot], peer, layout, buffers,
-                                ready)
+                                Mark(self._ready, peer))
+            # The own shard is last: before the others it would put this rank out of step.
+            self._add_shard(plan, self.slots[slot], self._group.rank, layout, buffers)
             plan.add(then=Mark(self._arrived)).commit()
         except BaseException:
             plan.close()
