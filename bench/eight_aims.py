@@ -131,7 +131,7 @@ def list_aims(moves, operators, links, sweeps, mlp, fsdp):
           for value in against(operators, operator, (2048, 8192, 16384), ("async-TP",))]),
         ("host to one GPU: direct / over all paths (1 GiB)", "least", 2.7, of_relays(sweeps)),
         ("random plans: time / what links allow", "most", 1.15, of_random(sweeps)),
-        ("MLP block: DTensor / ours", "least", 1.2, of_way(mlp, "DTensor")),
+        ("MLP block: DTensor / ours", "least", 1.2, of_way(mlp, "dtensor")),
         ("FSDP2: NCCL by copy engines / ours", "least", 1, of_way(fsdp, "NCCL copy engines")),
     ]
 

@@ -50,7 +50,7 @@ grep -q "all_reduce" "$folder/first" && fail "half 1 has steps of half 2"
 	> "$folder/log" 2>&1 || { fail "sweep"; cat "$folder/log"; }
 echo '{"ranks": 2, "ways": {"FSDP2": {"step_ms": [30, 10, 20]}, "ceoverlap": {"step_ms": [16]}}}' \
 	> "$folder/fsdp.json"
-echo '{"ranks": 2, "step_us": {"DTensor": 300, "ceoverlap": 200}}' > "$folder/tp-mlp.json"
+echo '{"ranks": 2, "step_us": {"dtensor": 300, "ceoverlap": 200}}' > "$folder/tp-mlp.json"
 printf 'moves\t0\t3\t50\nlate\t1\t5\t9\ntorch\t124\t60\t60\n' > "$folder/steps.tsv"
 cat > "$folder/late.json" << 'END'
 {"complete": false, "rows": [
@@ -88,7 +88,7 @@ says "$folder/summary" "| overlap/1/32x32 | - | yes |"
 says "$folder/summary" "| host to rank0 | 1 |"
 says "$folder/summary" "| scheduler | 5 |"
 says "$folder/summary" "| FSDP2 step | 2 | FSDP2 | 20.0 ms | 1.25 |"
-says "$folder/summary" "| MLP block | 2 | DTensor | 300.0 us | 1.50 |"
+says "$folder/summary" "| MLP block | 2 | dtensor | 300.0 us | 1.50 |"
 says "$folder/summary" "| late | 1 | 5 of 9 | it ended early"
 says "$folder/summary" "| all_gather |  | 4 KiB | graph |"
 # of the aims: the fastest trigger counts, and so does the faster one of NCCL's ways
