@@ -109,32 +109,29 @@ static struct ceov_op_tuning alike_of(const struct ceov_op_tuning *given)
 	};
 }
 
-/* Returns the number of SMs that is predicted to be fastest. Only what is the same at all ranks is
- * looked at, since pieces depend on it: a number of SMs counts only with the mode. */
-static uint32_t choose_blocks(const struct cei_choose_args *from, const struct cei_choice *begun)
+/* Returns the number of SMs that is predicted to be fastest, and the time in *ret_ns; 0: not known.
+ * Only what is the same at all ranks is looked at, since pieces depend on it: a number of SMs
+ * counts only with the mode. */
+static uint32_t choose_blocks(const struct cei_choose_args *from, const struct cei_choice *begun,
+			      double *ret_ns)
 {
 	const struct ceov_op_tuning alike = alike_of(from->given);
 	const struct cei_choose_args args = { from->shape, from->rates, &alike };
 	uint32_t i, best = listed_blocks[0];
 	struct cei_choice choice;
-	double best_ns = 0;
 
+	*ret_ns = 0;
 	if (from->given->mode == CEOV_MODE_DIRECT && from->given->n_reduce_blocks)
 		return from->given->n_reduce_blocks;
 	for (i = 0; i < sizeof(listed_blocks) / sizeof(listed_blocks[0]); i++) {
 		choice = *begun;
 		choose_with(&args, listed_blocks[i], &choice);
-		if (choice.run_ns <= 0 || (i && choice.run_ns >= best_ns))
+		if (choice.run_ns <= 0 || (*ret_ns > 0 && choice.run_ns >= *ret_ns))
 			continue;
 		best = listed_blocks[i];
-		best_ns = choice.run_ns;
+		*ret_ns = choice.run_ns;
 	}
 	return best;
-}
-
-static void choose_lane(const struct cei_choose_args *from, struct cei_choice *choice)
-{
-	choose_with(from, choose_blocks(from, choice), choice);
 }
 
 /* Whether the model may choose SMs: they need a kernel of the library for the product, too, since
@@ -155,27 +152,40 @@ static double engines_ns(const struct cei_choose_args *args, const struct cei_ch
 		cei_product_gates_ns(args->shape, args->rates, choice->n_pieces);
 }
 
-/* Whether SMs are expected to be faster by as much as they are worth. What a caller may set at some
- * ranks alone has no part in that, since all ranks have to find the same. */
-static int is_worth(const struct cei_choose_args *from, const struct cei_choice *begun)
+/* Returns with how many SMs a lane is expected to be faster than copy engines by as much as SMs are
+ * worth, or 0. What a caller may set at some ranks alone has no part in that, since all ranks have
+ * to find the same. */
+static uint32_t blocks_worth(const struct cei_choose_args *from, const struct cei_choice *begun)
 {
 	const struct ceov_op_tuning alike = alike_of(from->given);
 	const struct cei_choose_args args = { from->shape, from->rates, &alike };
-	struct cei_choice by_engines = *begun, by_sms = *begun;
+	struct cei_choice by_engines = *begun;
+	double ns;
+	uint32_t n_blocks = choose_blocks(from, begun, &ns);
 
 	cei_product_choose(&args, &by_engines);
-	choose_lane(&args, &by_sms);
-	return by_sms.run_ns > 0 && by_sms.run_ns < engines_ns(&args, &by_engines) * LANE_WORTH;
+	return ns > 0 && ns < engines_ns(&args, &by_engines) * LANE_WORTH ? n_blocks : 0;
+}
+
+/* Returns how many SMs make the transfers; 0: copy engines do. */
+static uint32_t lane_blocks(const struct cei_choose_args *args, const struct cei_choice *begun)
+{
+	const struct ceov_op_tuning *given = args->given;
+	double ns;
+
+	if (given->mode == CEOV_MODE_DIRECT)
+		return choose_blocks(args, begun, &ns);
+	if (given->mode || given->n_gemm_blocks || !may_choose(args->shape, args->rates))
+		return 0;
+	return blocks_worth(args, begun);
 }
 
 void cei_product_lane_choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	const struct ceov_op_tuning *given = args->given;
-	int is_open = !given->mode && !given->n_gemm_blocks;
+	uint32_t n_blocks = lane_blocks(args, choice);
 
-	if (given->mode == CEOV_MODE_DIRECT ||
-	    (is_open && may_choose(args->shape, args->rates) && is_worth(args, choice)))
-		choose_lane(args, choice);
+	if (n_blocks)
+		choose_with(args, n_blocks, choice);
 	else
 		cei_product_choose(args, choice);
 }
@@ -190,9 +200,7 @@ void cei_product_lane_explain(const struct cei_choose_args *args, struct cei_cho
 		return;
 	}
 	cei_product_explain(&beside, choice);
-	cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
-		       choice->n_reduce_blocks,
-		       cei_choice_by(args->given->mode && args->given->n_reduce_blocks));
+	cei_direct_say_moved(choice, args->given->mode && args->given->n_reduce_blocks);
 }
 
 void cei_product_lane_fini(ceov_op *op)
@@ -215,7 +223,7 @@ static double add_lane(const struct cei_listing *listing, uint32_t n_blocks, enu
 	tuning.n_reduce_blocks = n_blocks;
 	tuning.cut = cut;
 	choice.n_pieces = tuning.n_pieces ? tuning.n_pieces : 1;
-	choose_lane(&args, &choice);
+	choose_with(&args, n_blocks, &choice);
 	tuning.n_pieces = choice.n_pieces;
 	tuning.n_reduce_blocks = choice.n_reduce_blocks;
 	tuning.n_gemm_blocks = choice.n_gemm_blocks;

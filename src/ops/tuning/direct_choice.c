@@ -121,11 +121,16 @@ void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_byt
 		cut_steps(args->shape->n_ranks, cei_ceiling(span_bytes, row_bytes), choice);
 }
 
+void cei_direct_say_moved(struct cei_choice *choice, int is_given)
+{
+	cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
+		       choice->n_reduce_blocks, cei_choice_by((uint64_t)is_given));
+}
+
 void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	cei_choice_say_mode(args, choice);
-	cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
-		       choice->n_reduce_blocks, cei_choice_by(args->given->n_reduce_blocks));
+	cei_direct_say_moved(choice, args->given->n_reduce_blocks != 0);
 	if (choice->direct_steps)
 		cei_choice_say(choice, "added up: in %u steps, while bytes of others are under "
 			       "way\n", choice->direct_steps);

@@ -27,6 +27,10 @@ void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_bytes,
 			   struct cei_choice *choice);
 
+/* Appends the line that says how many SMs make the transfers, and whether the caller gave the
+ * number. */
+void cei_direct_say_moved(struct cei_choice *choice, int is_given);
+
 /* Appends the lines that explain such a choice. */
 void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 
