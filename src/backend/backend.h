@@ -51,11 +51,17 @@ struct cei_post {                       /* raises a counter to value */
 	uint64_t value;
 };
 
+/* The bit of an abort word that says that the words of all signals of that abort are set: what is
+ * let through then finds them. */
+#define CEI_ABORT_OPENS (UINT32_C(1) << 31)
+
 struct cei_await {                      /* holds a lane or stream until counter >= value */
 	uint64_t        counter;        /* address as it is mapped for the member */
 	uint64_t        value;
-	const uint32_t *abort_word;     /* host address; a worker thread stops waiting when the
-					 * word is not 0. Streams look at the counter alone */
+	const uint32_t *abort_word;     /* host address; a worker thread stops waiting when
+					 * CEI_ABORT_OPENS is set there, which no late raise
+					 * covers, as it covers a counter's poison. Streams look
+					 * at the counter alone */
 };
 
 /* Work for a caller's stream: all waits, then all copies, then all posts. Within each of

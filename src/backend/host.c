@@ -155,10 +155,11 @@ static int execute_wait(const struct cei_await *await)
 		(const _Atomic uint64_t *)(uintptr_t)await->counter;
 	const _Atomic uint32_t *abort_word = (const _Atomic uint32_t *)await->abort_word;
 
-	/* acquire: pairs with the raiser's release, and with cei_signals_abort() */
+	/* acquire: pairs with the raiser's release, and with open_gates() (signal_abort.c) */
 	if (atomic_load_explicit(counter, memory_order_acquire) >= await->value)
 		return 0;
-	if (abort_word && atomic_load_explicit(abort_word, memory_order_acquire))
+	if (abort_word &&
+	    (atomic_load_explicit(abort_word, memory_order_acquire) & CEI_ABORT_OPENS))
 		return 0;
 	return CEOV_PENDING;
 }

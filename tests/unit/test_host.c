@@ -141,16 +141,17 @@ START_TEST(test_nothing_is_waited_for_after_a_failed_copy)
 }
 END_TEST
 
-/* An abort sets the abort word before it poisons the counters. */
+/* An abort sets all abort words, then lets one open gates, and then poisons the counters. */
 START_TEST(test_an_abort_word_ends_a_wait)
 {
 	rig_wait(GATE, 0, 1);
 	rig_post(GATE, 1, 1);
 	(void)rig_submit(GATE);
+	atomic_store_explicit(&rig.abort_word, 1, memory_order_release);
 	rig_pause();
 	ck_assert_uint_eq(rig_value(1), 0);
 	/* release: pairs with the acquire of the lane's worker */
-	atomic_store_explicit(&rig.abort_word, 1, memory_order_release);
+	atomic_store_explicit(&rig.abort_word, 1 | CEI_ABORT_OPENS, memory_order_release);
 	rig_reach(1, 1);
 	ck_assert_uint_eq(rig_value(0), 0);
 }

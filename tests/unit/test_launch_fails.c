@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/signal.h"
 #include "loopback.h"
 
 /* Sets the host backend's fault script in this test's process, before the context opens. */
@@ -242,6 +243,29 @@ END_TEST
 START_TEST(test_abort_ends_gated_launches_and_waits)
 {
 	abort_one(GATED);
+}
+END_TEST
+
+/* The first abort word of an abort is set, and those of other signals are not yet. A lane that went
+ * on would raise the next mark, and who waits for that would take the bytes for good. */
+START_TEST(test_a_gate_stays_closed_until_all_abort_words_are_set)
+{
+	struct loopback loop;
+	ceov_ticket ticket;
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < 200; i++) {
+		loopback_open(&loop, 1, 0);
+		ticket = loopback_launch(&loop, 0, GATED);
+		usleep(500);
+		(void)cei_signal_raise_abort(loop.ready, CEOV_ERR_ABORTED, 0);
+		r = ceov_signal_wait(loop.arrived, 0, 1, TESTING_PATIENCE);
+		if (r != CEOV_ERR_ABORTED)
+			ck_abort_msg("round %u: %s", i, ceov_strerror(r));
+		ck_assert_int_eq(loopback_wait(&loop, ticket), CEOV_ERR_ABORTED);
+		loopback_close(&loop);
+	}
 }
 END_TEST
 
@@ -532,6 +556,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_mark_that_was_raised_already_may_be_raised_again);
 	tcase_add_test(all, test_abort_ends_polled_launches_and_waits);
 	tcase_add_test(all, test_abort_ends_gated_launches_and_waits);
+	tcase_add_test(all, test_a_gate_stays_closed_until_all_abort_words_are_set);
 	tcase_add_test(all, test_abort_of_a_copy_under_way);
 	tcase_add_test(all, test_abort_of_a_launch_that_waits_for_nothing);
 	tcase_add_test(all, test_an_abort_ends_launches_that_wait_for_something_else);

@@ -29,9 +29,10 @@ struct cei_far;                         /* ce_engine/objects/far.h */
 
 struct cei_signal_header {              /* begins the control region */
 	_Atomic uint32_t abort_code;    /* 0, or the negated enum ceov_error and, from bit 8 on,
-					 * one more than the rank to blame (0: none). A single
-					 * word, so that the first abort is complete. Peers can
-					 * write it, so read it by cei_signal_blame() */
+					 * one more than the rank to blame (0: none), and
+					 * CEI_ABORT_OPENS. A single word, so that the first
+					 * abort is complete. Peers can write it, so read it by
+					 * cei_signal_blame() */
 	uint8_t          pad[60];       /* counters begin on a cache line of their own */
 };
 
@@ -131,8 +132,8 @@ int  cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t 
  * stays. */
 int  cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank);
 
-/* Poisons every counter, so that gates, streams and threads that wait on it go on and
- * find the abort word. */
+/* Sets CEI_ABORT_OPENS in the abort word and poisons every counter, so that gates, streams and
+ * threads that wait on it go on and find the abort word. */
 void cei_signal_poison(struct ceov_signal *signal);
 
 /* Poisons one counter of an aborted signal again, after somebody wrote to it. */

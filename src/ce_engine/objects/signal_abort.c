@@ -25,7 +25,7 @@ static uint32_t encode(int error, uint32_t rank)
  * value that no abort writes counts as an abort of unknown cause. */
 static int decode(uint32_t word, uint32_t n_ranks, uint32_t *ret_rank)
 {
-	uint32_t error = word & ERROR_MASK, blamed = word >> ERROR_BITS;
+	uint32_t error = word & ERROR_MASK, blamed = (word & ~CEI_ABORT_OPENS) >> ERROR_BITS;
 
 	*ret_rank = CEOV_NOBODY;
 	if (!word)
@@ -124,10 +124,26 @@ static void poison_gpu(struct ceov_signal *signal)
 	free(poison);
 }
 
+/* Lets lanes of the host through, which look at the word as well as at the counter. A word of 0 has
+ * been renewed meanwhile, and one that changes is somebody else's. */
+static void open_gates(struct ceov_signal *signal)
+{
+	_Atomic uint32_t *code = &cei_signal_header(signal)->abort_code;
+	uint32_t word = atomic_load_explicit(code, memory_order_relaxed);
+
+	/* release: pairs with execute_wait() (host.c), behind which the words of all signals of
+	 * this abort are found; relaxed: nothing is read behind it */
+	if (word)
+		(void)atomic_compare_exchange_strong_explicit(code, &word, word | CEI_ABORT_OPENS,
+							      memory_order_release,
+							      memory_order_relaxed);
+}
+
 void cei_signal_poison(struct ceov_signal *signal)
 {
 	uint32_t i;
 
+	open_gates(signal);
 	poison_gpu(signal);
 	for (i = 0; i < signal->n_counters; i++)
 		/* seq_cst, see above; and the release that pairs with pollers and
