@@ -24,7 +24,7 @@
  *
  * Checked:
  *   - while nobody has failed, who writes into a half finds that its owner has finished
- *     the run that used it last
+ *     all earlier runs
  *   - who finishes run e without having found poison has from everybody the bytes that
  *     were sent in run e, whole, and made of nothing that was awaited in vain; unless a
  *     later run of somebody who has failed wrote over them while they were read
@@ -76,12 +76,9 @@
 /* Of a half of rank r, what rank s writes in a phase. */
 #define AT(phase, h, r, s) ((((phase) * 2 + (h)) * RANKS + (r)) * RANKS + (s))
 
-/* The half of each run, chosen by the first who begins it, and which run used it before:
- * what last_use holds at all ranks. */
+/* The half of each run, chosen by the first who begins it. */
 byte n_chosen;
 bit  half[RUNS + 1];
-byte use_before[RUNS + 1];
-byte last_chosen[2];
 
 byte epoch[RANKS];
 byte done[RANKS * RANKS];               /* done[r * RANKS + s]: told to r by s */
@@ -109,7 +106,7 @@ inline send(phase, what)
 	do
 	:: atomic { i == RANKS -> i = 0; break }
 	:: atomic { i < RANKS ->
-		assert(n_fails || finished[TO] >= use_before[e]);
+		assert(n_fails || finished[TO] >= e - 1);
 		bytes[AT(phase, half[e], TO, rank)] = 2 * e
 	   };
 	   /* The copy ends; the next one is that of the epoch's word. */
@@ -200,8 +197,6 @@ inline choose_half()
 		:: half[e] = 0
 		:: e > 1 -> half[e] = 1
 		fi;
-		use_before[e] = last_chosen[half[e]];
-		last_chosen[half[e]] = e;
 		n_chosen = e
 	:: else -> skip
 	fi

@@ -149,7 +149,8 @@ holds direct_runs -DRANKS=3 -DRUNS=3
 holds direct_runs -DFAILS=1
 holds direct_runs -DFAILS=2 -DRUNS=4
 holds direct_runs -DFAILS=1 -DRANKS=3 -DRUNS=2
-for broken in 1 2 4; do
+holds direct_runs -DBROKEN=1            # a second safeguard
+for broken in 2 4; do
 	is_missed direct_runs -DBROKEN=$broken
 done
 is_missed direct_runs -DFAILS=1 -DBROKEN=3

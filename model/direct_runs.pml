@@ -9,9 +9,11 @@
  *   DIRECT    takes the half that was used longest ago; awaits peers' done >= last_use of
  *             that half; stores to each peer's half and raises its counter behind that;
  *             tells peers how many runs are finished here; awaits their counters; reads
- *   COPIED    tells peers first, awaits done, then copies arrive, on either half
- *             (src/kernels/begin_kernels.cu; captured_runs.pml has it in full)
- *   SILENT    likewise, but nobody has bytes for anybody: who makes it hears of nobody
+ *   COPIED    tells peers first, awaits that they have finished as many runs, then copies
+ *             arrive, on either half (src/kernels/begin_kernels.cu; captured_runs.pml has it
+ *             in full)
+ *   SILENT    likewise, but nobody has bytes for anybody: of peers it hears only that they
+ *             have begun it
  *
  * FAILS awaits may fail at any time: time is up. Who fails poisons its epoch, stores poison
  * in place of the run's number, at both halves and from then on in all runs, and stores no
@@ -23,8 +25,9 @@
  *     them meanwhile
  *   - nobody is stuck, with one failure by time for all
  *
- * -DBROKEN=n leaves out one rule; each of them must be found by check.sh:
- *   1  a direct run does not wait for done
+ * -DBROKEN=n leaves out one rule; each of them but the first must be found by check.sh:
+ *   1  a direct run does not wait for done. No error: its half was last used by run e - 2 or
+ *      before, and run e - 1, of whatever kind, has shown that all peers have finished that
  *   2  it does not tell how many runs are finished
  *   3  who fails stores no poison
  *   4  a direct run takes the half of the run before
@@ -110,8 +113,8 @@ inline fail()
 	epoch[rank] = POISON
 }
 
-/* Awaits done of all peers. */
-inline await_done()
+/* Awaits that all peers have finished n runs. */
+inline await_done(n)
 {
 	i = 1;
 	do
@@ -119,7 +122,7 @@ inline await_done()
 	:: atomic { i < RANKS && epoch[rank] == POISON -> i = RANKS }
 	:: atomic { i < RANKS && TOLD(rank, FROM) == POISON -> fail() }
 	:: atomic {
-		i < RANKS && TOLD(rank, FROM) >= use_before[e] && TOLD(rank, FROM) < POISON -> i++
+		i < RANKS && TOLD(rank, FROM) >= n && TOLD(rank, FROM) < POISON -> i++
 	   }
 	:: atomic { i < RANKS && MAY_FAIL && epoch[rank] != POISON -> n_fails++; fail() }
 	od
@@ -191,7 +194,7 @@ active [RANKS] proctype stream()
 		:: kind[e] == DIRECT ->
 			if
 			:: BROKEN == 1 -> skip
-			:: else -> await_done()
+			:: else -> await_done(use_before[e])
 			fi;
 			send();
 			if
@@ -199,8 +202,8 @@ active [RANKS] proctype stream()
 			:: else -> tell()
 			fi;
 			receive()
-		:: kind[e] == COPIED -> tell(); await_done(); send(); receive()
-		:: kind[e] == SILENT -> tell(); await_done()
+		:: kind[e] == COPIED -> tell(); await_done(e - 1); send(); receive()
+		:: kind[e] == SILENT -> tell(); await_done(e - 1)
 		fi;
 		atomic {
 			if

@@ -113,7 +113,8 @@ struct ceov_workspace_config {
 					 * before the kernels that wait for them. So this
 					 * suits processes that load kernels or free GPU memory
 					 * during a run, which delays work that is queued
-					 * later */
+					 * later. A run waits until all ranks have begun it: a
+					 * process with several ranks loads its kernels before */
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's. If the
 					 * workspace is not capturable, it counts from the
 					 * call of the run, so it must be long enough for the
@@ -182,10 +183,10 @@ enum ceov_op_mode {
 	 * capability 9.0, if all ranks have rows. Others have no such mode.
 	 *
 	 * The model chooses it for a GEMM + all-reduce of at most 256 rows and 4 MiB, and for a
-	 * GEMM with a gather, a reduce-scatter or an all-reduce, where it predicts a tenth less
-	 * time than by copy engines, and for sums, which need SMs anyway, where it predicts a
-	 * twentieth less; ceov_op_tune() does where it measured that it is faster, of sums up to
-	 * 256 MiB. CEOV_MODE_OVERLAP keeps to copy engines.
+	 * GEMM with a gather, a reduce-scatter or an all-reduce, where it predicts 3 % less time
+	 * than by copy engines, and for sums, which need SMs anyway, where it predicts 2 % less;
+	 * ceov_op_tune() does where it measured that it is faster, of sums up to 256 MiB.
+	 * CEOV_MODE_OVERLAP keeps to copy engines.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each
 	 * other in the kernel, so these SMs must be free at all of them, as FLIGHT says. An
 	 * all-reduce is made in one step, in which each rank gets the operands of all: for

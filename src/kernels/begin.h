@@ -28,9 +28,9 @@
  * WHY RANKS BEGIN A RUN TOGETHER
  * In a run each rank sends to one peer after another, and begins with another one than the other
  * ranks do. As long as ranks are in step, each receives from one peer at a time. Where they are
- * not, two ranks send to the same third one, and then both copies take more than twice as long:
- * on 8 H200 all copies together got half of the links' rate (docs/decisions/0148). Ranks that had
- * only to be less than two runs apart, for scratch to be free, took up to a sixth longer.
+ * not, two ranks send to the same third one and share its link, while another one's is idle. On 8
+ * H200, ranks that had only to be less than two runs apart, for scratch to be free, took up to a
+ * fifth longer (docs/decisions/0148).
  *
  * WHY SCRATCH IS FREE
  * What run e sends may go to scratch that earlier runs used. A peer has ended these when it begins

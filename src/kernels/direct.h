@@ -43,7 +43,8 @@
  * since a peer may still use the half that it would store to.
  *
  * CAPTURED RUNS count themselves (begin.h): if epoch is not NULL, the run is *epoch + 1. No
- * cei_op_begin stands before this kernel, which does the same. It takes the half that was used
+ * cei_op_begin stands before this kernel, which counts and tells peers as that does, but awaits
+ * only that they have ended the last run that used its half. It takes the half that was used
  * longest ago, which is the same at all ranks because their runs are. So also a graph of a single
  * run uses both halves, and the peers have long told that they have ended the last run that used
  * the half. The last block that ends advances *epoch and last_use. If an await fails, *epoch is

@@ -80,7 +80,7 @@ static __device__ __forceinline__ void direct_store(uint4 *to, uint64_t i, uint6
  *
  * In the first step of a captured run one block also tells peers how many runs of this rank have
  * ended, as cei_op_begin does: all before this one, because the stream is in order. Nobody waits
- * for that before the run after the next one, so it comes behind what peers do wait for. */
+ * for that before the next run, so it comes behind what peers do wait for. */
 static __device__ __forceinline__ void
 raise_peers(const struct cei_direct &direct, const struct direct_turn &turn, uint32_t first)
 {

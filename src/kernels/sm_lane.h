@@ -6,8 +6,8 @@
 /*
  * A lane that SMs carry out: the transfers of a run, as copy engines would make them on a lane, by
  * one kernel (cei_sm_lane) on a few SMs. It is for runs whose copies are short: beside its bytes a
- * copy of a copy engine takes some 5 us, and as much again if it waits for a gate; a kernel goes on
- * at once. This header is plain C.
+ * copy of a copy engine takes some 5 us, and more if it waits for a gate; a kernel goes on at once.
+ * This header is plain C.
  *
  * Every block goes through all steps in their order. For each step it awaits the gate, copies every
  * gridDim.x-th chunk of the step's bytes through shared memory, and counts itself when its bytes

@@ -260,7 +260,6 @@ static __device__ void count_all(const struct cei_sm_lane &lane, const struct ba
 	}
 }
 
-
 /* --- the kernel --------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void run(const struct cei_sm_lane &lane)

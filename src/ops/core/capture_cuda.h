@@ -20,7 +20,8 @@
  *   gates     the `ready` counters are gates: cei_op_begin sets them to 0, the job raises
  *             them to 1, and the lane waits for that. If the lane cleared a gate behind
  *             its wait instead, each piece would cost one more operation
- *   halves    cei_op_begin waits until peers no longer use the half of scratch (begin.h)
+ *   halves    cei_op_begin waits until all peers begin the same run, so that all scratch is
+ *             free (begin.h)
  *   sent      counters of `sent` are not used: the caller's stream waits for the lane
  *             instead
  *

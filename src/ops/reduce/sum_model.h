@@ -16,7 +16,7 @@
 double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode mode);
 double cei_sum_engines_ns(const struct cei_choose_args *args);
 
-/* Returns the direct mode that is expected to be faster than copy engines by a twentieth or more;
+/* Returns the direct mode that is expected to be faster than copy engines by 2 % or more;
  * CEOV_MODE_CHOOSE: none is, or the caller's tuning or the ranks' places leave no choice. The same
  * at all ranks. */
 enum ceov_op_mode cei_sum_direct_mode(const struct cei_choose_args *args);

@@ -21,8 +21,9 @@
 
 #define REDUCE_BLOCKS_MAX 128u
 
-/* What a mark adds to the t0 of a copy: on eight H200 the runs of products gave 5000 ns for both,
- * and the longest t0 was measured as 2.8 us (docs/results/2026-11-26-8xh200.md). */
+/* What a mark adds to the t0 of a copy: the runs of products on eight H200 that begin together gave
+ * 4200 ns for both, beside ALL_AT_ONCE, and the longest t0 was measured as 2.8 us
+ * (docs/results/2026-11-27-8xh200.md). */
 #define MARK_NS 1400.0
 
 /* What is left of a link's rate when all GPUs send and receive. Of two it is all (docs/results,
@@ -45,9 +46,10 @@ struct cei_rates cei_rates_gpu(void)
 {
 	/* math_flops_per_ns is H200's data sheet's 989 TFLOP/s divided by 132 SMs;
 	 * load_bytes_per_ns is 64 bytes a clock from the L2 cache into an SM. tile_ns is an
-	 * estimate: the latency of a few steps, and the store. gate_ns is the lane's wait, and the
-	 * ordering that it causes in hardware. It and mark_ns are from runs of products on eight
-	 * H200, with 2048 to 16384 rows (docs/results/2026-11-26-8xh200.md). */
+	 * estimate: the latency of a few steps, and the store. gate_ns is the lane's wait, and what
+	 * a product's tiles are late behind what is predicted: a gate that is open takes 1.5 us.
+	 * It and mark_ns are from runs of products on eight H200, with 2048 to 8192 rows
+	 * (docs/results/2026-11-27-8xh200.md). */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .all_have_kernels = 1,
 		.math_flops_per_ns = 7490, .load_bytes_per_ns = 110, .tile_ns = 1000,

@@ -99,9 +99,10 @@ class Pull:
     of run k - AHEAD - 1: with AHEAD + 1 slots the one that read this slot last.
 
     On GPUs the calling thread queues all of a run on its stream: the raises at peers, then
-    the waits for all their marks, the copies, peer by peer, and the own arrival. So ranks copy
-    in step: each reads from another one at any time. Of 8 H200 that read from a peer as soon
-    as it was ready, several read from the same one, at half of the rate. While a stream
+    the waits for all their marks, the copies, peer by peer, that of the own shard, and the own
+    arrival. So ranks copy in step: each reads from another one at any time. Of 8 H200 that read
+    from a peer as soon as it was ready, several read from the same one. (The engine of a host
+    rank copies from each peer as soon as that one is ready.) While a stream
     waits, the driver may hold back what the process submits later, on any stream: the first
     launch of a kernel does so, and cudaFree(). But a wait of run k needs peers' raises of
     run k alone, which stand before their waits of it: so the earliest run that some rank
@@ -296,7 +297,9 @@ class Pull:
             for peer in self._peers:
                 self._add_shard(plan, self._peer_slots[peer][slot], peer, layout, buffers,
                                 Mark(self._ready, peer))
-            # The own shard is last: before the others it would put this rank out of step.
+            # Each copy names its peer's mark again, so that on a stream each peer's copies are a
+            # batch of their own: copies of a batch have no order. The own shard is last: before
+            # the others it would put this rank out of step.
             self._add_shard(plan, self.slots[slot], self._group.rank, layout, buffers)
             plan.add(then=Mark(self._arrived)).commit()
         except BaseException:
