@@ -302,6 +302,7 @@ START_TEST(test_what_links_share_is_found)
 	port_carries(&rig, "GPU 3 and 4 to GPU 2", PEER);
 	port_carries(&rig, "GPU 2 to GPU 3 and 4", PEER);
 	near(set_named(&rig, "each GPU to the next")->gb_per_s, GPUS * PEER / 1e9, 0.06);
+	near(set_named(&rig, "each GPU to the next two")->gb_per_s, GPUS * PEER / 1e9, 0.06);
 	near(measure_link(&rig.m, 0, 1)->both_gb_per_s, 2 * PEER / 1e9, 0.06);
 	near(set_named(&rig, "GPU 0 to GPU 1, beside both and the host")->gb_per_s,
 	     (PEER + IN + OUT) / 1e9, 0.1);

@@ -385,18 +385,20 @@ static int measure_two(struct measure *m, uint32_t gpu, int is_out)
 	return 0;
 }
 
-/* Measures copies from each GPU to the next at once. Only reported, because the result does not
- * show which port limits so many flows. */
-static int measure_ring(struct measure *m)
+/* Measures copies from each GPU to the next n_targets ones at once. Only reported, because the
+ * result does not show which port limits so many flows. */
+static int measure_ring(struct measure *m, uint32_t n_targets)
 {
 	struct measure_set set;
-	uint32_t gpu;
+	uint32_t gpu, i;
 	int r;
 
 	memset(&set, 0, sizeof(set));
-	snprintf(set.name, sizeof(set.name), "each GPU to the next");
-	for (gpu = 0; m->n_gpus > 2 && gpu < m->n_gpus; gpu++)
-		add_flow(&set, gpu, (gpu + 1) % m->n_gpus, 0);
+	snprintf(set.name, sizeof(set.name), "each GPU to the next%s",
+		 n_targets == 2 ? " two" : "");
+	for (gpu = 0; m->n_gpus > n_targets + 1 && gpu < m->n_gpus; gpu++)
+		for (i = 1; i <= n_targets; i++)
+			add_flow(&set, gpu, (gpu + i) % m->n_gpus, i - 1);
 	r = run_set(m, &set, 0);
 	if (!r)
 		keep_set(m, &set);
@@ -441,6 +443,8 @@ int measure_sets(struct measure *m)
 			r = measure_two(m, a, 1);
 	}
 	if (!r)
-		r = measure_ring(m);
+		r = measure_ring(m, 1);
+	if (!r)
+		r = measure_ring(m, 2);
 	return r ? r : measure_beside(m);
 }
