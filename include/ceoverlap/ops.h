@@ -114,7 +114,9 @@ struct ceov_workspace_config {
 					 * suits processes that load kernels or free GPU memory
 					 * during a run, which delays work that is queued
 					 * later. A run waits until all ranks have begun it: a
-					 * process with several ranks loads its kernels before */
+					 * process with several ranks loads its kernels before.
+					 * For the same reason it is the faster one between more
+					 * than two GPUs (docs/operators.md) */
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's. If the
 					 * workspace is not capturable, it counts from the
 					 * call of the run, so it must be long enough for the
