@@ -46,10 +46,10 @@ struct cei_rates cei_rates_gpu(void)
 {
 	/* math_flops_per_ns is H200's data sheet's 989 TFLOP/s divided by 132 SMs;
 	 * load_bytes_per_ns is 64 bytes a clock from the L2 cache into an SM. tile_ns is an
-	 * estimate: the latency of a few steps, and the store. gate_ns is the lane's wait, and what
-	 * a product's tiles are late behind what is predicted: a gate that is open takes 1.5 us.
-	 * It and mark_ns are from runs of products on eight H200, with 2048 to 8192 rows
-	 * (docs/results/2026-11-27-8xh200.md). */
+	 * estimate: the latency of a few steps, and the store. gate_ns is by how much copies that
+	 * wait for tiles ended later than others. A gate that is open takes 1.5 us; the rest is
+	 * that tiles end later than this model predicts. It and mark_ns are from runs of products
+	 * on eight H200, with 2048 to 8192 rows (docs/results/2026-11-27-8xh200.md). */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .all_have_kernels = 1,
 		.math_flops_per_ns = 7490, .load_bytes_per_ns = 110, .tile_ns = 1000,
