@@ -142,7 +142,7 @@ proctype consumer()
 
 #define ABORT   0
 
-/* cei_signals_abort() */
+/* An abort of several signals: abort.c */
 proctype aborter()
 {
 	atomic { change(0, ABORT, 255, UNLESS(1, SEQ_CST)); got = 0 };

@@ -52,6 +52,7 @@ threaded_suites = \
 	%D%/unit/test_turns \
 	%D%/unit/test_parking \
 	%D%/unit/test_expiry \
+	%D%/unit/test_abort \
 	%D%/unit/test_launch_fails \
 	%D%/unit/test_close \
 	%D%/unit/test_follow \

@@ -619,8 +619,12 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);
 
 /* Aborts every signal that the launch's plan names, here and at every rank that uses them:
  * launches that use these signals end with CEOV_ERR_ABORTED, and waits of kernels and streams
- * end. Chunks that have not begun are dropped, except those that a lane already waits to
- * begin: these are copied, and marks raised behind them mean nothing. Before they can be used
+ * end. Launches in flight in this context that use one of them end at once, with all signals of
+ * their plans, and so do launches that use one of those; those of other processes end when their
+ * engines see the abort. Chunks that have not begun are dropped, except those that a lane already
+ * waits to begin: these are copied, and marks raised behind them mean nothing. Here such a mark
+ * is never taken for good, since its signal is aborted before; at another process a plan's mark
+ * can be, if a lane waits there for a signal that is aborted here. Before they can be used
  * again, the signals need ceov_signal_renew(). CEOV_NONE: the launch had ended before. */
 int ceov_abort(ceov_context *context, ceov_ticket ticket);
 

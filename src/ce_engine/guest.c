@@ -11,6 +11,7 @@
 #include "ce_engine/context_life.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/here.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
@@ -105,16 +106,15 @@ int cei_guest_is_busy(ceov_context *context)
 
 void cei_guest_abort(ceov_context *context, int error, uint32_t rank)
 {
+	const struct cei_abort abort = { error, rank, 0 };
 	struct cei_report_hold hold;
-	struct ceov_plan *plan;
 	struct cei_list *node;
 
 	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
-	for (node = context->plans.next; node != &context->plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		cei_signals_abort(plan->signals, plan->program.n_signals, error, rank);
-	}
+	for (node = context->plans.next; node != &context->plans; node = node->next)
+		cei_abort_plan(CEI_OWNER(node, struct ceov_plan, object.link), &abort);
+	cei_abort_end(context, &abort);
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 }

@@ -5,6 +5,7 @@
 
 #include "ce_engine/here.h"
 
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_commit.h"
@@ -25,7 +26,7 @@ const struct cei_door cei_door_here = {
 		.arrive = cei_signal_arrive,
 		.value = cei_signal_value,
 		.renew = cei_signal_renew,
-		.abort = cei_signals_abort,
+		.abort = cei_abort_unlocked,
 	},
 	.plan = {
 		.commit = cei_plan_commit,

@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
@@ -22,10 +23,11 @@ static int is_shared(const struct ceov_signal *signal)
 	return signal->export_id || signal->found_id || signal->far;
 }
 
-/* Aborts all shared and found signals. Sets all abort words before the first poison: see
- * cei_signals_abort(). Every process does this by itself, so nobody is told. */
+/* Aborts all shared and found signals, and those of plans in flight that name one of them. Sets all
+ * abort words before the first poison: see objects/abort.h. Every process does this by itself. */
 static void abort_shared(ceov_context *context, uint32_t rank)
 {
+	const struct cei_abort abort = { CEOV_ERR_PEER_LOST, rank, 1 };
 	struct cei_report_hold hold;
 	struct ceov_signal *signal;
 	struct cei_list *node;
@@ -37,6 +39,7 @@ static void abort_shared(ceov_context *context, uint32_t rank)
 		if (is_shared(signal))
 			(void)cei_signal_raise_abort(signal, CEOV_ERR_PEER_LOST, rank);
 	}
+	cei_abort_end(context, &abort);
 	for (node = context->signals.next; node != &context->signals; node = node->next) {
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
 		if (is_shared(signal))
@@ -99,6 +102,7 @@ static void aborted(void *arg, const struct cei_note_abort *abort)
 {
 	struct cei_network_signal named[CEI_NETWORK_ABORTS_MAX];
 	struct ceov_signal *signals[TOGETHER];
+	const struct cei_abort all = { abort->error, abort->blame, 0 };
 	struct cei_report_hold hold;
 	ceov_context *context = arg;
 	uint32_t n;
@@ -107,7 +111,7 @@ static void aborted(void *arg, const struct cei_note_abort *abort)
 	pthread_mutex_lock(&context->lock);
 	n = cei_network_still_aborted(context->site.network, abort, named);
 	n = collect(context, named, n, signals);
-	cei_signals_abort(signals, n, abort->error, abort->blame);
+	cei_abort_signals(context, signals, n, &all);
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 }

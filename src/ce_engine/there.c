@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/write.h"
 #include "ce_engine/here.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
@@ -323,6 +324,7 @@ static struct ceov_plan *plan_of(ceov_context *context, uint64_t number)
 /* The daemon's engine sees the abort words in shared memory. */
 static int abort_there(ceov_context *context, ceov_ticket ticket)
 {
+	const struct cei_abort abort = { CEOV_ERR_ABORTED, CEOV_NOBODY, 0 };
 	struct cei_report_hold hold;
 	struct ceov_plan *plan;
 
@@ -331,9 +333,10 @@ static int abort_there(ceov_context *context, ceov_ticket ticket)
 	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
 	plan = plan_of(context, ticket.number & ~THERE_BIT);
-	if (plan)
-		cei_signals_abort(plan->signals, plan->program.n_signals, CEOV_ERR_ABORTED,
-				  CEOV_NOBODY);
+	if (plan) {
+		cei_abort_plan(plan, &abort);
+		cei_abort_end(context, &abort);
+	}
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 	return plan ? 0 : CEOV_NONE;
@@ -396,7 +399,7 @@ const struct cei_door cei_door_there = {
 		.arrive = cei_signal_arrive,
 		.value = cei_signal_value,
 		.renew = cei_signal_renew,
-		.abort = cei_signals_abort,
+		.abort = cei_abort_unlocked,
 	},
 	.plan = {
 		.commit = commit,

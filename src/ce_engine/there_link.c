@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/there_offer.h"
@@ -29,6 +30,7 @@ static void launch_failed(void *arg, const struct ceov_failure *failed)
  * released. With the context's lock held. */
 static void abort_all(ceov_context *context)
 {
+	const struct cei_abort abort = { CEOV_ERR_DAEMON_LOST, CEOV_NOBODY, 0 };
 	struct ceov_plan *plan;
 	struct cei_list *node;
 	int is_there;
@@ -39,9 +41,9 @@ static void abort_all(ceov_context *context)
 		is_there = plan->there != NULL;
 		pthread_mutex_unlock(&plan->lock);
 		if (is_there)           /* its signals do not change any more */
-			cei_signals_abort(plan->signals, plan->program.n_signals,
-					  CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
+			cei_abort_plan(plan, &abort);
 	}
+	cei_abort_end(context, &abort);
 }
 
 static void daemon_lost(void *arg)

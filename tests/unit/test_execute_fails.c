@@ -7,6 +7,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/signal.h"
 #include "ops/compute/dtype.h"
 #include "executor_fixture.h"
@@ -138,15 +139,15 @@ START_TEST(test_an_aborted_signal_ends_the_job)
 {
 	struct executor_fixture *fixture = plain(1);
 
-	cei_signals_abort(&fixture->job.marks.awaited, 1, CEOV_ERR_PEER_LOST, 1);
+	cei_abort_unlocked(&fixture->job.marks.awaited, 1, CEOV_ERR_PEER_LOST, 1);
 	fail_with(fixture, CEOV_ERR_PEER_LOST);
 	check_untouched(fixture, 0, 0, 100);
 	fixture_free(fixture);
 
 	fixture = plain(1);
-	cei_signals_abort(&fixture->job.marks.ready, 1, CEOV_ERR_ABORTED, 1);
+	cei_abort_unlocked(&fixture->job.marks.ready, 1, CEOV_ERR_ABORTED, 1);
 	fail_with(fixture, CEOV_ERR_ABORTED);
-	cei_signals_abort(&fixture->job.marks.ready, 1, CEOV_ERR_PEER_LOST, 1);
+	cei_abort_unlocked(&fixture->job.marks.ready, 1, CEOV_ERR_PEER_LOST, 1);
 	fixture->job.marks.ready = NULL;
 	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job),
 			 CEOV_ERR_TIMEOUT);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/signal.h"
 #include "ops/core/host_allreduce.h"
 #include "testing.h"
@@ -227,7 +228,7 @@ static void *abort_soon(void *arg)
 	struct cei_allreduce *allreduce = arg;
 
 	usleep(20000);
-	cei_signals_abort(allreduce->signals, allreduce->n_ranks, CEOV_ERR_ABORTED,
+	cei_abort_unlocked(allreduce->signals, allreduce->n_ranks, CEOV_ERR_ABORTED,
 			  allreduce->rank);
 	return NULL;
 }

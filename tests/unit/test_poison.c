@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/signal.h"
 #include "testing.h"
 
@@ -37,7 +38,7 @@ static void *abort_rounds(void *arg)
 		}
 		for (i = testing_below(&random, 40); i; i--)
 			cei_relax();
-		cei_signals_abort(&fight->signal, 1, CEOV_ERR_ABORTED, CEOV_NOBODY);
+		cei_abort_unlocked(&fight->signal, 1, CEOV_ERR_ABORTED, CEOV_NOBODY);
 		done = round;
 		atomic_store(&fight->aborted, done);
 	}

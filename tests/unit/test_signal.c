@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/signal.h"
 #include "testing.h"
 
@@ -316,11 +317,11 @@ START_TEST(test_the_advice_fits_the_loss)
 {
 	ceov_signal *signal = testing_signal(context, 0, 1);
 
-	cei_signals_abort(&signal, 1, CEOV_ERR_PEER_LOST, 1);
+	cei_abort_unlocked(&signal, 1, CEOV_ERR_PEER_LOST, 1);
 	ck_assert_int_eq(ceov_signal_wait(signal, 0, 1, 0), CEOV_ERR_PEER_LOST);
 	testing_log_has(&log_of, "a peer was lost", "open a group without that rank", NULL);
 	signal = testing_signal(context, 0, 1);
-	cei_signals_abort(&signal, 1, CEOV_ERR_ABORTED, 1);
+	cei_abort_unlocked(&signal, 1, CEOV_ERR_ABORTED, 1);
 	ck_assert_int_eq(ceov_signal_wait(signal, 0, 1, 0), CEOV_ERR_ABORTED);
 	testing_log_has(&log_of, "aborted", "renew it", NULL);
 }

@@ -13,6 +13,7 @@
 #include "backend/host.h"
 #include "base/clock.h"
 #include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "testing.h"
@@ -263,7 +264,7 @@ START_TEST(test_a_launch_that_is_refused_names_who_is_to_blame)
 	struct loopback loop;
 
 	loopback_open(&loop, 1, 0);
-	cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+	cei_abort_unlocked(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
 	ck_assert_int_eq(loopback_try(&loop, 0, POLLED, NULL), CEOV_ERR_PEER_LOST);
 	blames(&loop, 1);
 	loopback_close(&loop);
@@ -280,7 +281,7 @@ START_TEST(test_an_abort_that_spreads_blames_the_same_rank)
 
 	loopback_open(&loop, 1, 0);
 	ticket = loopback_launch(&loop, 0, POLLED);
-	cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+	cei_abort_unlocked(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
 	ck_assert_int_eq(loopback_wait(&loop, ticket), CEOV_ERR_PEER_LOST);
 	blames(&loop, 1);
 	ck_assert_int_eq(cei_signal_blame(loop.ready, &rank), CEOV_ERR_PEER_LOST);
@@ -305,7 +306,7 @@ START_TEST(test_an_abort_found_at_the_end_blames_the_same_rank)
 	while (!atomic_load(cei_signal_word(loop.arrived, 0)))
 		ck_assert_int_ge(ceov_turn(loop.context), 0);
 	if (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING) {
-		cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+		cei_abort_unlocked(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
 		while (ceov_turn(loop.context) == CEOV_PENDING)
 			;
 		ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_PEER_LOST);
@@ -324,7 +325,7 @@ START_TEST(test_closing_does_not_take_the_blame)
 	loopback_open_turned(&loop, 1, 0);
 	loopback_launch(&loop, 0, POLLED);
 	ck_assert_int_eq(ceov_turn(loop.context), CEOV_PENDING);
-	cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+	cei_abort_unlocked(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
 	loopback_close(&loop);
 	testing_log_has(&loop.log, "a peer was lost (to blame: rank 1)", NULL, NULL);
 }
@@ -388,7 +389,7 @@ START_TEST(test_a_raise_that_meets_an_abort)
 		until = cei_deadline(testing_below(&random, 3000));
 		while (cei_now_ns() < until)
 			;
-		cei_signals_abort(&raiser.signal, 1, CEOV_ERR_STATE, 1);
+		cei_abort_unlocked(&raiser.signal, 1, CEOV_ERR_STATE, 1);
 		while (atomic_load(&raiser.n_ended) <= i)
 			sched_yield();
 		ck_assert_uint_eq(atomic_load(cei_signal_word(raiser.signal, 0)),
@@ -421,7 +422,7 @@ static int store(struct cei_backend *backend, uint64_t address, const void *byte
 	(void)backend;
 	victim = NULL;
 	if (signal)
-		cei_signals_abort(&signal, 1, CEOV_ERR_TIMEOUT, 2);
+		cei_abort_unlocked(&signal, 1, CEOV_ERR_TIMEOUT, 2);
 	memcpy((void *)(uintptr_t)address, bytes, n_bytes);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "op_rig.h"
@@ -431,7 +432,7 @@ START_TEST(test_a_workspace_with_an_aborted_signal_fails_at_a_reopening)
 	ck_assert_int_eq(ceov_workspace_create(context, &config, &struck), 0);
 	config.name = "other";
 	ck_assert_int_eq(ceov_workspace_create(context, &config, &other), 0);
-	cei_signals_abort(&struck->ready, 1, CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
+	cei_abort_unlocked(&struck->ready, 1, CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
 	ck_assert_int_eq(ceov_reopen(context, TESTING_PATIENCE), 0);
 	ck_assert_int_eq(ceov_workspace_status(struck), CEOV_ERR_DAEMON_LOST);
 	ck_assert_int_eq(ceov_workspace_status(other), 0);

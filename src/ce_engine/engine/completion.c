@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
@@ -276,8 +277,8 @@ void cei_completion_fail(struct cei_engine *engine, struct cei_ending *ending)
 		return;
 	tell(engine, ending);
 	fail_quietly(engine, ending->launch, &ending->failure);
-	cei_signals_abort(plan->signals, plan->program.n_signals, ending->failure.error,
-			  ending->failure.rank);
+	cei_abort_unlocked(plan->signals, plan->program.n_signals, ending->failure.error,
+			   ending->failure.rank);
 	for (node = in_flight->next; node != in_flight; node = next) {
 		next = node->next;
 		launch = CEI_OWNER(node, struct cei_launch, link);

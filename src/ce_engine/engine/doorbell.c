@@ -46,7 +46,7 @@ static enum look look_at(const struct cei_counter *counter, uint64_t base)
 	/* acquire: pairs with the raiser's release - a kernel's st.release.sys, a
 	 * lane's flag write, cei_signal raise by a thread */
 	seen = atomic_load_explicit(counter->seen, memory_order_acquire);
-	/* acquire: pairs with cei_signals_abort() */
+	/* acquire: pairs with cei_signal_raise_abort() */
 	if (atomic_load_explicit(&counter->header->abort_code, memory_order_acquire))
 		return LOOK_ABORTED;
 	return seen >= base + counter->value ? LOOK_REACHED : LOOK_NOT_YET;
@@ -68,7 +68,7 @@ static enum look look_at_abort(const struct cei_counter *counter)
 {
 	if (!counter->signal)
 		return LOOK_REACHED;
-	/* acquire: pairs with cei_signals_abort() */
+	/* acquire: pairs with cei_signal_raise_abort() */
 	return atomic_load_explicit(&counter->header->abort_code, memory_order_acquire)
 		? LOOK_ABORTED : LOOK_REACHED;
 }

@@ -34,7 +34,7 @@ struct cei_signal_ops {                 /* as the public calls, for handles that
 	int  (*value)(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
 	int  (*renew)(ceov_signal *signal);
 
-	/* As cei_signals_abort(), for signals of this door. */
+	/* As cei_abort_unlocked(), for signals of this door. */
 	void (*abort)(ceov_signal *const *signals, uint32_t n, int error, uint32_t rank);
 };
 

@@ -3,6 +3,7 @@
 
 # ce_engine/objects: what the handles of the API stand for, and the context that holds it
 libceoverlap_core_la_SOURCES += \
+	%D%/abort.c %D%/abort.h \
 	%D%/far.c %D%/far.h \
 	%D%/buffer.c %D%/buffer.h \
 	%D%/context.c %D%/context.h \

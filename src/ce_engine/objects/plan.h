@@ -72,6 +72,10 @@ struct cei_plan_run {
 	struct cei_list       idle;             /* records of launches to be reused; with the
 						 * lock */
 	uint32_t              n_in_flight;      /* with the lock */
+	int                   is_struck;        /* an abort has set the abort words of its signals,
+						 * and will poison them; with the context's
+						 * lock, as the next one */
+	uint32_t              n_struck;         /* how many of them it was the first to abort */
 	uint64_t              n_launches;       /* launches so far; with the lock */
 	uint64_t              last_base;        /* the number that the last launch, or the last
 						 * ceov_plan_queue(), added to all marks; 0: the

@@ -139,11 +139,14 @@ void cei_signal_poison(struct ceov_signal *signal);
 /* Poisons one counter of an aborted signal again, after somebody wrote to it. */
 void cei_signal_poison_one(struct ceov_signal *signal, uint32_t index);
 
-/* Sets all abort words first, and only then poisons counters: a released gate raises a mark
- * of another of these signals, and whoever sees that mark must find its abort word set. Any
- * thread; may be repeated after lanes wrote to counters. */
-void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
-		       uint32_t rank);
+/* The parts of an abort of several signals: see ce_engine/objects/abort.h, which puts them
+ * together. The first returns how many were not aborted before. The second may be repeated after
+ * lanes wrote to counters. The third has other nodes do likewise; they get one message for many
+ * signals, since there, too, all abort words have to be set before the first poison. Any thread. */
+uint32_t cei_signals_raise_abort(struct ceov_signal *const *signals, uint32_t n, int error,
+				 uint32_t rank);
+void cei_signals_poison(struct ceov_signal *const *signals, uint32_t n);
+void cei_signals_tell(struct ceov_signal *const *signals, uint32_t n, int error, uint32_t rank);
 
 /* Whether raising the counter to value would lower it. Counters that only GPUs see, and
  * poisoned ones, are not checked. */

@@ -162,8 +162,6 @@ void cei_signal_poison_one(struct ceov_signal *signal, uint32_t index)
 	atomic_store_explicit(cei_signal_word(signal, index), poison, memory_order_release);
 }
 
-/* Other nodes get one message for many signals, since there, too, all abort words have to be raised
- * before the first poison. */
 /* Whether processes of other nodes know the signal, and have not heard of its abort. */
 static int is_told(const struct ceov_signal *signal)
 {
@@ -171,7 +169,7 @@ static int is_told(const struct ceov_signal *signal)
 			       signal->own_control.far_id);
 }
 
-static void tell(struct ceov_signal *const *signals, uint32_t n, int error, uint32_t rank)
+void cei_signals_tell(struct ceov_signal *const *signals, uint32_t n, int error, uint32_t rank)
 {
 	struct cei_network_signal told[CEI_NETWORK_ABORTS_MAX];
 	struct cei_network *network = n ? signals[0]->object.context->site.network : NULL;
@@ -192,18 +190,22 @@ static void tell(struct ceov_signal *const *signals, uint32_t n, int error, uint
 		cei_network_abort(network, told, n_told, error, rank);
 }
 
-void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
-		       uint32_t rank)
+uint32_t cei_signals_raise_abort(struct ceov_signal *const *signals, uint32_t n, int error,
+				 uint32_t rank)
 {
 	uint32_t i, n_first = 0;
 
 	for (i = 0; i < n; i++)
 		n_first += (uint32_t)cei_signal_raise_abort(signals[i], error, rank);
+	return n_first;
+}
+
+void cei_signals_poison(struct ceov_signal *const *signals, uint32_t n)
+{
+	uint32_t i;
+
 	for (i = 0; i < n; i++)
 		cei_signal_poison(signals[i]);
-	/* An abort is repeated after lanes wrote to counters; other nodes hear of it once. */
-	if (n_first)
-		tell(signals, n, error, rank);
 }
 
 int cei_signal_check_abort(const struct ceov_signal *signal, const char *call)

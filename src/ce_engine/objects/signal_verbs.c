@@ -100,7 +100,7 @@ static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value, const c
 	if (signal->far)
 		return raise_far(signal, index, value);
 	/* seq_cst: the release that pairs with pollers' acquire, and against
-	 * cei_signals_abort(), which raises the abort word and then poisons: either
+	 * an abort, which raises the abort word and then poisons: either
 	 * its poison comes after our value, or we see its word. store() returns when the
 	 * GPU's counter is written, so that holds for it, too. */
 	if (cei_signal_is_visible(signal))

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/sized.h"
 #include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/far.h"
@@ -358,15 +359,20 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
  * meanwhile. */
 int cei_ticket_abort(ceov_context *context, ceov_ticket ticket)
 {
+	const struct cei_abort abort = { CEOV_ERR_ABORTED, CEOV_NOBODY, 0 };
 	struct cei_report_hold hold;
 	ceov_plan *plan;
 
 	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
 	plan = cei_tickets_plan(&context->tickets, ticket.number);
-	if (plan)
-		cei_signals_abort(plan->signals, plan->program.n_signals, CEOV_ERR_ABORTED,
-				  CEOV_NOBODY);
+	/* A launch that ends has left its plan before its ticket says so. */
+	if (plan && plan->object.state == CEI_OBJECT_DEAD)
+		plan = NULL;
+	if (plan) {
+		cei_abort_plan(plan, &abort);
+		cei_abort_end(context, &abort);
+	}
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 	return plan ? 0 : CEOV_NONE;
