@@ -186,7 +186,9 @@ enum ceov_op_mode {
 	 *
 	 * The model chooses it for a GEMM + all-reduce of at most 256 rows and 4 MiB, and for a
 	 * GEMM with a gather, a reduce-scatter or an all-reduce, where it predicts 3 % less time
-	 * than by copy engines, and for sums, which need SMs anyway, where it predicts 2 % less;
+	 * than by copy engines, for sums, which need SMs anyway, where it predicts 2 % less, and
+	 * for an all-gather or all-to-all whose largest block is, times the number of other ranks,
+	 * at most 1 MiB;
 	 * ceov_op_tune() does where it measured that it is faster, of sums up to 256 MiB.
 	 * CEOV_MODE_OVERLAP keeps to copy engines.
 	 * The same at all ranks, and with the same n_reduce_blocks: ranks wait for each

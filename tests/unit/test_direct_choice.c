@@ -11,6 +11,8 @@
 #include "ops/tuning/direct_choice.h"
 #include "testing.h"
 
+#define MIB (UINT64_C(1) << 20)
+
 /* The kernels are made for 1, 4 or 8 vectors of a rank in flight, and where these are several, for
  * those of all ranks at once. Then each thread has as many vectors of the largest span. */
 START_TEST(test_vectors_in_flight)
@@ -18,7 +20,7 @@ START_TEST(test_vectors_in_flight)
 	uint64_t random = testing_seed(), span_bytes, at_once;
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_op_shape shape = { .kind = &cei_reduce_scatter };
-	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .mode = CEOV_MODE_DIRECT };
 	const struct cei_choose_args args = { &shape, &rates, &given };
 	uint32_t seen[CEI_DIRECT_FLIGHT + 1] = { 0 }, i;
 	struct cei_choice choice;
@@ -57,6 +59,7 @@ static struct sum sum_of(uint32_t n_ranks, uint32_t n_blocks)
 
 	sum.shape.n_ranks = n_ranks;
 	sum.given.struct_bytes = sizeof(sum.given);
+	sum.given.mode = CEOV_MODE_DIRECT;
 	sum.given.n_reduce_blocks = n_blocks;
 	return sum;
 }
@@ -144,6 +147,114 @@ START_TEST(test_steps_are_explained)
 }
 END_TEST
 
+/* --- moves --------------------------------------------------------------------- */
+
+struct move {
+	struct cei_op_shape   shape;
+	struct cei_rates      rates;
+	struct ceov_op_tuning given;
+};
+
+/* An all-gather between ranks of one node, each with n_bytes. */
+static struct move move_of(uint32_t n_ranks, uint64_t n_bytes)
+{
+	struct move move = { .shape = { .kind = &cei_all_gather }, .rates = cei_rates_gpu() };
+	uint32_t i;
+
+	move.shape.n_ranks = n_ranks;
+	for (i = 0; i < n_ranks; i++)
+		move.shape.rows[i] = n_bytes;
+	move.rates.has_direct = move.rates.has_lanes = 1;
+	move.given.struct_bytes = sizeof(move.given);
+	return move;
+}
+
+static struct cei_choice choice_of(const struct move *move)
+{
+	struct cei_choice choice;
+
+	cei_selector_choose(&move->shape, &move->rates, &move->given, &choice);
+	return choice;
+}
+
+START_TEST(test_sms_move_few_bytes)
+{
+	struct move move = move_of(8, MIB / 8);
+	struct cei_choice choice = choice_of(&move);
+
+	ck_assert_int_eq(choice.mode, CEOV_MODE_DIRECT);
+	ck_assert_uint_eq(choice.n_pieces, 1);
+	ck_assert_uint_gt(choice.n_reduce_blocks, 0);
+	ck_assert_ptr_nonnull(strstr(choice.text, "direct (by the model)"));
+	ck_assert_ptr_nonnull(strstr(choice.text, "moved by: SMs"));
+	move = move_of(8, MIB / 4);
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_OVERLAP);
+	move = move_of(2, MIB);
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_DIRECT);
+	move = move_of(2, MIB + 16);
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_OVERLAP);
+}
+END_TEST
+
+START_TEST(test_few_bytes_are_left_to_engines)
+{
+	struct move move = move_of(1, MIB);
+
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_OVERLAP);    /* nobody else */
+	move = move_of(4, 1024);
+	move.rates.has_lanes = 0;                               /* ranks share GPUs */
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_OVERLAP);
+	move = move_of(4, 1024);
+	move.rates.copy_bytes_per_ns = 50;                      /* PCIe */
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_OVERLAP);
+	move = move_of(4, 1024);
+	move.given.n_pieces = 1;
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_OVERLAP);
+	move = move_of(4, 1024);
+	move.given.mode = CEOV_MODE_OVERLAP;
+	ck_assert_int_eq(choice_of(&move).mode, CEOV_MODE_OVERLAP);
+}
+END_TEST
+
+/* Ranks may differ in it, and SMs of all ranks wait for each other. */
+START_TEST(test_a_number_of_sms_without_a_mode_does_not_count)
+{
+	struct move move = move_of(2, MIB), same = move;
+
+	move.given.n_reduce_blocks = 3;
+	ck_assert_uint_eq(choice_of(&move).n_reduce_blocks, choice_of(&same).n_reduce_blocks);
+	move.given.mode = CEOV_MODE_DIRECT;
+	ck_assert_uint_eq(choice_of(&move).n_reduce_blocks, 3);
+}
+END_TEST
+
+static int lists(const struct cei_candidates *candidates, enum ceov_op_mode mode)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < candidates->n; i++)
+		n += candidates->tuning[i].mode == mode;
+	return n != 0;
+}
+
+START_TEST(test_both_ways_are_measured)
+{
+	struct cei_candidates candidates;
+	struct move move = move_of(2, MIB);
+
+	cei_candidates_list(&move.shape, &move.rates, &move.given, &candidates);
+	ck_assert_int_eq(candidates.tuning[0].mode, CEOV_MODE_DIRECT);
+	ck_assert(lists(&candidates, CEOV_MODE_OVERLAP));
+	move = move_of(2, 2 * MIB);
+	cei_candidates_list(&move.shape, &move.rates, &move.given, &candidates);
+	ck_assert_int_eq(candidates.tuning[0].mode, CEOV_MODE_OVERLAP);
+	ck_assert(lists(&candidates, CEOV_MODE_DIRECT));
+	move.given.mode = CEOV_MODE_OVERLAP;
+	cei_candidates_list(&move.shape, &move.rates, &move.given, &candidates);
+	ck_assert(!lists(&candidates, CEOV_MODE_DIRECT));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("direct choice");
@@ -153,6 +264,10 @@ int main(void)
 	tcase_add_test(all, test_steps);
 	tcase_add_test(all, test_what_is_not_made_in_steps);
 	tcase_add_test(all, test_steps_are_explained);
+	tcase_add_test(all, test_sms_move_few_bytes);
+	tcase_add_test(all, test_few_bytes_are_left_to_engines);
+	tcase_add_test(all, test_a_number_of_sms_without_a_mode_does_not_count);
+	tcase_add_test(all, test_both_ways_are_measured);
 	suite_add_tcase(suite, all);
 	return testing_run(suite);
 }

@@ -33,6 +33,12 @@
 /* With pieces of this size, the copy of the piece that arrives last takes a few microseconds. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
 
+/* The most that a rank sends to all others together by SMs, unless its caller says how. A copy
+ * engine takes longer to begin than so many bytes take to arrive. On 2 H100 SMs took 7 us for an
+ * all-gather of 256 KiB, copy engines 16 for 1 MiB; on 8 H200 SMs took 12 us and engines 56 for
+ * 1 MiB (docs/results). Beyond that copy engines move, to leave SMs to other kernels. */
+#define FEW_BYTES (UINT64_C(1) << 20)
+
 /* Limit of a block, so that the sum over all pairs of ranks fits 64 bits. */
 #define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
 
@@ -359,8 +365,19 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 	return n ? (uint32_t)n : 1;
 }
 
+/* Whether SMs move the bytes, as the model says: see FEW_BYTES. */
+static int is_for_sms(const struct cei_choose_args *args)
+{
+	const struct cei_op_shape *shape = args->shape;
+
+	return cei_direct_is_open(args) && !direct_fault(shape, CEOV_MODE_DIRECT) &&
+		cei_op_most_rows(shape) * (shape->n_ranks - 1) <= FEW_BYTES;
+}
+
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
+	if (choice->mode == CEOV_MODE_CHOOSE && is_for_sms(args))
+		choice->mode = CEOV_MODE_DIRECT;
 	if (cei_selector_is_direct(choice->mode))
 		cei_direct_choose(args, cei_op_most_rows(args->shape), choice);
 	else
@@ -423,10 +440,17 @@ int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
 
 /* --- measuring ------------------------------------------------------------- */
 
-/* Lists what may be faster than copy engines. Into how many pieces these cut is left to the
- * model. */
+/* Lists copy engines, and SMs where these may be faster. Into how many pieces copy engines cut is
+ * left to the model. */
 static void list_candidates(const struct cei_listing *listing)
 {
+	struct ceov_op_tuning engines = *listing->given;
+
+	if (!engines.mode) {
+		engines.mode = CEOV_MODE_OVERLAP;
+		engines = cei_candidates_choose(listing, listing->rates, &engines);
+		cei_candidates_add(listing, &engines);
+	}
 	cei_direct_list(listing, CEOV_MODE_DIRECT, cei_op_most_rows(listing->shape));
 }
 

@@ -328,24 +328,12 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 	return cei_selector_pieces(shape, PIECES_MAX);
 }
 
-/* Direct modes need the same number of SMs at all ranks, and callers know that only if they ask for
- * such a mode. */
-static void choose_direct(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	struct ceov_op_tuning given = *args->given;
-	const struct cei_choose_args taken = { args->shape, args->rates, &given };
-
-	if (!given.mode)
-		given.n_reduce_blocks = 0;
-	cei_direct_choose_sum(&taken, cei_direct_sum_span(args->shape, choice->mode), choice);
-}
-
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	if (choice->mode == CEOV_MODE_CHOOSE)
 		choice->mode = cei_sum_direct_mode(args);
 	if (cei_selector_is_direct(choice->mode)) {
-		choose_direct(args, choice);
+		cei_direct_choose_sum(args, cei_direct_sum_span(args->shape, choice->mode), choice);
 		return;
 	}
 	choice->n_reduce_blocks = args->given->n_reduce_blocks ? args->given->n_reduce_blocks

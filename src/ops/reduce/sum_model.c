@@ -31,9 +31,6 @@
 #define MANY_RANKS_PER_NS    140.0      /* ... of more ranks than sums in steps take */
 #define MEASURED_SMS          16.0
 
-/* Sums by SMs were measured with links of 390 GB/s; of slower ones nothing is known. */
-#define LINK_BYTES_PER_NS    300.0
-
 /* SMs are chosen if their predicted time is below this fraction of that of copy engines. */
 #define DIRECT_WORTH 0.98
 
@@ -83,21 +80,12 @@ static enum ceov_op_mode mode_of(const struct cei_choose_args *args)
 					  shape->n_ranks);
 }
 
-/* Whether the caller leaves open who makes the sum. Pieces are said for copy engines, since direct
- * modes have one. Numbers of SMs have no part in it: without a mode they are each rank's own. */
-static int is_open(const struct ceov_op_tuning *given)
-{
-	return given->mode == CEOV_MODE_CHOOSE && !given->n_pieces;
-}
-
 enum ceov_op_mode cei_sum_direct_mode(const struct cei_choose_args *args)
 {
 	const struct cei_op_shape *shape = args->shape;
 	enum ceov_op_mode mode = mode_of(args);
 
-	if (!is_open(args->given) || shape->sum.by_node || shape->n_ranks == 1 ||
-	    !args->rates->has_lanes || !args->rates->n_sms ||
-	    args->rates->copy_bytes_per_ns < LINK_BYTES_PER_NS ||
+	if (!cei_direct_is_open(args) || shape->sum.by_node ||
 	    shape->kind->direct_fault(shape, mode))
 		return CEOV_MODE_CHOOSE;
 	return cei_sum_direct_ns(args, mode) < cei_sum_engines_ns(args) * DIRECT_WORTH

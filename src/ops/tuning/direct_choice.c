@@ -30,6 +30,18 @@ const char *cei_direct_ranks_fault(const struct cei_op_shape *shape)
 		: "tuning->mode: direct modes are for at most 32 ranks";
 }
 
+/* Ops by SMs were measured with links of 390 GB/s; of slower ones nothing is known. */
+#define LINK_BYTES_PER_NS 300.0
+
+int cei_direct_is_open(const struct cei_choose_args *args)
+{
+	const struct cei_rates *rates = args->rates;
+
+	return args->given->mode == CEOV_MODE_CHOOSE && !args->given->n_pieces &&
+		args->shape->n_ranks > 1 && rates->has_lanes && rates->n_sms &&
+		rates->copy_bytes_per_ns >= LINK_BYTES_PER_NS;
+}
+
 enum ceov_op_mode cei_direct_all_reduce_mode(uint64_t n_bytes, uint32_t n_ranks)
 {
 	return n_bytes * (n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT : CEOV_MODE_TWO_SHOT;
@@ -75,10 +87,16 @@ static uint32_t each_for(uint32_t n_ranks, uint64_t span_bytes, uint32_t n_block
 	return 1;
 }
 
+/* Returns how many SMs the caller wants; 0: it says nothing that counts. */
+static uint32_t given_blocks(const struct cei_choose_args *args)
+{
+	return args->given->mode == CEOV_MODE_CHOOSE ? 0 : args->given->n_reduce_blocks;
+}
+
 void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 		       struct cei_choice *choice)
 {
-	uint32_t given = args->given->n_reduce_blocks;
+	uint32_t given = given_blocks(args);
 
 	choice->n_pieces = 1;
 	choice->n_reduce_blocks = given ? blocks_within(args->rates, given)
@@ -130,7 +148,7 @@ void cei_direct_say_moved(struct cei_choice *choice, int is_given)
 void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	cei_choice_say_mode(args, choice);
-	cei_direct_say_moved(choice, args->given->n_reduce_blocks != 0);
+	cei_direct_say_moved(choice, given_blocks(args) != 0);
 	if (choice->direct_steps)
 		cei_choice_say(choice, "added up: in %u steps, while bytes of others are under "
 			       "way\n", choice->direct_steps);

@@ -4,7 +4,7 @@
 #define CEI_DIRECT_CHOICE_H
 
 /* What is chosen for ops whose mode is direct, in which SMs move the bytes. Such a
- * mode was measured, or the caller sets it; a GEMM + all-reduce of few rows takes it by itself. */
+ * mode was measured, or the caller sets it, or the model of the kind chooses it. */
 
 #include <stdint.h>
 
@@ -18,8 +18,16 @@ const char *cei_direct_ranks_fault(const struct cei_op_shape *shape);
  * which takes one step, or CEOV_MODE_TWO_SHOT, which takes two and sends fewer bytes. */
 enum ceov_op_mode cei_direct_all_reduce_mode(uint64_t n_bytes, uint32_t n_ranks);
 
+/* Returns whether a model may choose SMs for an op that only moves or adds up: its caller leaves
+ * open who does, all ranks have kernels and SMs of their own, and links are as fast as those with
+ * which such ops were measured. Pieces are said for copy engines, since direct modes have one.
+ * Numbers of SMs have no part in it: without a mode they are each rank's own. */
+int cei_direct_is_open(const struct cei_choose_args *args);
+
 /* Completes a choice whose mode is direct, as struct cei_op_kind says of choose(). span_bytes: the
- * most that one rank sends to another one in a step; the same at all ranks. */
+ * most that one rank sends to another one in a step; the same at all ranks. The caller's number
+ * of SMs counts only beside its mode: it has to be the same at all ranks then, and need not be
+ * without. */
 void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 		       struct cei_choice *choice);
 
