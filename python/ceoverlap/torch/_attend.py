@@ -85,13 +85,25 @@ def _of_heads(grad: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return grad.unflatten(1, (like.shape[1], -1)).sum(2).to(like.dtype)
 
 
-def merge(out: torch.Tensor, lse: torch.Tensor, more: Tuple[torch.Tensor, torch.Tensor],
-          queries: Optional[slice] = None) -> None:
-    """Adds to a result (out, in fp32 or wider, and lse) the one over further keys. queries: those
-    that `more` is about; None: all."""
-    if queries is not None:
-        out, lse = out[:, :, queries], lse[:, :, queries]
-    more_out, more_lse = more
-    share = (more_lse - lse).sigmoid()  # of the further keys in the sum of all scores' exp()
-    out.lerp_(more_out.to(out.dtype), share[..., None])
-    lse.copy_(torch.logaddexp(lse, more_lse))
+class Merge:
+    """Attention of some queries over pieces of the keys, one piece after another.
+
+    out     over the first piece; when all pieces are there, over all keys, in its dtype
+    lse     the log-sum-exp over the pieces so far, in fp32 or wider
+    n_more  number of further pieces
+
+    Sums are in the dtype of lse. The last step writes to out, and the first one reads it, so that
+    no step just converts: such a step takes as long as another one that adds."""
+
+    def __init__(self, out: torch.Tensor, lse: torch.Tensor, n_more: int):
+        self._out, self._lse, self._n_left = out, lse, n_more
+        self._sum: Optional[torch.Tensor] = None        # in the dtype of lse; None: it is out
+
+    def add(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
+        """Adds what there is over one more piece."""
+        share = (more_lse - self._lse).sigmoid()        # of the piece in the sum of scores' exp()
+        rest, share = (1 - share)[..., None], share[..., None]
+        self._sum = self._out * rest if self._sum is None else self._sum.mul_(rest)
+        self._n_left -= 1
+        torch.addcmul(self._sum, more_out, share, out=self._sum if self._n_left else self._out)
+        torch.logaddexp(self._lse, more_lse, out=self._lse)

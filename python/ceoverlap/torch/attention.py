@@ -24,7 +24,7 @@ Causal      A rank gets no keys behind its last query. With parts in order the l
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -82,12 +82,27 @@ class _Ring(Ring):
         self.mask = mask
 
 
+WIDE = torch.complex128                 # of copies, which change no bit of it
+
 # --- keys and values as rows -------------------------------------------------------------
 # length x 2 x batch x heads x width: the first keys are the first bytes, and attention reads them
 # as they lie.
 
 
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """Returns x as elements of 16 bytes, or x where it has none. PyTorch's copies of rows in another
+    order move an element at a time: those of 2 bytes took three times as long."""
+    step = WIDE.itemsize // x.element_size()
+    if (x.stride(-1) != 1 or x.shape[-1] % step or x.data_ptr() % WIDE.itemsize or
+            x.storage_offset() % step or any(n % step for n in x.stride()[:-1])):
+        return x
+    return x.view(WIDE)
+
+
 def _pack(k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    wide = [_wide(one) for one in (k, v)]
+    if wide[0].dtype == wide[1].dtype:
+        return torch.stack([one.permute(2, 0, 1, 3) for one in wide], 1).view(k.dtype)
     return torch.stack((k.permute(2, 0, 1, 3), v.permute(2, 0, 1, 3)), 1)
 
 
@@ -103,20 +118,41 @@ def _ring_of(group: Group, k: torch.Tensor, mask: _Mask) -> _Ring:
 # --- ring --------------------------------------------------------------------------------
 
 
+class _Merges:
+    """The merges of a call. Pieces are of all queries or, those from ranks behind this one where
+    parts are balanced, of the second half.
+
+    wanted  for each piece that comes, its queries, as _Mask.queries() has them"""
+
+    def __init__(self, out: torch.Tensor, lse: torch.Tensor, wanted: List[Optional[slice]]):
+        some = [queries for queries in wanted if queries is not None]
+        self._parts = [(slice(None), len(wanted))]
+        if some:
+            first = slice(None, some[0].start)
+            self._parts = [(first, len(wanted) - len(some)), (some[0], len(wanted))]
+        self._merges = [_attend.Merge(out[:, :, part], lse[:, :, part], n)
+                        for part, n in self._parts]
+
+    def add(self, queries: Optional[slice], out: torch.Tensor, lse: torch.Tensor) -> None:
+        if queries is not None:
+            self._merges[-1].add(out, lse)
+            return
+        for (part, _), merge in zip(self._parts, self._merges):
+            merge.add(out[:, :, part], lse[:, :, part])
+
+
 def _attend_in_ring(ring: _Ring, q, k, v, scale: float) -> Tuple[torch.Tensor, torch.Tensor]:
-    """Returns the result and its log-sum-exp, both in fp32 or wider."""
+    """Returns the result, in the dtype of q, and its log-sum-exp, in fp32 or wider."""
     rank, mask = ring.group.rank, ring.mask
     moved = ring.send(_pack(k, v))
     out, lse = _attend.forward(q, k, v, mask.is_causal, scale)
-    out = out.to(lse.dtype)
-    for step in range(1, ring.group.size):
-        source = ring.source(step)
-        if not mask.n_keys(rank, source):
-            continue
-        queries = mask.queries(rank, source)
+    steps = [step for step in range(1, ring.group.size) if mask.n_keys(rank, ring.source(step))]
+    wanted = [mask.queries(rank, ring.source(step)) for step in steps]
+    merges = _Merges(out, lse, wanted)
+    for step, queries in zip(steps, wanted):
         some = q if queries is None else q[:, :, queries]
         piece = _attend.forward(some, *_unpack(ring.fetch(moved[step])), False, scale)
-        _attend.merge(out, lse, piece, queries)
+        merges.add(queries, *piece)
     return out, lse
 
 
@@ -163,7 +199,6 @@ class _RingAttention(torch.autograd.Function):
         q, k, v = (one if one.stride(3) == 1 else one.contiguous() for one in (q, k, v))
         with _ring_of(group, k, mask) as ring:
             out, lse = _attend_in_ring(ring, q, k, v, scale)
-        out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.group, ctx.mask, ctx.scale = group, mask, scale
         return out

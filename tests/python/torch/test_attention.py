@@ -218,16 +218,53 @@ def is_captured():
 
 class Pieces(unittest.TestCase):
     def test_merged_pieces_are_the_whole(self):
-        q, k, v = (normal(tag, 0, (BATCH, 2, 9, WIDTH), torch.float64) for tag in (1, 2, 3))
-        out, lse = _attend.forward(q, k[:, :, :4], v[:, :, :4], False, 0.3)
-        _attend.merge(out, lse, _attend.forward(q, k[:, :, 4:], v[:, :, 4:], False, 0.3))
-        close(out, plain(q, k, v, False, 0.3), "all queries")
-        some = slice(5, None)
-        close(lse, _attend.forward(q, k, v, False, 0.3)[1], "log-sum-exp")
-        _attend.merge(out, lse, _attend.forward(q[:, :, some], 2 * k, v, False, 0.3), some)
-        twice = torch.cat((k, 2 * k), 2), torch.cat((v, v), 2)
-        close(out[:, :, :5], plain(q, k, v, False, 0.3)[:, :, :5], "other queries")
-        close(out[:, :, some], plain(q, *twice, False, 0.3)[:, :, some], "some queries")
+        for dtype in TOLERANCES:
+            q, k, v = (normal(tag, 0, (BATCH, 2, 9, WIDTH), dtype) for tag in (1, 2, 3))
+
+            def over(keys, queries=slice(None)):
+                return _attend.forward(q[:, :, queries], k[:, :, keys], v[:, :, keys], False, 0.3)
+
+            out, lse = over(slice(0, 4))
+            merge = _attend.Merge(out, lse, 2)
+            merge.add(*over(slice(4, 5)))
+            merge.add(*over(slice(5, None)))
+            wide = [one.double() for one in (q, k, v)]
+            close(out, plain(*wide, False, 0.3).to(dtype), f"{dtype}")
+            close(lse, over(slice(None))[1], f"{dtype}: log-sum-exp")
+
+    def test_pieces_of_some_queries_are_merged_with_these(self):
+        """In any order, with other pieces of all queries and without."""
+        q, k, v = (normal(tag, 0, (BATCH, 2, 8, WIDTH), torch.float64) for tag in (1, 2, 3))
+        some, keys = slice(4, None), [slice(0, 2), slice(2, 5), slice(5, 6), slice(6, 8)]
+
+        def over(part, queries=slice(None)):
+            return _attend.forward(q[:, :, queries], k[:, :, part], v[:, :, part], False, 0.3)
+
+        for wanted in ([some], [None], [some, None], [None, some], [some, some], [None, some, None]):
+            out, lse = over(keys[0])
+            merges = attention._Merges(out, lse, wanted)
+            for queries, part in zip(wanted, keys[1:]):
+                merges.add(queries, *over(part, queries or slice(None)))
+            for rows, seen in ((slice(0, 4), [one is None for one in wanted]),
+                               (some, [True] * len(wanted))):
+                parts = [keys[0], *(part for part, is_seen in zip(keys[1:], seen) if is_seen)]
+                own = [torch.cat([one[:, :, part] for part in parts], 2) for one in (k, v)]
+                close(out[:, :, rows], plain(q[:, :, rows], *own, False, 0.3), f"{wanted} {rows}")
+                close(lse[:, :, rows], _attend.forward(q[:, :, rows], *own, False, 0.3)[1],
+                      f"{wanted} {rows}: log-sum-exp")
+
+    def test_rows_are_packed_alike_whatever_their_layout(self):
+        """Those that are copied by 16 bytes, and those that cannot be."""
+        whole = normal(1, 0, (BATCH, 3, 6, 24), torch.bfloat16)
+        for k, is_wide in ((whole, True), (whole[..., 8:], True), (whole[:, :, 2:], True),
+                           (whole.transpose(1, 2), True), (whole[..., :12], False),
+                           (whole[..., 4:20], False), (whole.transpose(2, 3), False)):
+            for v in (2 * k, (2 * k).transpose(2, 3).contiguous().transpose(2, 3)):
+                rows = attention._pack(k, v)
+                self.assertEqual(attention._wide(k).dtype is attention.WIDE, is_wide)
+                self.assertTrue(rows.is_contiguous())
+                for got, wanted in zip(attention._unpack(rows), (k, v)):
+                    self.assertTrue(torch.equal(got, wanted))
 
     @rig.needs_gpus
     def test_flash_kernels_agree_with_products(self):
