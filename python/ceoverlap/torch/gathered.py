@@ -133,11 +133,14 @@ def _sorted(group: Group, ids: torch.Tensor, n_experts: int) -> Tuple[torch.Tens
 
 
 def _padded(ids: torch.Tensor, n_experts: int) -> torch.Tensor:
-    """Returns ids as rows that can be moved. A number that no expert has would reach over the
-    memory of others, so it is taken for the nearest one."""
+    """Returns ids as rows that can be moved; nobody reads what is behind a row's ids. A number that
+    no expert has would reach over the memory of others, so it is taken for the nearest one."""
     n, top_k = ids.shape
-    rows = torch.zeros((n, top_k + -top_k % ID_STEP), dtype=torch.int32, device=ids.device)
-    rows[:, :top_k].copy_(ids.clamp(0, n_experts - 1))
+    rows = torch.empty((n, top_k + -top_k % ID_STEP), dtype=torch.int32, device=ids.device)
+    if ids.dtype == rows.dtype:
+        torch.clamp(ids, 0, n_experts - 1, out=rows[:, :top_k])
+    else:
+        rows[:, :top_k].copy_(ids.clamp(0, n_experts - 1))
     return rows
 
 
