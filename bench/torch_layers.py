@@ -109,8 +109,11 @@ def run_tables(options, group):
         torch.manual_seed(group.rank)
         with torch.no_grad():
             ways = workload.ways(options, group, *workload.shape)
+            if options.graph:
+                ways = torch_workloads.captured(ways)
             torch_workloads.agree(workload, ways)
-            rows.append(torch_workloads.row_of(workload, measured_in_turn(ways, options, group)))
+            rows.append(torch_workloads.row_of(workload, measured_in_turn(ways, options, group),
+                                               options.graph))
         if group.rank == 0:
             torch_workloads.show(rows[-1])
         del ways
@@ -137,6 +140,9 @@ def parse():
     parser.add_argument("--table", nargs="+", metavar="NAME", help="named workloads instead: "
                         "all that have this name, or begin with it and a slash, of " + ", ".join(
                             one.name for one in torch_workloads.WORKLOADS))
+    parser.add_argument("--graph", action="store_true", help="capture each way of the named "
+                        "workloads, and measure replays; ag_moe and sp_attn alone can be captured "
+                        "by all ways")
     parser.add_argument("--groups", type=int, nargs="+", default=[2, 4], help="numbers of groups "
                         "of experts that ep_moe tries beside one")
     parser.add_argument("--spare-sms", type=int, default=0, help="further ways of ag_moe and of "

@@ -220,6 +220,27 @@ def named(names) -> list:
     return found
 
 
+def captured(ways: Ways) -> Ways:
+    """Returns calls that each replay a CUDA graph of a way, and return what the graph makes. A way
+    that returns another number of rows with other data cannot be captured, nor one that waits for the
+    device."""
+    replays = {}
+    for name, call in ways.items():
+        call()                          # what is made at first use, is made before the capture
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(),
+                              capture_error_mode="thread_local"):
+            result = call()
+        replays[name] = functools.partial(replayed, graph, call, result)
+    return replays
+
+
+def replayed(graph, _call, result: torch.Tensor) -> torch.Tensor:
+    """_call keeps the operands, which the graph only has the addresses of."""
+    graph.replay()
+    return result
+
+
 def agree(workload: Workload, ways: Ways) -> None:
     """All ways but the parts return the same, within bf16 noise; else SystemExit."""
     wanted = ways["torch.distributed"]().float()
@@ -231,16 +252,17 @@ def agree(workload: Workload, ways: Ways) -> None:
             raise SystemExit(f"{workload.name}: {name} differs by {error} of the norm")
 
 
-def row_of(workload: Workload, us: dict) -> dict:
+def row_of(workload: Workload, us: dict, is_graph: bool = False) -> dict:
     """Returns a row for JSON; us: for each way the device's and the calling thread's time."""
-    return {"name": workload.name, "shape": list(workload.shape), "us": us,
+    return {"name": workload.name, "shape": list(workload.shape),
+            "launch": "graph" if is_graph else "stream", "us": us,
             "ideal_us": max(us[part][0] for part in PARTS if part in us)}
 
 
 def show(row: dict) -> None:
     """Prints a row: for each way its times, and of peers the ratio to the best operator."""
     best = min(times[0] for name, times in row["us"].items() if name.startswith("operator"))
-    print(f"{row['name']}: ideal {row['ideal_us']:.1f} us, the best operator {best:.1f} us")
+    print(f"{row['name']} ({row['launch']}): ideal {row['ideal_us']:.1f} us, the best operator {best:.1f} us")
     print(f"  {'':26} device us     CPU us   / best")
     for name, (device_us, cpu_us) in row["us"].items():
         print(f"  {name:26}{device_us:10.1f} {cpu_us:10.1f} {device_us / best:9.2f}")
