@@ -94,6 +94,11 @@ struct cei_op_kind {
 	 * itself stores to peers. A kind that has no such shapes sets no function. */
 	int (*has_sm_lane)(const struct cei_op_shape *shape);
 
+	/* Returns whether runs by the engine gain by ranks that begin them together: they do if
+	 * they are long, since copies of ranks that are out of step meet at receivers. Then copies
+	 * have to follow the stream. A kind that never gains sets no function. */
+	int (*meets)(const struct cei_op_shape *shape);
+
 	/* Returns the bytes of one unit of shape->rows, which is a row, an element or a byte, as
 	 * it is sent. */
 	uint64_t (*row_bytes)(const struct cei_op_shape *shape);

@@ -418,6 +418,13 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 			 kind->name);
 }
 
+/* The same at all ranks, as the mode is. */
+static int meets(const ceov_op *op)
+{
+	return op->workspace->met[op->workspace->rank] && op->kind->meets &&
+		!cei_selector_is_direct(op->choice.mode) && op->kind->meets(&op->shape);
+}
+
 int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		  const struct ceov_op_tuning *tuning, ceov_op **ret_op)
 {
@@ -441,6 +448,7 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	cei_sized_take(&op->given, tuning, sizeof(op->given));
 	cei_selector_choose(shape, &rates, &op->given, &op->choice);
 	refine(op, &rates);
+	op->meets = meets(op);
 	cei_object_use(&workspace->object);
 	cei_object_init(&op->object, workspace->object.context, &cei_op_type);
 	r = build(op);

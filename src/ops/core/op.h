@@ -69,6 +69,9 @@ struct ceov_op {
 	struct ceov_op_tuning     given;        /* the caller's tuning; a field of 0 was left
 						 * open */
 	int                       is_tuned;     /* 1: choice was measured on this machine */
+	int                       meets;        /* 1: the stream of each run waits until all ranks
+						 * have come to it, before the engine launches
+						 * what follows the stream */
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	struct cei_carried        carried[CEI_OP_STAGES_MAX][CEI_OP_HALVES];     /* if SMs make the
 						 * transfers of the stages */

@@ -175,6 +175,25 @@ static int launch_phase(const struct cei_run *run, uint32_t i, ceov_ticket *ret_
 	return launch_when_room(workspace, stage->plan[run->half], &launch, ret_ticket);
 }
 
+/* Has the stream wait until all ranks have come to the run. Each first tells all others, so none
+ * waits for another one in a circle. */
+static int meet(const struct cei_run *run)
+{
+	const ceov_workspace *workspace = run->op->workspace;
+	struct ceov_mark marks[CEI_OP_RANKS_MAX];
+	uint32_t i, n = workspace->n_ranks;
+	int r = 0;
+
+	for (i = 0; i < n; i++)
+		marks[i] = (struct ceov_mark){ workspace->met[i], workspace->rank, run->number };
+	for (i = 0; !r && workspace->is_host && i < n; i++)
+		r = ceov_signal_raise(marks[i].signal, marks[i].index, marks[i].value);
+	if (!workspace->is_host)
+		r = ceov_stream_raise(workspace->object.context, workspace->rank, run->stream,
+				      marks, n, 0);
+	return r ? r : cei_run_await(run, workspace->met[workspace->rank], 0, workspace->n_ranks);
+}
+
 /* Raises the run's start mark from the stream, if a stage awaits it. It comes before the launches,
  * so that the stream can raise the mark while the host makes them. */
 static int raise_start(const struct cei_run *run)
@@ -276,7 +295,9 @@ static int issue(const struct cei_run *run)
 	} else if (cei_op_has_sm_lane(run->op)) {
 		r = run->op->kind->job(run);
 	} else {
-		r = raise_start(run);
+		r = run->op->meets ? meet(run) : 0;
+		if (!r)
+			r = raise_start(run);
 		if (!r)
 			r = launch_phases(run);
 		if (!r)

@@ -20,25 +20,38 @@ struct part {                           /* a kind of buffer or signal that each 
 	uint32_t    n_per_rank;
 	int         is_on_host;         /* 1: in host memory; 0: at the rank's place, but in host
 					 * memory where other nodes raise it */
-	int         is_of_captured;     /* 1: exists only in capturable workspaces */
+	int       (*exists)(const ceov_workspace *workspace);   /* NULL: in all workspaces */
 };
+
+static int is_capturable(const ceov_workspace *workspace)
+{
+	return workspace->is_capturable;
+}
+
+/* The same at all ranks. */
+static int may_meet(const ceov_workspace *workspace)
+{
+	return !workspace->is_capturable && workspace->n_ranks > 2 &&
+		!cei_workspace_has_nodes(workspace);
+}
 
 static const struct part parts[] = {
 	{ "arrived0", offsetof(struct ceov_workspace, arrived[0]), 0,
-	  CEI_OP_STAGES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
+	  CEI_OP_STAGES_MAX * CEI_OP_PIECES_MAX, 0, NULL },
 	{ "arrived1", offsetof(struct ceov_workspace, arrived[1]), 0,
-	  CEI_OP_STAGES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
-	{ "here", offsetof(struct ceov_workspace, here), 0, CEI_OP_HALVES, 1, 0 },
+	  CEI_OP_STAGES_MAX * CEI_OP_PIECES_MAX, 0, NULL },
+	{ "here", offsetof(struct ceov_workspace, here), 0, CEI_OP_HALVES, 1, NULL },
 	{ "tune", offsetof(struct ceov_workspace, allreduce.signals), CEI_ALLREDUCE_COUNTERS, 0,
-	  1, 0 },
-	{ "done", offsetof(struct ceov_workspace, done), 0, 1, 0, 1 },
+	  1, NULL },
+	{ "done", offsetof(struct ceov_workspace, done), 0, 1, 0, is_capturable },
+	{ "met", offsetof(struct ceov_workspace, met), 0, 1, 0, may_meet },
 };
 
 #define PARTS (sizeof(parts) / sizeof(parts[0]))
 
 static int has(const ceov_workspace *workspace, const struct part *part)
 {
-	return workspace->is_capturable || !part->is_of_captured;
+	return !part->exists || part->exists(workspace);
 }
 
 static ceov_signal **slot(const ceov_workspace *workspace, const struct part *part,

@@ -74,6 +74,8 @@ struct ceov_workspace {
 	ceov_signal        *arrived[CEI_OP_HALVES][CEI_OP_RANKS_MAX];
 	ceov_signal        *here[CEI_OP_RANKS_MAX];        /* [rank] */
 	ceov_signal        *done[CEI_OP_RANKS_MAX];        /* [rank]; NULL unless is_capturable */
+	ceov_signal        *met[CEI_OP_RANKS_MAX];         /* [rank], a counter for each rank; NULL
+							    * where no op meets (op.h) */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
 	struct cei_allreduce allreduce; /* exchange of numbers between ranks for tuning */

@@ -33,6 +33,9 @@
 #define PIECES_MAX          4u
 
 #define BLOCKS_DEFAULT      16u
+
+/* Ranks begin a sum together if a rank sends so much to all others in each phase: see meets(). */
+#define MEET_BYTES          (UINT64_C(32) << 20)
 #define STRIDE_MAX          (UINT64_C(1) << 40) /* so that all offsets in bytes fit 64 bits */
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
@@ -341,6 +344,13 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
 }
 
+/* Between 4 H100 the all-reduce of 64 MiB gained 11 %, and that of 16 MiB lost 10 % by the 10 us
+ * that ranks take to meet: they send 48 and 12 MiB in each of two phases (decision 0151). */
+static int meets(const struct cei_op_shape *shape)
+{
+	return cei_sum_slot_bytes(shape) * (shape->n_ranks - 1) >= MEET_BYTES;
+}
+
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	if (cei_selector_is_direct(choice->mode)) {
@@ -449,6 +459,7 @@ const struct cei_op_kind cei_reduce_scatter = {
 	.direct_fault = cei_direct_sum_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
+	.meets = meets,
 	.pieces = pieces_of,
 	.choose = choose,
 	.explain = explain,
@@ -469,6 +480,7 @@ const struct cei_op_kind cei_all_reduce = {
 	.direct_fault = cei_direct_sum_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
+	.meets = meets,
 	.pieces = pieces_of,
 	.choose = choose,
 	.explain = explain,
