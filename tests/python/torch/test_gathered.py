@@ -100,7 +100,7 @@ class Case:
 
 def apart():
     """Makes experts be called for the tokens of each rank apart, however few these are."""
-    return mock.patch.object(gathered, "PART_BYTES", 0)
+    return mock.patch.multiple(gathered, PART_BYTES=0, PART_COPIES=0)
 
 
 def multiplies(dtype):
@@ -192,6 +192,25 @@ def is_a_layer():
     close(scores.grad, factors.grad, dtype, "gradient of the weights")
 
 
+def is_called_apart_for_many():
+    """Experts are called once, or once for each rank: if ranks have many bytes, and experts many
+    copies of each rank."""
+    group = Group.of()
+    n_bytes, n_copies = 16 * 8 * 4, 16 * 2 // 4         # of a rank; of an average expert
+    for limits, n_calls in (((n_bytes, n_copies), group.size), ((n_bytes + 1, n_copies), 1),
+                            ((n_bytes, n_copies + 1), 1)):
+        calls = []
+
+        def experts(rows, _ends):
+            calls.append(len(rows))
+            return rows
+
+        with mock.patch.multiple(gathered, PART_BYTES=limits[0], PART_COPIES=limits[1]):
+            ct.ag_moe(torch.ones(16, 8, device=rig.device()), ids_of(7, group.rank, 16, 4, 2),
+                      experts, 4)
+        assert calls == [group.size * 32 // n_calls] * n_calls, (limits, calls)
+
+
 def repeats(is_apart):
     """Steps that follow each other at once yield the same bits: none reads what another one has
     not yet written, or writes what another one still reads."""
@@ -267,6 +286,9 @@ def takes_wrong_numbers_for_the_nearest():
 
 
 class GatheredExperts(unittest.TestCase):
+    def test_called_apart_for_many(self):
+        rig.run(is_called_apart_for_many)
+
     def test_products_and_gradients(self):
         for dtype in TOLERANCES:
             with self.subTest(dtype=dtype):
