@@ -222,8 +222,8 @@ def named(names) -> list:
 
 def captured(ways: Ways) -> Ways:
     """Returns calls that each replay a CUDA graph of a way, and return what the graph makes. A way
-    that returns another number of rows with other data cannot be captured, nor one that waits for the
-    device."""
+    that returns another number of rows with other data cannot be captured, nor one that waits for
+    the device."""
     replays = {}
     for name, call in ways.items():
         call()                          # what is made at first use, is made before the capture
@@ -262,7 +262,8 @@ def row_of(workload: Workload, us: dict, is_graph: bool = False) -> dict:
 def show(row: dict) -> None:
     """Prints a row: for each way its times, and of peers the ratio to the best operator."""
     best = min(times[0] for name, times in row["us"].items() if name.startswith("operator"))
-    print(f"{row['name']} ({row['launch']}): ideal {row['ideal_us']:.1f} us, the best operator {best:.1f} us")
+    print(f"{row['name']} ({row['launch']}): ideal {row['ideal_us']:.1f} us, the best operator "
+          f"{best:.1f} us")
     print(f"  {'':26} device us     CPU us   / best")
     for name, (device_us, cpu_us) in row["us"].items():
         print(f"  {name:26}{device_us:10.1f} {cpu_us:10.1f} {device_us / best:9.2f}")

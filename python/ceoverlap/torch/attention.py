@@ -90,8 +90,8 @@ WIDE = torch.complex128                 # of copies, which change no bit of it
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
-    """Returns x as elements of 16 bytes, or x where it has none. PyTorch's copies of rows in another
-    order move an element at a time: those of 2 bytes took three times as long."""
+    """Returns x as elements of 16 bytes, or x where it has none. PyTorch's copies of rows in
+    another order move an element at a time: those of 2 bytes took three times as long."""
     step = WIDE.itemsize // x.element_size()
     if (x.stride(-1) != 1 or x.shape[-1] % step or x.data_ptr() % WIDE.itemsize or
             x.storage_offset() % step or any(n % step for n in x.stride()[:-1])):

@@ -240,7 +240,8 @@ class Pieces(unittest.TestCase):
         def over(part, queries=slice(None)):
             return _attend.forward(q[:, :, queries], k[:, :, part], v[:, :, part], False, 0.3)
 
-        for wanted in ([some], [None], [some, None], [None, some], [some, some], [None, some, None]):
+        for wanted in ([some], [None], [some, None], [None, some], [some, some],
+                       [None, some, None]):
             out, lse = over(keys[0])
             merges = attention._Merges(out, lse, wanted)
             for queries, part in zip(wanted, keys[1:]):
