@@ -117,6 +117,28 @@ START_TEST(test_long_sums_meet)
 }
 END_TEST
 
+/* Tuning builds an op anew and swaps the two: what was chosen for the one does not stay at the
+ * other. */
+START_TEST(test_a_swap_takes_meeting_along)
+{
+	struct op_case one = op_case_of(OP_ALL_REDUCE, 3, 64, 0, 0);
+	struct op_rig rig;
+	ceov_op *op, *other;
+
+	op_rig_open(&rig, 3, SCRATCH, &log_);
+	op = op_case_made(&one, rig.workspaces[0]);
+	other = op_case_made(&one, rig.workspaces[0]);
+	op->meets = 1;
+	cei_op_swap(op, other);
+	ck_assert_int_eq(op->meets, 0);
+	ck_assert_int_eq(other->meets, 1);
+	ceov_op_release(op);
+	ceov_op_release(other);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("meet");
@@ -127,6 +149,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(all, test_ranks_meet_before_copies_begin, 0, 4);
 	tcase_add_test(all, test_a_rank_that_does_not_come_ends_the_meeting);
 	tcase_add_test(all, test_long_sums_meet);
+	tcase_add_test(all, test_a_swap_takes_meeting_along);
 	suite_add_tcase(made, all);
 	return made;
 }

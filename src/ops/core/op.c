@@ -490,6 +490,7 @@ int cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind
 static void take_built(ceov_op *to, const ceov_op *from)
 {
 	to->choice = from->choice;
+	to->meets = from->meets;
 	to->n_sent = from->n_sent;
 	to->product = from->product;
 	memcpy(to->stages, from->stages, sizeof(to->stages));
