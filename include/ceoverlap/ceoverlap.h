@@ -622,10 +622,13 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);
  * end. Launches in flight in this context that use one of them end at once, with all signals of
  * their plans, and so do launches that use one of those; those of other processes end when their
  * engines see the abort. Chunks that have not begun are dropped, except those that a lane already
- * waits to begin: these are copied, and marks raised behind them mean nothing. Here such a mark
- * is never taken for good, since its signal is aborted before; at another process a plan's mark
- * can be, if a lane waits there for a signal that is aborted here. Before they can be used
- * again, the signals need ceov_signal_renew(). CEOV_NONE: the launch had ended before. */
+ * waits to begin: these are copied, and marks raised behind them mean nothing. Marks of launches
+ * in flight here are not taken for good, since their signals are aborted before a lane goes on.
+ * That is not so where a thread holds this context or a plan for 100 ms, for plans that
+ * ceov_plan_queue() has queued, and for launches of other processes whose lanes wait for a signal
+ * that is aborted here: look at the tickets, or at the signals after the stream has passed them.
+ * Before they can be used again, the signals need ceov_signal_renew(). CEOV_NONE: the launch had
+ * ended before. */
 int ceov_abort(ceov_context *context, ceov_ticket ticket);
 
 #ifdef __cplusplus

@@ -264,7 +264,9 @@ struct ceov_op_tuning {
 					 * direct mode SMs that move the bytes, also without a
 					 * sum, at most 32; 0: one for each 8 KiB that go to a
 					 * peer, at most 16; 16 or 24 beside a GEMM, where the even
-					 * number below counts, and at most half of the SMs */
+					 * number below counts, and at most half of the SMs. Where
+					 * the model chooses a direct mode it has no effect, since
+					 * ranks may differ in it: set the mode as well */
 	uint64_t          chunk_bytes;  /* the largest chunk of the op's copies, 4096 or more; 0, or
 					 * more than max_chunk_bytes of the context: that. A
 					 * daemon's limit holds, too. No effect in capturable

@@ -106,7 +106,7 @@ int cei_guest_is_busy(ceov_context *context)
 
 void cei_guest_abort(ceov_context *context, int error, uint32_t rank)
 {
-	const struct cei_abort abort = { error, rank, 0 };
+	const struct cei_abort abort = { error, rank };
 	struct cei_report_hold hold;
 	struct cei_list *node;
 
@@ -114,7 +114,7 @@ void cei_guest_abort(ceov_context *context, int error, uint32_t rank)
 	pthread_mutex_lock(&context->lock);
 	for (node = context->plans.next; node != &context->plans; node = node->next)
 		cei_abort_plan(CEI_OWNER(node, struct ceov_plan, object.link), &abort);
-	cei_abort_end(context, &abort);
+	cei_abort_end(context, 0);
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 }

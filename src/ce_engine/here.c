@@ -32,6 +32,7 @@ const struct cei_door cei_door_here = {
 		.commit = cei_plan_commit,
 		.launch = cei_launch_enqueue,
 		.is_busy = cei_plan_is_busy,
+		.is_busy_locked = cei_plan_is_busy_locked,
 		.explain = cei_plan_explain,
 		.release = cei_plan_release,
 		.destroy = cei_plan_destroy,

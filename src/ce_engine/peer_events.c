@@ -27,7 +27,6 @@ static int is_shared(const struct ceov_signal *signal)
  * abort words before the first poison: see objects/abort.h. Every process does this by itself. */
 static void abort_shared(ceov_context *context, uint32_t rank)
 {
-	const struct cei_abort abort = { CEOV_ERR_PEER_LOST, rank, 1 };
 	struct cei_report_hold hold;
 	struct ceov_signal *signal;
 	struct cei_list *node;
@@ -39,7 +38,7 @@ static void abort_shared(ceov_context *context, uint32_t rank)
 		if (is_shared(signal))
 			(void)cei_signal_raise_abort(signal, CEOV_ERR_PEER_LOST, rank);
 	}
-	cei_abort_end(context, &abort);
+	cei_abort_end(context, 1);
 	for (node = context->signals.next; node != &context->signals; node = node->next) {
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
 		if (is_shared(signal))
@@ -102,7 +101,7 @@ static void aborted(void *arg, const struct cei_note_abort *abort)
 {
 	struct cei_network_signal named[CEI_NETWORK_ABORTS_MAX];
 	struct ceov_signal *signals[TOGETHER];
-	const struct cei_abort all = { abort->error, abort->blame, 0 };
+	const struct cei_abort all = { abort->error, abort->blame };
 	struct cei_report_hold hold;
 	ceov_context *context = arg;
 	uint32_t n;
@@ -111,7 +110,8 @@ static void aborted(void *arg, const struct cei_note_abort *abort)
 	pthread_mutex_lock(&context->lock);
 	n = cei_network_still_aborted(context->site.network, abort, named);
 	n = collect(context, named, n, signals);
-	cei_abort_signals(context, signals, n, &all);
+	if (n)
+		cei_abort_signals(context, signals, n, &all);
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 }

@@ -254,16 +254,21 @@ static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch
 	return r;
 }
 
+static int is_busy_locked(const struct ceov_plan *plan)
+{
+	return is_busy_there(plan) || plan->run.n_in_flight;    /* by the daemon, or here */
+}
+
 static int is_busy(const struct ceov_plan *plan)
 {
 	/* the lock may change in a const plan */
 	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
-	int n;
+	int is;
 
 	pthread_mutex_lock(lock);
-	n = is_busy_there(plan) || plan->run.n_in_flight;       /* by the daemon, or here */
+	is = is_busy_locked(plan);
 	pthread_mutex_unlock(lock);
-	return n;
+	return is;
 }
 
 /* The daemon's words about a launch that has failed come by its socket, somewhat later than the
@@ -324,7 +329,7 @@ static struct ceov_plan *plan_of(ceov_context *context, uint64_t number)
 /* The daemon's engine sees the abort words in shared memory. */
 static int abort_there(ceov_context *context, ceov_ticket ticket)
 {
-	const struct cei_abort abort = { CEOV_ERR_ABORTED, CEOV_NOBODY, 0 };
+	const struct cei_abort abort = { CEOV_ERR_ABORTED, CEOV_NOBODY };
 	struct cei_report_hold hold;
 	struct ceov_plan *plan;
 
@@ -335,7 +340,7 @@ static int abort_there(ceov_context *context, ceov_ticket ticket)
 	plan = plan_of(context, ticket.number & ~THERE_BIT);
 	if (plan) {
 		cei_abort_plan(plan, &abort);
-		cei_abort_end(context, &abort);
+		cei_abort_end(context, 0);
 	}
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
@@ -405,6 +410,7 @@ const struct cei_door cei_door_there = {
 		.commit = commit,
 		.launch = launch_there,
 		.is_busy = is_busy,
+		.is_busy_locked = is_busy_locked,
 		.explain = explain,
 		.release = release,
 		.destroy = destroy,

@@ -30,7 +30,7 @@ static void launch_failed(void *arg, const struct ceov_failure *failed)
  * released. With the context's lock held. */
 static void abort_all(ceov_context *context)
 {
-	const struct cei_abort abort = { CEOV_ERR_DAEMON_LOST, CEOV_NOBODY, 0 };
+	const struct cei_abort abort = { CEOV_ERR_DAEMON_LOST, CEOV_NOBODY };
 	struct ceov_plan *plan;
 	struct cei_list *node;
 	int is_there;
@@ -43,7 +43,7 @@ static void abort_all(ceov_context *context)
 		if (is_there)           /* its signals do not change any more */
 			cei_abort_plan(plan, &abort);
 	}
-	cei_abort_end(context, &abort);
+	cei_abort_end(context, 0);
 }
 
 static void daemon_lost(void *arg)

@@ -10,7 +10,9 @@
 
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
+#include "ce_engine/peer_events.h"
 #include "loopback.h"
 
 #define CHAIN 3u                        /* plans: each waits for the mark of the one before */
@@ -33,12 +35,16 @@ static void replan(struct loopback *loop, ceov_signal *awaited)
 	ck_assert_int_eq(ceov_plan_commit(loop->plan), 0);
 }
 
-/* Nobody raises what the first plan waits for. */
-static void open_chain(struct chain *chain)
+/* Nobody raises what the first plan waits for. is_turned: without an engine's thread, so that only
+ * the abort itself aborts anything. */
+static void open_chain(struct chain *chain, int is_turned)
 {
 	uint32_t i;
 
-	loopback_open(&chain->loops[0], 1, 0);
+	if (is_turned)
+		loopback_open_turned(&chain->loops[0], 1, 0);
+	else
+		loopback_open(&chain->loops[0], 1, 0);
 	for (i = 1; i < CHAIN; i++) {
 		loopback_open_beside(&chain->loops[i], &chain->loops[0]);
 		replan(&chain->loops[i], chain->loops[i - 1].arrived);
@@ -69,7 +75,7 @@ START_TEST(test_plans_that_share_a_signal_are_aborted_first)
 	uint32_t round, i, n = testing_share(100);
 
 	for (round = 0; round < n; round++) {
-		open_chain(&chain);
+		open_chain(&chain, 0);
 		launch_chain(&chain, _i ? GATED : POLLED);
 		i = round % CHAIN;
 		ck_assert_int_eq(ceov_abort(chain.loops[i].context, chain.tickets[i]), 0);
@@ -111,7 +117,7 @@ START_TEST(test_plans_without_a_launch_in_flight_are_left_alone)
 	struct chain chain;
 	uint32_t i;
 
-	open_chain(&chain);
+	open_chain(&chain, 0);
 	chain.tickets[0] = loopback_launch(&chain.loops[0], 0, POLLED);
 	ck_assert_int_eq(ceov_abort(chain.loops[0].context, chain.tickets[0]), 0);
 	ck_assert_int_eq(loopback_wait(&chain.loops[0], chain.tickets[0]), CEOV_ERR_ABORTED);
@@ -126,15 +132,43 @@ START_TEST(test_an_abort_of_signals_takes_plans_along)
 {
 	struct chain chain;
 
-	open_chain(&chain);
+	open_chain(&chain, 1);
 	chain.tickets[1] = loopback_launch(&chain.loops[1], 0, POLLED);
 	cei_abort_unlocked(&chain.loops[2].free, 1, CEOV_ERR_PEER_LOST, 1);
 	ck_assert_int_eq(ceov_signal_wait(chain.loops[1].arrived, 0, 1, 0), CEOV_PENDING);
 	cei_abort_unlocked(&chain.loops[0].arrived, 1, CEOV_ERR_PEER_LOST, 1);
 	ck_assert_int_eq(cei_signal_aborted(chain.loops[1].arrived), CEOV_ERR_PEER_LOST);
 	ck_assert_int_eq(cei_signal_aborted(chain.loops[2].arrived), 0);
-	ck_assert_int_eq(loopback_wait(&chain.loops[1], chain.tickets[1]), CEOV_ERR_PEER_LOST);
+	while (ceov_wait(chain.loops[1].context, chain.tickets[1], 0) == CEOV_PENDING)
+		ck_assert_int_ge(ceov_turn(chain.loops[1].context), 0);
 	loopback_close(&chain.loops[0]);
+}
+END_TEST
+
+/* Another process has aborted what the first plan waits for, and before this one's engine sees that
+ * an abort of something else begins here: each plan keeps its own error and the rank to blame. */
+START_TEST(test_each_plan_has_the_error_of_its_own_signal)
+{
+	struct loopback loop, other;
+	ceov_ticket ticket, second;
+	uint32_t rank;
+
+	loopback_open_turned(&loop, 1, 0);
+	loopback_open_beside(&other, &loop);
+	ticket = loopback_launch(&loop, 0, POLLED);
+	second = loopback_launch(&other, 0, POLLED);
+	(void)cei_signal_raise_abort(loop.ready, CEOV_ERR_PEER_LOST, 1);
+	ck_assert_int_eq(ceov_abort(loop.context, second), 0);
+	ck_assert_int_eq(cei_signal_blame(loop.arrived, &rank), CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(rank, 1);
+	ck_assert_int_eq(cei_signal_blame(other.arrived, &rank), CEOV_ERR_ABORTED);
+	ck_assert_uint_eq(rank, CEOV_NOBODY);
+	while (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING ||
+	       ceov_wait(loop.context, second, 0) == CEOV_PENDING)
+		ck_assert_int_ge(ceov_turn(loop.context), 0);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_PEER_LOST);
+	ck_assert_int_eq(ceov_wait(loop.context, second, 0), CEOV_ERR_ABORTED);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -144,41 +178,122 @@ START_TEST(test_an_abort_of_no_signals_does_nothing)
 }
 END_TEST
 
+/* A thread that holds a lock, as a call does that the driver holds up. */
 struct holder {
-	ceov_context   *context;
-	pthread_mutex_t done;           /* held until the abort has returned */
-	_Atomic int     has_lock;
+	pthread_mutex_t *lock;
+	pthread_mutex_t  done;          /* held until the abort has returned */
+	_Atomic int      has_lock;
+	pthread_t        thread;
 };
 
-/* Holds the context's lock, as a call does that the driver holds up. */
 static void *hold_lock(void *arg)
 {
 	struct holder *holder = arg;
 
-	pthread_mutex_lock(&holder->context->lock);
+	pthread_mutex_lock(holder->lock);
 	holder->has_lock = 1;
 	pthread_mutex_lock(&holder->done);
 	pthread_mutex_unlock(&holder->done);
-	pthread_mutex_unlock(&holder->context->lock);
+	pthread_mutex_unlock(holder->lock);
 	return NULL;
 }
 
-START_TEST(test_an_abort_does_not_wait_for_the_lock_for_ever)
+static void begin_holding(struct holder *holder, pthread_mutex_t *lock)
 {
-	struct holder holder = { .done = PTHREAD_MUTEX_INITIALIZER };
+	holder->lock = lock;
+	holder->has_lock = 0;
+	pthread_mutex_init(&holder->done, NULL);
+	pthread_mutex_lock(&holder->done);
+	ck_assert_int_eq(pthread_create(&holder->thread, NULL, hold_lock, holder), 0);
+	while (!holder->has_lock)
+		usleep(100);
+}
+
+static void end_holding(struct holder *holder)
+{
+	pthread_mutex_unlock(&holder->done);
+	ck_assert_int_eq(pthread_join(holder->thread, NULL), 0);
+	pthread_mutex_destroy(&holder->done);
+}
+
+START_TEST(test_an_abort_does_not_wait_for_the_context_for_ever)
+{
+	struct holder holder;
 	struct loopback loop;
-	pthread_t thread;
 
 	loopback_open(&loop, 1, 0);
-	holder.context = loop.context;
-	pthread_mutex_lock(&holder.done);
-	ck_assert_int_eq(pthread_create(&thread, NULL, hold_lock, &holder), 0);
-	while (!holder.has_lock)
-		usleep(100);
+	begin_holding(&holder, &loop.context->lock);
 	cei_abort_unlocked(&loop.ready, 1, CEOV_ERR_TIMEOUT, 1);
 	ck_assert_int_eq(ceov_signal_wait(loop.ready, 0, 1, 0), CEOV_ERR_TIMEOUT);
-	pthread_mutex_unlock(&holder.done);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	end_holding(&holder);
+	loopback_close(&loop);
+}
+END_TEST
+
+/* Of several plans some locks are held; those whose locks are free are still taken along. */
+START_TEST(test_an_abort_does_not_wait_for_plans_for_ever)
+{
+	struct holder holders[2];
+	struct loopback loop, other;
+	ceov_plan *idle, *more;
+	ceov_ticket ticket;
+
+	loopback_open_turned(&loop, 1, 0);
+	idle = testing_plan(loop.context, 0);
+	more = testing_plan(loop.context, 0);
+	loopback_open_beside(&other, &loop);
+	replan(&other, loop.ready);
+	ticket = loopback_launch(&other, 0, POLLED);
+	begin_holding(&holders[0], &idle->lock);
+	begin_holding(&holders[1], &more->lock);
+	cei_abort_unlocked(&loop.ready, 1, CEOV_ERR_TIMEOUT, 1);
+	ck_assert_int_eq(ceov_signal_wait(loop.ready, 0, 1, 0), CEOV_ERR_TIMEOUT);
+	ck_assert_int_eq(cei_signal_aborted(other.arrived), CEOV_ERR_TIMEOUT);
+	end_holding(&holders[0]);
+	end_holding(&holders[1]);
+	while (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING)
+		ck_assert_int_ge(ceov_turn(loop.context), 0);
+	loopback_close(&loop);
+}
+END_TEST
+
+/* As the call above, for an engine whose launch is late while a thread holds another plan. */
+START_TEST(test_a_deadline_does_not_wait_for_plans_for_ever)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .deadline_ns = TESTING_MS };
+	struct holder holder;
+	struct loopback loop;
+	ceov_ticket ticket;
+	ceov_plan *idle;
+
+	loopback_open(&loop, 1, 0);
+	idle = testing_plan(loop.context, 0);
+	begin_holding(&holder, &idle->lock);
+	ck_assert_int_eq(ceov_launch(loop.plan, &launch, &ticket), 0);
+	ck_assert_int_eq(loopback_wait(&loop, ticket), CEOV_ERR_TIMEOUT);
+	ck_assert_int_eq(ceov_signal_wait(loop.arrived, 0, 1, TESTING_PATIENCE),
+			 CEOV_ERR_TIMEOUT);
+	end_holding(&holder);
+	loopback_close(&loop);
+}
+END_TEST
+
+/* A peer that is lost aborts all signals that it shares, and what is in flight with one of them. */
+START_TEST(test_a_lost_peer_takes_plans_along)
+{
+	struct loopback loop, other;
+	ceov_ticket ticket;
+
+	loopback_open_turned(&loop, 1, 0);
+	loopback_open_beside(&other, &loop);
+	ck_assert_int_eq(ceov_signal_share(loop.ready, "ready"), 0);
+	ticket = loopback_launch(&loop, 0, POLLED);
+	cei_peer_gone(loop.context, 1, 0);
+	ck_assert_int_eq(cei_signal_aborted(loop.ready), CEOV_ERR_PEER_LOST);
+	ck_assert_int_eq(cei_signal_aborted(loop.arrived), CEOV_ERR_PEER_LOST);
+	ck_assert_int_eq(cei_signal_aborted(other.arrived), 0);
+	while (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING)
+		ck_assert_int_ge(ceov_turn(loop.context), 0);
 	loopback_close(&loop);
 }
 END_TEST
@@ -193,8 +308,12 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_deadline_takes_other_plans_signals_along);
 	tcase_add_test(all, test_plans_without_a_launch_in_flight_are_left_alone);
 	tcase_add_test(all, test_an_abort_of_signals_takes_plans_along);
+	tcase_add_test(all, test_each_plan_has_the_error_of_its_own_signal);
 	tcase_add_test(all, test_an_abort_of_no_signals_does_nothing);
-	tcase_add_test(all, test_an_abort_does_not_wait_for_the_lock_for_ever);
+	tcase_add_test(all, test_an_abort_does_not_wait_for_the_context_for_ever);
+	tcase_add_test(all, test_an_abort_does_not_wait_for_plans_for_ever);
+	tcase_add_test(all, test_a_deadline_does_not_wait_for_plans_for_ever);
+	tcase_add_test(all, test_a_lost_peer_takes_plans_along);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -135,6 +135,7 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
  * waits, so its chunks may have been moved before their sources were ready. */
 static void look_for_abort(struct cei_launch *launch)
 {
+	const struct ceov_plan *plan = launch->plan;
 	struct ceov_failure failure = cei_failure(0, 0);
 
 	if (!cei_expiry_find_abort(launch, &failure))
@@ -142,6 +143,7 @@ static void look_for_abort(struct cei_launch *launch)
 	tell_launch(launch, &failure, ceov_strerror(failure.error));
 	launch->error = failure.error;
 	launch->blamed = failure.rank;
+	cei_abort_unlocked(plan->signals, plan->program.n_signals, failure.error, failure.rank);
 }
 
 void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)

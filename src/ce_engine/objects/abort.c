@@ -11,69 +11,100 @@
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 
-/* for the context's lock */
-#define LOCK_NS 100000000L
+/* How long an abort waits for locks, all together: their holders may be held up in the driver by a
+ * gate that it opens. */
+#define LOCKS_NS 100000000L
 
 #define SECOND_NS 1000000000L
 
 void cei_abort_plan(ceov_plan *plan, const struct cei_abort *abort)
 {
-	plan->run.is_struck = 1;
+	plan->run.struck = abort->error;
+	plan->run.struck_rank = abort->rank;
 	plan->run.n_struck += cei_signals_raise_abort(plan->signals, plan->program.n_signals,
 						      abort->error, abort->rank);
 }
 
-/* Whether launches of the plan are in flight that an aborted signal ends. The signals of a plan
- * that has none in flight are not looked at: another thread may be adding some. */
-static int is_hit(const ceov_plan *plan)
+/* Returns until when locks are waited for, by the clock of pthread_mutex_timedlock(). */
+static struct timespec locks_until(void)
 {
-	uint32_t rank;
+	struct timespec until;
 
-	return plan->object.door->plan.is_busy(plan) &&
-	       cei_signals_blame(plan->signals, plan->program.n_signals, &rank) != 0;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += LOCKS_NS;
+	if (until.tv_nsec >= SECOND_NS) {
+		until.tv_sec++;
+		until.tv_nsec -= SECOND_NS;
+	}
+	return until;
 }
 
-/* Returns how many plans it has found. */
-static uint32_t spread(ceov_context *context, const struct cei_abort *abort)
+/* Whether launches of the plan are in flight that an aborted signal ends; *ret_hit says with what,
+ * as the plan's engine will find it. The signals of a plan that has none in flight are not looked
+ * at: another thread may be adding some. With the plan's lock held. */
+static int is_hit(const ceov_plan *plan, struct cei_abort *ret_hit)
 {
+	if (!plan->object.door->plan.is_busy_locked(plan))
+		return 0;
+	ret_hit->error = cei_signals_blame(plan->signals, plan->program.n_signals, &ret_hit->rank);
+	return ret_hit->error != 0;
+}
+
+/* Returns how many plans it has found. It passes over a plan whose lock it does not get. */
+static uint32_t spread(ceov_context *context, const struct timespec *until)
+{
+	struct cei_abort hit = { 0 };
 	struct cei_list *node;
 	ceov_plan *plan;
 	uint32_t n = 0;
+	int is;
 
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		if (plan->run.is_struck || !is_hit(plan))
+		if (plan->run.struck || pthread_mutex_timedlock(&plan->lock, until))
 			continue;
-		cei_abort_plan(plan, abort);
+		is = is_hit(plan, &hit);
+		pthread_mutex_unlock(&plan->lock);
+		if (!is)
+			continue;
+		cei_abort_plan(plan, &hit);
 		n++;
 	}
 	return n;
 }
 
-/* Other nodes hear of an abort once, although it may be repeated here. */
+static void poison_plan(ceov_plan *plan, int is_everywhere)
+{
+	cei_signals_poison(plan->signals, plan->program.n_signals);
+	/* Other nodes hear of an abort once, although it may be repeated here. */
+	if (plan->run.n_struck && !is_everywhere)
+		cei_signals_tell(plan->signals, plan->program.n_signals, plan->run.struck,
+				 plan->run.struck_rank);
+	plan->run.struck = 0;
+	plan->run.n_struck = 0;
+}
+
+void cei_abort_end(ceov_context *context, int is_everywhere)
+{
+	const struct timespec until = locks_until();
+	struct cei_list *node;
+	ceov_plan *plan;
+
+	while (spread(context, &until))
+		;                       /* each time one plan more at least: at most all */
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		if (plan->run.struck)
+			poison_plan(plan, is_everywhere);
+	}
+}
+
 static void poison(ceov_signal *const *signals, uint32_t n, uint32_t n_first,
 		   const struct cei_abort *abort)
 {
 	cei_signals_poison(signals, n);
-	if (n_first && !abort->is_everywhere)
+	if (n_first)
 		cei_signals_tell(signals, n, abort->error, abort->rank);
-}
-
-void cei_abort_end(ceov_context *context, const struct cei_abort *abort)
-{
-	struct cei_list *node;
-	ceov_plan *plan;
-
-	while (spread(context, abort))
-		;                       /* each time one plan more at least: at most all */
-	for (node = context->plans.next; node != &context->plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		if (!plan->run.is_struck)
-			continue;
-		poison(plan->signals, plan->program.n_signals, plan->run.n_struck, abort);
-		plan->run.is_struck = 0;
-		plan->run.n_struck = 0;
-	}
 }
 
 void cei_abort_signals(ceov_context *context, ceov_signal *const *signals, uint32_t n,
@@ -81,32 +112,21 @@ void cei_abort_signals(ceov_context *context, ceov_signal *const *signals, uint3
 {
 	uint32_t n_first = cei_signals_raise_abort(signals, n, abort->error, abort->rank);
 
-	cei_abort_end(context, abort);
+	cei_abort_end(context, 0);
 	poison(signals, n, n_first, abort);
 }
 
-/* Returns whether the thread has got the lock. */
-static int lock(ceov_context *context)
+void cei_abort_alone(ceov_signal *const *signals, uint32_t n, int error, uint32_t rank)
 {
-	struct timespec until;
+	const struct cei_abort abort = { error, rank };
 
-	clock_gettime(CLOCK_REALTIME, &until);  /* the clock of pthread_mutex_timedlock() */
-	until.tv_nsec += LOCK_NS;
-	if (until.tv_nsec >= SECOND_NS) {
-		until.tv_sec++;
-		until.tv_nsec -= SECOND_NS;
-	}
-	return !pthread_mutex_timedlock(&context->lock, &until);
-}
-
-static void abort_alone(ceov_signal *const *signals, uint32_t n, const struct cei_abort *abort)
-{
-	poison(signals, n, cei_signals_raise_abort(signals, n, abort->error, abort->rank), abort);
+	poison(signals, n, cei_signals_raise_abort(signals, n, error, rank), &abort);
 }
 
 void cei_abort_unlocked(ceov_signal *const *signals, uint32_t n, int error, uint32_t rank)
 {
-	const struct cei_abort abort = { error, rank, 0 };
+	const struct cei_abort abort = { error, rank };
+	const struct timespec until = locks_until();
 	struct cei_report_hold hold;
 	ceov_context *context;
 
@@ -114,11 +134,11 @@ void cei_abort_unlocked(ceov_signal *const *signals, uint32_t n, int error, uint
 		return;
 	context = signals[0]->object.context;
 	cei_report_hold_begin(&context->report, &hold);
-	if (lock(context)) {
+	if (!pthread_mutex_timedlock(&context->lock, &until)) {
 		cei_abort_signals(context, signals, n, &abort);
 		pthread_mutex_unlock(&context->lock);
 	} else {
-		abort_alone(signals, n, &abort);
+		cei_abort_alone(signals, n, error, rank);
 	}
 	cei_report_hold_end(&context->report, &hold);
 }

@@ -72,9 +72,11 @@ struct cei_plan_run {
 	struct cei_list       idle;             /* records of launches to be reused; with the
 						 * lock */
 	uint32_t              n_in_flight;      /* with the lock */
-	int                   is_struck;        /* an abort has set the abort words of its signals,
-						 * and will poison them; with the context's
-						 * lock, as the next one */
+	int                   struck;           /* error with which an abort has set the abort
+						 * words of its signals, which it will poison;
+						 * 0: none does. With the context's lock, as the
+						 * next two */
+	uint32_t              struck_rank;      /* whom it blames, or CEOV_NOBODY */
 	uint32_t              n_struck;         /* how many of them it was the first to abort */
 	uint64_t              n_launches;       /* launches so far; with the lock */
 	uint64_t              last_base;        /* the number that the last launch, or the last

@@ -359,7 +359,7 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
  * meanwhile. */
 int cei_ticket_abort(ceov_context *context, ceov_ticket ticket)
 {
-	const struct cei_abort abort = { CEOV_ERR_ABORTED, CEOV_NOBODY, 0 };
+	const struct cei_abort abort = { CEOV_ERR_ABORTED, CEOV_NOBODY };
 	struct cei_report_hold hold;
 	ceov_plan *plan;
 
@@ -371,7 +371,7 @@ int cei_ticket_abort(ceov_context *context, ceov_ticket ticket)
 		plan = NULL;
 	if (plan) {
 		cei_abort_plan(plan, &abort);
-		cei_abort_end(context, &abort);
+		cei_abort_end(context, 0);
 	}
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);

@@ -20,14 +20,19 @@ static pthread_mutex_t *lock_of(const struct ceov_plan *plan)
 	return (pthread_mutex_t *)(uintptr_t)&plan->lock;
 }
 
+int cei_plan_is_busy_locked(const struct ceov_plan *plan)
+{
+	return plan->run.n_in_flight != 0;
+}
+
 int cei_plan_is_busy(const struct ceov_plan *plan)
 {
-	uint32_t n;
+	int is;
 
 	pthread_mutex_lock(lock_of(plan));
-	n = plan->run.n_in_flight;
+	is = cei_plan_is_busy_locked(plan);
 	pthread_mutex_unlock(lock_of(plan));
-	return n != 0;
+	return is;
 }
 
 int ceov_plan_idle(const ceov_plan *plan)

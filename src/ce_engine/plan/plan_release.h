@@ -10,6 +10,7 @@
 
 /* Implement cei_door_here; the caller has checked the handles. */
 int  cei_plan_is_busy(const struct ceov_plan *plan);
+int  cei_plan_is_busy_locked(const struct ceov_plan *plan);
 void cei_plan_release(struct ceov_plan *plan);
 
 /* Whether a lane that was given up may still move chunks of the plan. Any thread, where

@@ -53,7 +53,7 @@ void cei_expiry_poison(const struct cei_launch *launch)
 {
 	const struct ceov_plan *plan = launch->plan;
 
-	cei_abort_unlocked(plan->signals, plan->program.n_signals, launch->error, launch->blamed);
+	cei_abort_alone(plan->signals, plan->program.n_signals, launch->error, launch->blamed);
 }
 
 const struct cei_chunk *cei_expiry_stuck_at(const struct cei_launch *launch)

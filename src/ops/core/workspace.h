@@ -100,7 +100,7 @@ struct ceov_workspace {
 /* Each rank creates its own scratch and signals, exports them under names that begin with the
  * workspace's name, and finds those of its peers. */
 
-#define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 3) * CEI_OP_RANKS_MAX)
+#define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 4) * CEI_OP_RANKS_MAX)
 
 /* Creates this rank's scratch, and its signals at the rank's place or in host memory. */
 int  cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place);
