@@ -75,6 +75,10 @@ expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --piece
 expect 0 "marks of single blocks" $run -g 3 -t all_gather,all_to_all -b 64K --mark-group 64K -J "$json"
 holds "$json" '"mark_group_bytes": *65536' "JSON says how much shares marks"
 expect 2 "a group of no size" --mark-group 64Q
+expect 0 "more targets" $run -g 3 -t all_gather,all_to_all -b 64K --targets 3 -J "$json"
+holds "$json" '"n_targets": *3' "JSON says with how many targets launches take turns"
+expect 2 "too few targets" --targets 1
+expect 2 "too many targets" --targets 9
 # Ranks that act as nodes: over UCX, where it is installed.
 expect 2 "more nodes than ranks" $run -g 2 --nodes 3 -t p2p
 expect 2 "nodes within one process" $run -g 2 --nodes 2 --one-process -t p2p

@@ -18,6 +18,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #define BENCH_RANKS_MAX   256u
+#define BENCH_TARGETS_MAX 8u                    /* that launches of a collective take turns with */
 #define BENCH_SAMPLES_MAX 1000u
 #define BENCH_ROWS_MAX    16384u
 #define BENCH_MODES       48u
@@ -51,6 +52,7 @@ struct bench_options {
 	uint32_t    n_pieces;
 	uint64_t    chunk_bytes;        /* 0: the library chooses */
 	uint64_t    mark_group_bytes;   /* of plans of collectives; 0: the library chooses */
+	uint32_t    n_targets;          /* that launches of collectives take turns with */
 	uint32_t    n_nodes;            /* the ranks act as so many nodes; 0: as one */
 	uint32_t    timeout_s;
 	const char *nccl_path;          /* NULL: search for the library */

@@ -37,7 +37,7 @@ const struct bench_case bench_cases[] = {
 };
 
 enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NAMED, KEY_VISIBLE,
-	KEY_MARK_GROUP };
+	KEY_MARK_GROUP, KEY_TARGETS };
 
 static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
@@ -79,6 +79,9 @@ static const struct argp_option options_table[] = {
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
 	{ "mark-group", KEY_MARK_GROUP, "SIZE", 0, "all_gather and all_to_all: how much may move "
 	  "before the marks of it rise together (default: the library's)", 1 },
+	{ "targets", KEY_TARGETS, "N", 0, "all_gather and all_to_all: targets that launches of "
+	  "ours, and by hand, take turns with, 2 to 8 (default 2). A launch of ours waits until "
+	  "all ranks have read what the last one to its target brought", 1 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
 	  "searched)", 1 },
 	{ "no-nccl", BENCH_KEY_NO_NCCL, NULL, 0, "Leave NCCL out", 1 },
@@ -121,6 +124,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_NAMED: options->names_sources = 1; break;
 	case KEY_VISIBLE: options->signal_flags = CEOV_SIGNAL_HOST_VISIBLE; break;
 	case KEY_MARK_GROUP: options->mark_group_bytes = bench_parse_size(state, text); break;
+	case KEY_TARGETS:
+		options->n_targets = (uint32_t)bench_parse_number(state, text, 2,
+								  BENCH_TARGETS_MAX);
+		break;
 	case KEY_PIECES:
 		options->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 64);
 		break;
@@ -171,6 +178,7 @@ int main(int argc, char **argv)
 		.check = 1,
 		.triggers = BENCH_POLLED | BENCH_GATED | BENCH_FOLLOW,
 		.n_pieces = 1,
+		.n_targets = 2,
 		.timeout_s = 300,
 	};
 	const struct bench_case *chosen[BENCH_CASES_MAX];

@@ -137,7 +137,7 @@ static uint64_t hash_arguments(const struct bench_options *options,
 		options->begin_bytes, options->end_bytes, options->factor, options->n_samples,
 		options->n_warmup, (uint64_t)options->check, options->n_pieces,
 		options->chunk_bytes, options->mark_group_bytes, options->triggers,
-		options->has_sizes != 0,
+		options->has_sizes != 0, options->n_targets,
 	};
 	uint64_t hash = add_to_hash(UINT64_C(0xcbf29ce484222325), numbers, sizeof(numbers));
 	uint32_t i;

@@ -251,6 +251,8 @@ int bench_report_json(const struct bench_options *options, const struct bench_ro
 
 	json_object_object_add(origin, "mark_group_bytes",
 			       json_object_new_int64((int64_t)options->mark_group_bytes));
+	json_object_object_add(origin, "n_targets",
+			       json_object_new_int64((int64_t)options->n_targets));
 	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
 	json_object_object_add(report, "provenance", origin);
 	json_object_object_add(report, "complete", json_object_new_boolean(is_complete));

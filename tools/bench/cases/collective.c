@@ -98,10 +98,11 @@ static int open_collective(struct bench_collective *c, struct bench_rank *rank,
 	c->rank = rank;
 	c->pattern = pattern;
 	c->n_pieces = rank->options->n_pieces;
+	c->n_sets = rank->options->n_targets;
 	choose_methods(c);
 	for (bytes = bytes_max; bytes; bytes = bench_next_size(rank->options, bytes))
 		bytes_max = bytes;
-	for (i = 0; !r && i < BENCH_SETS; i++)
+	for (i = 0; !r && i < c->n_sets; i++)
 		r = open_set(c, &c->sets[i], bytes_max);
 	if (!r && pattern == BENCH_ALL_TO_ALL)
 		r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &c->source);
@@ -127,7 +128,7 @@ static int close_collective(struct bench_collective *c)
 
 	bench_nccl_close(c->nccl[BENCH_METHOD_NCCL_SM]);
 	bench_nccl_close(c->nccl[BENCH_METHOD_NCCL_CE]);
-	for (i = 0; !r && i < BENCH_SETS; i++) {
+	for (i = 0; !r && i < c->n_sets; i++) {
 		set = &c->sets[i];
 		r = bench_drop_buffers(c->rank, &set->target);
 		if (!r)
@@ -195,7 +196,7 @@ static char *target_of(struct bench_collective *c, enum bench_method method)
 		return bench_nccl_target(c->nccl[method]);
 	if (method >= BENCH_METHOD_WITHIN)
 		next = 0;
-	return bench_address(rank, c->sets[next % BENCH_SETS].target.by_rank[rank->rank]);
+	return bench_address(rank, c->sets[next % c->n_sets].target.by_rank[rank->rank]);
 }
 
 static char *source_of(struct bench_collective *c, enum bench_method method)
@@ -254,7 +255,7 @@ static int verify(struct bench_collective *c, enum bench_method method)
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < BENCH_SETS; i++) {
+	for (i = 0; !r && i < c->n_sets; i++) {
 		at = target_of(c, method);
 		r = prepare_data(c, method);
 		if (!r)

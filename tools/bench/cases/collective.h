@@ -8,8 +8,6 @@
 
 #include "tools/bench/group.h"
 
-#define BENCH_SETS 2u
-
 enum bench_method {
 	BENCH_METHOD_POLLED,
 	BENCH_METHOD_GATED,
@@ -52,7 +50,8 @@ struct bench_collective {
 	enum bench_pattern         pattern;
 	uint64_t             bytes;     /* size of a shard or block */
 	uint32_t             n_pieces;
-	struct bench_set           sets[BENCH_SETS];
+	uint32_t             n_sets;    /* launches take turns with so many targets */
+	struct bench_set     sets[BENCH_TARGETS_MAX];
 	struct bench_buffers source;    /* sources of the all-to-all */
 	struct bench_buffers flags;     /* for raw calls: one 64-bit flag per source rank */
 	uint64_t             n_raw;

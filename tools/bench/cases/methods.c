@@ -81,7 +81,7 @@ int bench_methods_open_plans(struct bench_collective *c)
 	uint32_t i, k;
 	int r = 0;
 
-	for (i = 0; !r && i < BENCH_SETS; i++)
+	for (i = 0; !r && i < c->n_sets; i++)
 		for (k = 0; !r && k <= BENCH_METHOD_RING; k++)
 			if (c->runs[k])
 				r = open_plan(c, &c->sets[i], k);
@@ -94,7 +94,7 @@ void bench_methods_close_plans(struct bench_collective *c)
 {
 	uint32_t i, k;
 
-	for (i = 0; i < BENCH_SETS; i++)
+	for (i = 0; i < c->n_sets; i++)
 		for (k = 0; k <= BENCH_METHOD_RING; k++) {
 			ceov_plan_release(c->sets[i].plan[k]);
 			c->sets[i].plan[k] = NULL;
@@ -159,7 +159,7 @@ static int begin_ours(struct bench_collective *c, struct bench_set *set, enum be
 
 static int ours_gpu(struct bench_collective *c, enum bench_method method, int is_last)
 {
-	struct bench_set *set = &c->sets[c->n_ours++ % BENCH_SETS];
+	struct bench_set *set = &c->sets[c->n_ours++ % c->n_sets];
 	struct ceov_mark marks[MARKS_MAX];
 	struct bench_rank *rank = c->rank;
 	void *stream = bench_stream(rank->device, BENCH_STREAM_MAIN);
@@ -206,7 +206,7 @@ static int await_ours(struct bench_collective *c, struct bench_set *set, uint64_
 
 static int ours_host(struct bench_collective *c, enum bench_method method)
 {
-	struct bench_set *set = &c->sets[c->n_ours++ % BENCH_SETS];
+	struct bench_set *set = &c->sets[c->n_ours++ % c->n_sets];
 	struct ceov_mark marks[MARKS_MAX];
 	struct bench_rank *rank = c->rank;
 	struct ceov_launch launch = {
@@ -269,7 +269,7 @@ static uint32_t own_flags(const struct bench_collective *c, void **flags)
 
 static int raw_gpu(struct bench_collective *c, int is_last)
 {
-	struct bench_set *set = &c->sets[++c->n_raw % BENCH_SETS];
+	struct bench_set *set = &c->sets[++c->n_raw % c->n_sets];
 	struct bench_copy copies[BENCH_RANKS_MAX];
 	void *flags[BENCH_RANKS_MAX];
 	struct bench_rank *rank = c->rank;
@@ -289,7 +289,7 @@ static int raw_gpu(struct bench_collective *c, int is_last)
 
 static int raw_host(struct bench_collective *c)
 {
-	struct bench_set *set = &c->sets[++c->n_raw % BENCH_SETS];
+	struct bench_set *set = &c->sets[++c->n_raw % c->n_sets];
 	struct bench_copy copies[BENCH_RANKS_MAX];
 	void *flags[BENCH_RANKS_MAX];
 	uint32_t i, n = raw_copies(c, set, copies, flags);
