@@ -107,12 +107,28 @@ static void poison(ceov_signal *const *signals, uint32_t n, uint32_t n_first,
 		cei_signals_tell(signals, n, abort->error, abort->rank);
 }
 
+/* Whether several plans may name one of the signals: by its handle or, where it is shared, by
+ * another one. Many plans with signals of their own that fail together would else be looked at once
+ * for each of them. */
+static int are_in_common(ceov_signal *const *signals, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (signals[i]->object.n_users > 1 || signals[i]->export_id ||
+		    signals[i]->found_id || signals[i]->original || signals[i]->far)
+			return 1;
+	return 0;
+}
+
 void cei_abort_signals(ceov_context *context, ceov_signal *const *signals, uint32_t n,
 		       const struct cei_abort *abort)
 {
 	uint32_t n_first = cei_signals_raise_abort(signals, n, abort->error, abort->rank);
 
-	cei_abort_end(context, 0);
+	/* Where all were aborted before, their gates have been opened. */
+	if (n_first && are_in_common(signals, n))
+		cei_abort_end(context, 0);
 	poison(signals, n, n_first, abort);
 }
 
