@@ -8,9 +8,9 @@ has a part of every expert, as columns or rows of its weights.
 experts is a callable (rows, ends) -> rows, as ct.moe() takes it, but for all experts; its result
 may have another width. Where ranks have many bytes of tokens, and enough of them for each expert,
 it is called for the tokens of one rank after another: of this rank's own first, of the others as
-they come, while further ones are still on their way. Few bytes come sooner than a further product would
-begin, and products of few tokens cost as much as those of more, so there it is called once, for all
-tokens. It makes no collective calls, which would run beside these moves. Numbers of rows of an
+they come, while further ones are still on their way. Few bytes come sooner than a further product
+would begin, and products of few tokens cost as much as those of more, so there it is called once,
+for all tokens. It makes no collective calls, which would run beside these moves. Numbers of rows of an
 expert stay on the device, and the host waits for nothing, but where a call of an operator does
 (operators.Operators.waits): then nothing overlaps.
 

@@ -34,9 +34,9 @@
 #define PIECE_BYTES (UINT64_C(16) << 20)
 
 /* The most that a rank sends to all others together by SMs, unless its caller says how. A copy
- * engine takes longer to begin than so many bytes take to arrive. On 2 H100 SMs took 7 us for an
- * all-gather of 256 KiB, copy engines 16 for 1 MiB; on 8 H200 SMs took 12 us and engines 56 for
- * 1 MiB (docs/results). Beyond that copy engines move, to leave SMs to other kernels. */
+ * engine takes longer to begin than so many bytes take to arrive. Between 4 H100 an all-gather of
+ * 256 KiB took 8 us by SMs and 25 by copy engines, in graphs; between 8 H200 one of 1 MiB took 12
+ * and 56 (docs/results). Beyond that copy engines move, to leave SMs to other kernels. */
 #define FEW_BYTES (UINT64_C(1) << 20)
 
 /* Limit of a block, so that the sum over all pairs of ranks fits 64 bits. */
