@@ -27,7 +27,7 @@ static uint32_t n_moving(ceov_context *context)
 	pthread_mutex_lock(&context->lock);
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		n += plan->object.door->plan.is_busy(plan) || cei_plan_is_moving(plan);
+		n += cei_plan_is_busy(plan) || cei_plan_is_moving(plan);
 	}
 	n += !cei_list_is_empty(&context->stuck);
 	pthread_mutex_unlock(&context->lock);

@@ -18,7 +18,7 @@
  * raise its marks. */
 static int is_moving(const struct ceov_plan *plan)
 {
-	return plan->object.door->plan.is_busy(plan) || cei_plan_is_moving(plan);
+	return cei_plan_is_busy(plan) || cei_plan_is_moving(plan);
 }
 
 /* Whether one of the list's plans uses the signal and is moving. With the context's lock

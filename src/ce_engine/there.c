@@ -254,21 +254,9 @@ static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch
 	return r;
 }
 
-static int is_busy_locked(const struct ceov_plan *plan)
-{
-	return is_busy_there(plan) || plan->run.n_in_flight;    /* by the daemon, or here */
-}
-
 static int is_busy(const struct ceov_plan *plan)
 {
-	/* the lock may change in a const plan */
-	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
-	int is;
-
-	pthread_mutex_lock(lock);
-	is = is_busy_locked(plan);
-	pthread_mutex_unlock(lock);
-	return is;
+	return is_busy_there(plan) || plan->run.n_in_flight;    /* by the daemon, or here */
 }
 
 /* The daemon's words about a launch that has failed come by its socket, somewhat later than the
@@ -377,7 +365,7 @@ static void release(struct ceov_plan *plan)
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);
-	while (is_busy(plan))           /* each launch ends by its deadline, or with the daemon */
+	while (cei_plan_is_busy(plan))  /* each launch ends by its deadline, or with the daemon */
 		cei_backoff_step(&backoff);
 	if (cei_object_claim(&plan->object, "ceov_plan_release"))
 		return;
@@ -410,7 +398,6 @@ const struct cei_door cei_door_there = {
 		.commit = commit,
 		.launch = launch_there,
 		.is_busy = is_busy,
-		.is_busy_locked = is_busy_locked,
 		.explain = explain,
 		.release = release,
 		.destroy = destroy,

@@ -229,7 +229,7 @@ static const struct cei_door the_double = {
 	.name = "a double of the engine, for a test",
 	.buffer = { double_admit, double_dismiss },
 	.signal = { double_raise, double_arrive, double_value, double_renew, double_abort },
-	.plan = { double_commit, double_launch, double_is_busy, double_is_busy, double_explain,
+	.plan = { double_commit, double_launch, double_is_busy, double_explain,
 		  double_release, double_destroy },
 	.ticket = { double_wait, double_abort_launch },
 };

@@ -82,11 +82,11 @@ class _Ring(Ring):
         self.mask = mask
 
 
-WIDE = torch.complex128                 # of copies, which change no bit of it
-
 # --- keys and values as rows -------------------------------------------------------------
 # length x 2 x batch x heads x width: the first keys are the first bytes, and attention reads them
 # as they lie.
+
+WIDE = torch.complex128                 # elements of 16 bytes; copies keep every bit of them
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:
@@ -100,10 +100,10 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 
 
 def _pack(k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    wide = [_wide(one) for one in (k, v)]
-    if wide[0].dtype == wide[1].dtype:
-        return torch.stack([one.permute(2, 0, 1, 3) for one in wide], 1).view(k.dtype)
-    return torch.stack((k.permute(2, 0, 1, 3), v.permute(2, 0, 1, 3)), 1)
+    pair = [_wide(one) for one in (k, v)]
+    if pair[0].dtype != pair[1].dtype:
+        pair = [k, v]
+    return torch.stack([one.permute(2, 0, 1, 3) for one in pair], 1).view(k.dtype)
 
 
 def _unpack(rows: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:

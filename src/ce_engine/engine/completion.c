@@ -153,11 +153,11 @@ void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 	ceov_context *context = plan->object.context;
 	int error;
 
-	if (!launch->error)
+	if (launch->error)              /* lanes may have written over the poison */
+		cei_expiry_poison(launch);
+	else
 		look_for_abort(launch);
 	error = launch->error;
-	if (error)                      /* lanes may have written over the poison */
-		cei_expiry_poison(launch);
 	cei_expiry_take(&engine->expiry, launch);
 	cei_admission_leave(&engine->admission, launch);
 	/* A guest may be closed as soon as none of its plans has a launch in flight. */

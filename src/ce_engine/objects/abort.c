@@ -19,8 +19,7 @@
 
 void cei_abort_plan(ceov_plan *plan, const struct cei_abort *abort)
 {
-	plan->run.struck = abort->error;
-	plan->run.struck_rank = abort->rank;
+	plan->run.struck = *abort;
 	plan->run.n_struck += cei_signals_raise_abort(plan->signals, plan->program.n_signals,
 						      abort->error, abort->rank);
 }
@@ -41,31 +40,30 @@ static struct timespec locks_until(void)
 
 /* Whether launches of the plan are in flight that an aborted signal ends; *ret_hit says with what,
  * as the plan's engine will find it. The signals of a plan that has none in flight are not looked
- * at: another thread may be adding some. With the plan's lock held. */
-static int is_hit(const ceov_plan *plan, struct cei_abort *ret_hit)
+ * at: another thread may be adding some. Nor are those of a plan whose lock is not had in time. */
+static int is_hit(ceov_plan *plan, const struct timespec *until, struct cei_abort *ret_hit)
 {
-	if (!plan->object.door->plan.is_busy_locked(plan))
+	ret_hit->error = 0;
+	if (pthread_mutex_timedlock(&plan->lock, until))
 		return 0;
-	ret_hit->error = cei_signals_blame(plan->signals, plan->program.n_signals, &ret_hit->rank);
+	if (plan->object.door->plan.is_busy(plan))
+		ret_hit->error = cei_signals_blame(plan->signals, plan->program.n_signals,
+						   &ret_hit->rank);
+	pthread_mutex_unlock(&plan->lock);
 	return ret_hit->error != 0;
 }
 
-/* Returns how many plans it has found. It passes over a plan whose lock it does not get. */
+/* Returns how many plans it has found. */
 static uint32_t spread(ceov_context *context, const struct timespec *until)
 {
-	struct cei_abort hit = { 0 };
+	struct cei_abort hit;
 	struct cei_list *node;
 	ceov_plan *plan;
 	uint32_t n = 0;
-	int is;
 
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		if (plan->run.struck || pthread_mutex_timedlock(&plan->lock, until))
-			continue;
-		is = is_hit(plan, &hit);
-		pthread_mutex_unlock(&plan->lock);
-		if (!is)
+		if (plan->run.struck.error || !is_hit(plan, until, &hit))
 			continue;
 		cei_abort_plan(plan, &hit);
 		n++;
@@ -73,32 +71,8 @@ static uint32_t spread(ceov_context *context, const struct timespec *until)
 	return n;
 }
 
-static void poison_plan(ceov_plan *plan, int is_everywhere)
-{
-	cei_signals_poison(plan->signals, plan->program.n_signals);
-	/* Other nodes hear of an abort once, although it may be repeated here. */
-	if (plan->run.n_struck && !is_everywhere)
-		cei_signals_tell(plan->signals, plan->program.n_signals, plan->run.struck,
-				 plan->run.struck_rank);
-	plan->run.struck = 0;
-	plan->run.n_struck = 0;
-}
-
-void cei_abort_end(ceov_context *context, int is_everywhere)
-{
-	const struct timespec until = locks_until();
-	struct cei_list *node;
-	ceov_plan *plan;
-
-	while (spread(context, &until))
-		;                       /* each time one plan more at least: at most all */
-	for (node = context->plans.next; node != &context->plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		if (plan->run.struck)
-			poison_plan(plan, is_everywhere);
-	}
-}
-
+/* n_first: how many of the signals the abort was the first to abort, if other nodes have to hear of
+ * it. They hear of an abort once, although it may be repeated here. */
 static void poison(ceov_signal *const *signals, uint32_t n, uint32_t n_first,
 		   const struct cei_abort *abort)
 {
@@ -107,10 +81,31 @@ static void poison(ceov_signal *const *signals, uint32_t n, uint32_t n_first,
 		cei_signals_tell(signals, n, abort->error, abort->rank);
 }
 
+void cei_abort_end(ceov_context *context, int is_everywhere)
+{
+	const struct timespec until = locks_until();
+	struct cei_plan_run *run;
+	struct cei_list *node;
+	ceov_plan *plan;
+
+	while (spread(context, &until))
+		;                       /* each time one plan more at least: at most all */
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		run = &plan->run;
+		if (!run->struck.error)
+			continue;
+		poison(plan->signals, plan->program.n_signals, is_everywhere ? 0 : run->n_struck,
+		       &run->struck);
+		run->struck.error = 0;
+		run->n_struck = 0;
+	}
+}
+
 /* Whether several plans may name one of the signals: by its handle or, where it is shared, by
  * another one. Many plans with signals of their own that fail together would else be looked at once
  * for each of them. */
-static int are_in_common(ceov_signal *const *signals, uint32_t n)
+static int others_may_name(ceov_signal *const *signals, uint32_t n)
 {
 	uint32_t i;
 
@@ -127,7 +122,7 @@ void cei_abort_signals(ceov_context *context, ceov_signal *const *signals, uint3
 	uint32_t n_first = cei_signals_raise_abort(signals, n, abort->error, abort->rank);
 
 	/* Where all were aborted before, their gates have been opened. */
-	if (n_first && are_in_common(signals, n))
+	if (n_first && others_may_name(signals, n))
 		cei_abort_end(context, 0);
 	poison(signals, n, n_first, abort);
 }

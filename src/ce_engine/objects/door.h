@@ -47,10 +47,9 @@ struct cei_plan_ops {
 	int  (*launch)(ceov_plan *plan, const struct ceov_launch *launch,
 		       ceov_ticket *ret_ticket);
 
-	/* Whether launches of the plan are in flight. The second is for a caller that holds the
-	 * plan's lock. */
+	/* Whether launches of the plan are in flight. The caller holds the plan's lock: see
+	 * cei_plan_is_busy(). */
 	int  (*is_busy)(const ceov_plan *plan);
-	int  (*is_busy_locked)(const ceov_plan *plan);
 
 	/* As ceov_plan_explain(), for a committed plan. */
 	int  (*explain)(const ceov_plan *plan, int fd);

@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "base/lane_set.h"
 #include "base/report.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/object.h"
 #include "ce_engine/objects/plan_waits.h"
 #include "ce_engine/objects/signal.h"
@@ -72,11 +73,9 @@ struct cei_plan_run {
 	struct cei_list       idle;             /* records of launches to be reused; with the
 						 * lock */
 	uint32_t              n_in_flight;      /* with the lock */
-	int                   struck;           /* error with which an abort has set the abort
-						 * words of its signals, which it will poison;
-						 * 0: none does. With the context's lock, as the
-						 * next two */
-	uint32_t              struck_rank;      /* whom it blames, or CEOV_NOBODY */
+	struct cei_abort      struck;           /* what has set the abort words of its signals and
+						 * will poison them; error 0: nothing. With the
+						 * context's lock, as the next one */
 	uint32_t              n_struck;         /* how many of them it was the first to abort */
 	uint64_t              n_launches;       /* launches so far; with the lock */
 	uint64_t              last_base;        /* the number that the last launch, or the last

@@ -20,7 +20,7 @@ static pthread_mutex_t *lock_of(const struct ceov_plan *plan)
 	return (pthread_mutex_t *)(uintptr_t)&plan->lock;
 }
 
-int cei_plan_is_busy_locked(const struct ceov_plan *plan)
+int cei_plan_is_in_flight(const struct ceov_plan *plan)
 {
 	return plan->run.n_in_flight != 0;
 }
@@ -30,7 +30,7 @@ int cei_plan_is_busy(const struct ceov_plan *plan)
 	int is;
 
 	pthread_mutex_lock(lock_of(plan));
-	is = cei_plan_is_busy_locked(plan);
+	is = plan->object.door->plan.is_busy(plan);
 	pthread_mutex_unlock(lock_of(plan));
 	return is;
 }
@@ -41,7 +41,7 @@ int ceov_plan_idle(const ceov_plan *plan)
 
 	if (r)
 		return r;
-	return plan->object.door->plan.is_busy(plan) ? CEOV_PENDING : 0;
+	return cei_plan_is_busy(plan) ? CEOV_PENDING : 0;
 }
 
 static void free_record(struct ceov_plan *plan, struct cei_launch *record)

@@ -9,9 +9,12 @@
 #include "ce_engine/objects/plan.h"
 
 /* Implement cei_door_here; the caller has checked the handles. */
-int  cei_plan_is_busy(const struct ceov_plan *plan);
-int  cei_plan_is_busy_locked(const struct ceov_plan *plan);
+int  cei_plan_is_in_flight(const struct ceov_plan *plan);
 void cei_plan_release(struct ceov_plan *plan);
+
+/* Whether launches of the plan are in flight, by whichever door. Any thread that does not hold the
+ * plan's lock. */
+int  cei_plan_is_busy(const struct ceov_plan *plan);
 
 /* Whether a lane that was given up may still move chunks of the plan. Any thread, where
  * none of its launches is in flight. */

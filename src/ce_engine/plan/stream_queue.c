@@ -16,6 +16,7 @@
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/plan/plan_launch.h"
+#include "ce_engine/plan/plan_release.h"
 
 static const char call[] = "ceov_plan_queue";
 
@@ -98,7 +99,7 @@ static int check_base(struct ceov_plan *plan, uint64_t base)
 	struct cei_report_hold hold = { .is_open = 0 };
 	int r, n;
 
-	n = plan->object.door->plan.is_busy(plan);
+	n = cei_plan_is_busy(plan);
 	pthread_mutex_lock(&plan->lock);
 	r = cei_plan_check_base(plan, base, call, &hold);
 	pthread_mutex_unlock(&plan->lock);

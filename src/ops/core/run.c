@@ -121,21 +121,32 @@ int cei_run_await_sent(const struct cei_run *run)
 	return cei_run_await(run, marks.sent, marks.sent_index, marks.n_sent);
 }
 
+static int raise_marks(const struct cei_run *run, const struct ceov_mark *marks, uint32_t n)
+{
+	const ceov_workspace *workspace = run->op->workspace;
+	uint32_t i;
+	int r = 0;
+
+	if (!workspace->is_host)
+		return ceov_stream_raise(workspace->object.context, workspace->rank, run->stream,
+					 marks, n, 0);
+	for (i = 0; !r && i < n; i++)
+		r = ceov_signal_raise(marks[i].signal, marks[i].index, marks[i].value);
+	return r;
+}
+
 /* Raises counters from the run's stream. They rise to the run's number; in captured runs the
  * counters are gates and rise to 1. */
 int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
 		  uint32_t n)
 {
-	const ceov_workspace *workspace = run->op->workspace;
-	struct ceov_mark mark = { signal, 0, workspace->capture ? 1 : run->number };
+	struct ceov_mark mark = { signal, 0, run->op->workspace->capture ? 1 : run->number };
 	uint32_t i;
 	int r = 0;
 
 	for (i = first; !r && i < first + n; i++) {
 		mark.index = i;
-		r = workspace->is_host ? ceov_signal_raise(signal, i, mark.value)
-			: ceov_stream_raise(workspace->object.context, workspace->rank,
-					    run->stream, &mark, 1, 0);
+		r = raise_marks(run, &mark, 1);
 	}
 	return r;
 }
@@ -182,15 +193,11 @@ static int meet(const struct cei_run *run)
 	const ceov_workspace *workspace = run->op->workspace;
 	struct ceov_mark marks[CEI_OP_RANKS_MAX];
 	uint32_t i, n = workspace->n_ranks;
-	int r = 0;
+	int r;
 
 	for (i = 0; i < n; i++)
 		marks[i] = (struct ceov_mark){ workspace->met[i], workspace->rank, run->number };
-	for (i = 0; !r && workspace->is_host && i < n; i++)
-		r = ceov_signal_raise(marks[i].signal, marks[i].index, marks[i].value);
-	if (!workspace->is_host)
-		r = ceov_stream_raise(workspace->object.context, workspace->rank, run->stream,
-				      marks, n, 0);
+	r = raise_marks(run, marks, n);
 	return r ? r : cei_run_await(run, workspace->met[workspace->rank], 0, workspace->n_ranks);
 }
 
