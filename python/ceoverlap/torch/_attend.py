@@ -16,7 +16,7 @@ from typing import Optional, Tuple
 
 import torch
 
-from . import _compat
+from . import _compat, _merge_kernel
 
 FLASH_DTYPES = (torch.bfloat16, torch.float16)
 FLASH_WIDTH_MAX = 256
@@ -93,7 +93,8 @@ class Merge:
     n_more  number of further pieces
 
     Sums are in the dtype of lse. The last step writes to out, and the first one reads it, so that
-    no step just converts: such a step takes as long as another one that adds."""
+    no step just converts: such a step takes as long as another one that adds. Triton does a step
+    in one kernel, where there is Triton (_merge_kernel.py)."""
 
     def __init__(self, out: torch.Tensor, lse: torch.Tensor, n_more: int):
         self._out, self._lse, self._n_left = out, lse, n_more
@@ -101,9 +102,21 @@ class Merge:
 
     def add(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
         """Adds what there is over one more piece."""
+        add = self._add_at_once if _merge_kernel.is_fit(self._out, self._lse) else self._add
+        self._n_left -= 1
+        add(more_out, more_lse)
+
+    def _add_at_once(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
+        is_first, is_last = self._sum is None, not self._n_left
+        if is_first and not is_last:
+            self._sum = torch.empty(self._out.shape, dtype=self._lse.dtype,
+                                    device=self._out.device)
+        _merge_kernel.merge(self._out, self._sum, self._lse, (more_out, more_lse), is_first,
+                            is_last)
+
+    def _add(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
         share = (more_lse - self._lse).sigmoid()        # of the piece in the sum of scores' exp()
         rest, share = (1 - share)[..., None], share[..., None]
         self._sum = self._out * rest if self._sum is None else self._sum.mul_(rest)
-        self._n_left -= 1
         torch.addcmul(self._sum, more_out, share, out=self._sum if self._n_left else self._out)
         torch.logaddexp(self._lse, more_lse, out=self._lse)

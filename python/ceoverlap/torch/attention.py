@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .. import errors
-from . import _attend
+from . import _attend, _merge_kernel
 from ._ring import Ring
 from .functional import all_to_all, group_of
 from .group import Group
@@ -197,6 +197,8 @@ class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, group, mask, scale):
         q, k, v = (one if one.stride(3) == 1 else one.contiguous() for one in (q, k, v))
+        if group.is_gpu:
+            _merge_kernel.prepare(q)
         with _ring_of(group, k, mask) as ring:
             out, lse = _attend_in_ring(ring, q, k, v, scale)
         ctx.save_for_backward(q, k, v, out, lse)

@@ -3,6 +3,9 @@
 """Attention over a sequence that ranks share, against PyTorch's over the whole sequence, forward
 and backward; and its pieces alone."""
 
+import os
+import subprocess
+import sys
 import unittest
 from unittest import mock
 
@@ -12,7 +15,7 @@ from rig import equal, normal, raises
 
 import ceoverlap.torch as ct
 from ceoverlap import errors
-from ceoverlap.torch import Group, _attend, attention
+from ceoverlap.torch import Group, _attend, _merge_kernel, attention
 
 TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2,
               torch.bfloat16: 5e-2}
@@ -216,6 +219,29 @@ def is_captured():
 # --- pieces, in this process -------------------------------------------------------------
 
 
+def merges_alike():
+    """The kernel against PyTorch's, over one, two and three further pieces, of all queries and of
+    some, with rows of a width that is no power of two."""
+    for dtype in _merge_kernel.DTYPES:
+        for n, width, queries in ((40, 24, slice(None)), (33, 64, slice(16, None))):
+            results = [normal(tag, 0, (BATCH, n, 2, width), dtype).transpose(1, 2)
+                       for tag in range(4)]
+            sums = [normal(tag, 1, (BATCH, 2, n), torch.float32) for tag in range(4)]
+            for n_more in (1, 2, 3):
+                (out, lse), (same_out, same_lse) = ((results[0].clone(), sums[0].clone())
+                                                    for _ in range(2))
+                merges = [_attend.Merge(one[:, :, queries], two[:, :, queries], n_more)
+                          for one, two in ((out, lse), (same_out, same_lse))]
+                for i in range(1, n_more + 1):
+                    piece = results[i][:, :, queries], sums[i][:, :, queries]
+                    for merge, add in zip(merges, (_attend.Merge._add_at_once,
+                                                   _attend.Merge._add)):
+                        merge._n_left -= 1
+                        add(merge, *piece)
+                close(out, same_out, f"{dtype}, {n_more} pieces")
+                close(lse, same_lse, f"{dtype}, {n_more} pieces: log-sum-exp")
+
+
 class Pieces(unittest.TestCase):
     def test_merged_pieces_are_the_whole(self):
         for dtype in TOLERANCES:
@@ -253,6 +279,18 @@ class Pieces(unittest.TestCase):
                 close(out[:, :, rows], plain(q[:, :, rows], *own, False, 0.3), f"{wanted} {rows}")
                 close(lse[:, :, rows], _attend.forward(q[:, :, rows], *own, False, 0.3)[1],
                       f"{wanted} {rows}: log-sum-exp")
+
+    def test_the_kernel_merges_as_products_do(self):
+        """On the host Triton interprets it, in a process of its own."""
+        if _merge_kernel.triton is None:
+            self.skipTest("needs Triton")
+        if rig.HAS_GPUS:
+            merges_alike()
+            return
+        environment = dict(os.environ, TRITON_INTERPRET="1")
+        subprocess.run([sys.executable, "-c", "import test_attention; "
+                        "test_attention.merges_alike()"], check=True, env=environment,
+                       cwd=os.path.dirname(os.path.abspath(__file__)), timeout=100)
 
     def test_rows_are_packed_alike_whatever_their_layout(self):
         """Those that are copied by 16 bytes, and those that cannot be."""
