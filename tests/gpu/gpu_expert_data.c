@@ -177,10 +177,12 @@ static void expect_places(const struct gpu_experts *one, struct gpu_experts_data
 
 void gpu_experts_draw(struct gpu_experts *one, uint32_t kind, uint64_t *random)
 {
-	uint32_t n_experts = kind == 2 ? 1 + one->shape.n_experts % 2 : one->shape.n_experts, i;
+	uint32_t n_all = one->shape.n_experts, n_experts = n_all, i;
 	struct gpu_experts_data *data;
 	uint64_t token, copy;
 
+	if (kind == 2)
+		n_experts = n_all > 1 ? 1 + n_all % 2 : 1;
 	for (i = 0; i < one->n_ranks; i++) {
 		data = &one->all[i];
 		data->n_tokens = kind < 3 ? one->shape.n_tokens
