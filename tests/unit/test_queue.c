@@ -242,7 +242,68 @@ START_TEST(test_both_marks_are_waited_for_and_what_has_none_joins)
 	transfer.target_free = testing_mark(stand.ready, 2, 1);
 	testing_add(stand.plan, &transfer);
 	commit(&stand);
-	queue_ready(&stand, "w2 c3 r1 w2 c1 ");
+	queue_ready(&stand, "w2 c3 r1 w1 c1 ");
+	stand_close(&stand);
+}
+END_TEST
+
+/* As in an all-gather that begins when all peers are ready: their marks are waited for at once, and
+ * not again for the copies, which are a batch for each peer all the same. A later value of one of
+ * the counters is another mark. */
+START_TEST(test_a_mark_is_waited_for_once)
+{
+	struct ceov_transfer transfer = testing_transfer(NULL, NULL, 0);
+	struct stand stand;
+	uint32_t i;
+
+	stand_open(&stand);
+	for (i = 0; i < 3; i++) {
+		transfer.source_ready = testing_mark(stand.ready, i, 1);
+		testing_add(stand.plan, &transfer);
+	}
+	for (i = 0; i < 6; i++) {
+		transfer = part_behind(&stand, i, i / 2);
+		testing_add(stand.plan, &transfer);
+	}
+	transfer = part_behind(&stand, 6, 0);
+	transfer.source_ready.value = 2;
+	testing_add(stand.plan, &transfer);
+	transfer = part_behind(&stand, 7, 0);
+	testing_add(stand.plan, &transfer);
+	add_raise(&stand, 0);
+	commit(&stand);
+	ck_assert_int_eq(ceov_signal_raise(stand.ready, 0, BASE + 2), 0);
+	for (i = 1; i < 3; i++)
+		ck_assert_int_eq(ceov_signal_raise(stand.ready, i, BASE + 1), 0);
+	ck_assert_int_eq(queue(&stand), 0);
+	ck_assert_str_eq(stand.stream.log, "w3 c2 c2 c2 w1 c1 c1 r1 ");
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(stand.target, 0), 8 * BYTES,
+					testing_seed()), 8 * BYTES);
+	stand_close(&stand);
+}
+END_TEST
+
+/* More marks than a batch can wait for, and than are remembered. */
+START_TEST(test_many_marks_are_waited_for)
+{
+	struct ceov_transfer transfer = testing_transfer(NULL, NULL, 0);
+	struct stand stand;
+	uint32_t i;
+
+	stand_open(&stand);
+	for (i = 0; i < MANY; i++) {
+		transfer.source_ready = testing_mark(stand.arrived, i, 1);
+		testing_add(stand.plan, &transfer);
+		ck_assert_int_eq(ceov_signal_raise(stand.arrived, i, BASE + 1), 0);
+	}
+	for (i = 0; i < MANY; i += MANY - 1) {
+		transfer = part(&stand, i);
+		transfer.source_ready = testing_mark(stand.arrived, i, 1);
+		testing_add(stand.plan, &transfer);
+	}
+	commit(&stand);
+	ck_assert_int_eq(queue(&stand), 0);
+	ck_assert_str_eq(stand.stream.log, "w63 w63 w24 c1 w1 c1 ");
 	stand_close(&stand);
 }
 END_TEST
@@ -568,7 +629,9 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_waits_copies_and_raises_stand_in_the_plans_order);
 	tcase_add_test(all, test_both_marks_are_waited_for_and_what_has_none_joins);
-	tcase_add_test(all, test_a_transfer_behind_the_plans_own_mark);
+	tcase_add_test(all, test_a_mark_is_waited_for_once);
+	tcase_add_test(all, test_many_marks_are_waited_for);
+tcase_add_test(all, test_a_transfer_behind_the_plans_own_mark);
 	tcase_add_test(all, test_batches_are_bounded);
 	tcase_add_test(all, test_rows_too_far_apart_go_one_by_one);
 	tcase_add_test(all, test_rows_with_gaps);

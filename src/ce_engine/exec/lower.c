@@ -7,18 +7,24 @@
 
 #include "ce_engine/program/split.h"
 
-/* Steps that are queued together: the same waits, then one batch of copies, then the posts. */
+/* Most marks of a run that are not waited for again; of further ones each step's are. */
+#define WAITED_MAX 64u
+
+/* Steps that are queued together: their waits, then one batch of copies, then the posts. */
 struct batch {
 	const struct cei_stream_run *run;
-	const struct cei_step       *first;     /* the step whose marks the batch waits for; NULL:
-						 * the batch is empty */
+	const struct cei_step       *last;      /* the step whose marks further steps of the batch
+						 * share; NULL: the batch is empty */
 	uint64_t                     n_bytes;   /* of its steps */
 	uint32_t                     n_awaits;
 	uint32_t                     n_pieces;
 	uint32_t                     n_posts;
-	struct cei_await             awaits[2];
+	struct cei_await             awaits[CEI_LANE_BATCH];
 	struct cei_piece             pieces[CEI_LANE_BATCH];
 	struct cei_post              posts[CEI_LANE_BATCH];
+	uint32_t                     n_waited;
+	const struct cei_counter    *waited[WAITED_MAX]; /* marks of the run, of this batch or
+							  * earlier ones */
 };
 
 static int flush(struct batch *batch)
@@ -41,24 +47,41 @@ static int flush(struct batch *batch)
 	return run->backend->ops->stream_queue(run->backend, run->stream, &work);
 }
 
-/* Whether the step's mark needs no wait of its own: there is none, or the batch waits for it. */
-static int has_waited(const struct cei_counter *waited, const struct cei_counter *counter)
+static int is_of(const struct cei_counter *counter, const struct cei_counter *other)
 {
-	return !counter->signal ||
-	       (waited->signal == counter->signal && waited->index == counter->index &&
-		waited->value == counter->value);
+	return counter->signal == other->signal && counter->index == other->index;
+}
+
+/* Whether a step with this mark may stand in a batch of steps with the other one. */
+static int is_alike(const struct cei_counter *counter, const struct cei_counter *other)
+{
+	return !counter->signal || (is_of(counter, other) && counter->value == other->value);
 }
 
 static int belongs(const struct batch *batch, const struct cei_step *step)
 {
-	return batch->first && has_waited(&batch->first->source_ready, &step->source_ready) &&
-	       has_waited(&batch->first->target_free, &step->target_free);
+	return batch->last && is_alike(&step->source_ready, &batch->last->source_ready) &&
+	       is_alike(&step->target_free, &batch->last->target_free);
+}
+
+/* Whether the stream has waited for the mark in this run. That is enough: a counter never falls. */
+static int has_waited(const struct batch *batch, const struct cei_counter *counter)
+{
+	uint32_t i;
+
+	for (i = 0; i < batch->n_waited; i++)
+		if (is_of(batch->waited[i], counter) && batch->waited[i]->value >= counter->value)
+			return 1;
+	return 0;
 }
 
 static void add_await(struct batch *batch, const struct cei_counter *counter)
 {
-	if (counter->signal)
-		batch->awaits[batch->n_awaits++] = cei_lower_await(counter, batch->run->base);
+	if (!counter->signal || has_waited(batch, counter))
+		return;
+	batch->awaits[batch->n_awaits++] = cei_lower_await(counter, batch->run->base);
+	if (batch->n_waited < WAITED_MAX)
+		batch->waited[batch->n_waited++] = counter;
 }
 
 static int has_room(const struct batch *batch, uint64_t n_bytes)
@@ -68,15 +91,22 @@ static int has_room(const struct batch *batch, uint64_t n_bytes)
 		batch->n_bytes + n_bytes <= batch->run->plan->program.mark_group_bytes);
 }
 
+/* Whether the batch can wait for the marks of one more step: it does nothing but wait so far. */
+static int may_wait_more(const struct batch *batch)
+{
+	return !batch->n_pieces && !batch->n_posts && batch->n_awaits + 2 <= CEI_LANE_BATCH;
+}
+
 /* Begins a new batch where the step waits for other marks, or does not fit in. */
 static int make_room(struct batch *batch, const struct cei_step *step, uint64_t n_bytes)
 {
-	int r;
+	int r = 0;
 
 	if (belongs(batch, step))
 		return has_room(batch, n_bytes) ? 0 : flush(batch);
-	r = flush(batch);
-	batch->first = step;
+	if (!may_wait_more(batch))
+		r = flush(batch);
+	batch->last = step;
 	add_await(batch, &step->source_ready);
 	add_await(batch, &step->target_free);
 	return r;
@@ -118,7 +148,8 @@ int cei_lower_to_stream(const struct cei_stream_run *run)
 	int r = 0;
 
 	batch.run = run;
-	batch.first = NULL;
+	batch.last = NULL;
+	batch.n_waited = 0;
 	batch.n_bytes = 0;
 	batch.n_awaits = batch.n_pieces = batch.n_posts = 0;
 	for (i = 0; !r && i < run->plan->program.n_transfers; i++)
