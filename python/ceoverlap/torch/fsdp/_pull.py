@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 AHEAD = 2                               # a slot is filled while the run before is under way
 N_SLOTS = AHEAD + 1                     # see Pull
-RUNS_IN_FLIGHT = 32                     # launches of one plan that may be in flight
-LAUNCHES_EACH = 2                       # of a run, by the engine: its guard and a keeper
+RUNS_IN_FLIGHT = 32                     # at most
+RUNS_TO_FORGET = 8                      # of them at once, when there are as many
+LAUNCHES_EACH = 2                       # of a run, by the engine: its guard, then a keeper
 
 
 class Names:
@@ -198,7 +199,6 @@ class Pull:
         """Fetches part i of every rank's shard to address targets[i] + rank * parts[i], in
         memory of this rank's place. It runs after what is on the stream, and what the stream
         gets next runs after it."""
-        self.check()
         self._make_room()
         run = self._n_runs
         plan = self._plan_of(run % N_SLOTS, layout, tuple(targets))
@@ -218,9 +218,12 @@ class Pull:
 
     def _make_room(self) -> None:
         """Waits until another run may be launched. This comes before the run's raise at peers,
-        because they rely on the run from then on."""
-        while len(self._tickets) > LAUNCHES_EACH * (RUNS_IN_FLIGHT - 1):
-            self._tickets.popleft().wait(self._deadline_s)
+        because they rely on the run from then on. Where a keeper is done, so are the runs until
+        then, and one wait takes less time than one for each launch."""
+        if len(self._tickets) <= LAUNCHES_EACH * (RUNS_IN_FLIGHT - 1):
+            return
+        gone = [self._tickets.popleft() for _ in range(LAUNCHES_EACH * RUNS_TO_FORGET)]
+        gone[-1].wait(self._deadline_s)
 
     def _queue(self, plan: Plan, run: int, stream: int) -> None:
         self._context.stream_raise(stream, self._peer_ready, run)
@@ -261,10 +264,14 @@ class Pull:
                 return
 
     def check(self) -> None:
-        """Raises the error of a run that failed, or of a peer that was lost. Never blocks."""
-        while self._tickets and _has_ended(self._tickets[0]):
-            self._tickets.popleft()
-        self._ready.has_reached(0)
+        """Raises the error of a run that failed, or of a peer that was lost. Never blocks. Either
+        aborts `ready`; the error of a launch says more."""
+        try:
+            self._ready.has_reached(0)
+        except errors.CeoverlapError:
+            while self._tickets and _has_ended(self._tickets[0]):
+                self._tickets.popleft()
+            raise
 
     # --- plans -------------------------------------------------------------------------
 
