@@ -36,11 +36,13 @@ class Ring:
     n_rows  n_rows(rank, source) is how many of the source's rows the rank gets: its first ones
     row     bytes of a row
     what    names the call and the rows in errors
+    is_aside   whether moves run on a stream beside the caller's, else on that
     """
 
-    def __init__(self, group: Group, n_rows: Callable[[int, int], int], row: int, what: str):
+    def __init__(self, group: Group, n_rows: Callable[[int, int], int], row: int, what: str,
+                 is_aside: bool = True):
         self.group, self._n_rows, self._row = group, n_rows, row
-        self._side = group.part(Side).stream if group.is_gpu else None
+        self._side = group.part(Side).stream if group.is_gpu and is_aside else None
         self._kept: List[torch.Tensor] = []
         if any(n_rows(rank, source) * row % ALIGN_BYTES
                for rank in range(group.size) for source in range(group.size)):
@@ -78,7 +80,7 @@ class Ring:
 
     def _move(self, x: torch.Tensor, n_bytes: List[int], n: int, kind=ops.AllToAll) -> Moved:
         """Moves rows. Returns the n rows that arrive, and the event behind which they are there;
-        None on the host, where they are."""
+        None on the caller's stream and on the host."""
         result = x.new_empty((n, *x.shape[1:]))
         if self._side is None:
             run_move(self.group, kind, x, n_bytes, result)

@@ -30,12 +30,15 @@ from .. import errors
 from ._ring import Ring
 from .functional import group_of, reduce_scatter
 from .group import Group
-from .operators import DTYPES, operand
+from .operators import ALIGN_BYTES, DTYPES, operand, round_up
 
-ID_STEP = 4                             # numbers of 4 bytes: as many are an aligned piece
+ID_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 # A rank's tokens of fewer bytes are not worked on apart from others'. PyTorch's calls for one more
-# part take some 100 us of the calling thread, in which a copy engine moves as many bytes.
+# part take some 100 us of the calling thread, in which a copy engine moves as many bytes. Nor are
+# they moved by a stream beside the caller's, so that copies are sorted meanwhile: the device is done
+# earlier by the time of a sort, but the calling thread, for which so few tokens wait, later. A graph
+# does not wait for it.
 PART_BYTES = 32 << 20
 
 # Nor are they where an expert gets fewer copies from a rank: its product reads all of its weights
@@ -43,8 +46,13 @@ PART_BYTES = 32 << 20
 # 466 and 511 us, that with 512 copies of both 682.
 PART_COPIES = 512
 
-
 # --- gradients ---------------------------------------------------------------------------
+
+
+def _apply(function: type, *args):
+    """Calls a torch.autograd.Function whose forward() takes no context if there are gradients, and
+    that alone otherwise: apply() takes the calling thread as long as a kernel's launch does."""
+    return function.apply(*args) if torch.is_grad_enabled() else function.forward(*args)
 
 
 class _Gathered(torch.autograd.Function):
@@ -53,9 +61,12 @@ class _Gathered(torch.autograd.Function):
     The gradient of this rank's rows is the sum over all ranks."""
 
     @staticmethod
-    def forward(ctx, group, steps, x, *others):
-        ctx.group, ctx.steps = group, steps
+    def forward(_group, steps, x, *others):
         return others if steps is None else (x.view_as(x), *others)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.group, ctx.steps = inputs[:2]
 
     @staticmethod
     def backward(ctx, *grads):
@@ -69,9 +80,12 @@ class _Copied(torch.autograd.Function):
     The gradient adds up a token's copies in their order, so repeated runs yield the same bits."""
 
     @staticmethod
-    def forward(ctx, x, order, top_k):
-        ctx.order, ctx.top_k = order, top_k
+    def forward(x, order, top_k):
         return x.index_select(0, order // top_k)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.order, ctx.top_k = inputs[1:]
 
     @staticmethod
     def backward(ctx, grad):
@@ -84,11 +98,14 @@ class _Placed(torch.autograd.Function):
     copies. Nothing has read these rows of y, so y's gradient passes as it is."""
 
     @staticmethod
-    def forward(ctx, y, made, order, first):
-        ctx.order, ctx.first = order, first
+    def forward(y, made, order, first):
         y[first:first + len(order)].index_copy_(0, order, made)
-        ctx.mark_dirty(y)
         return y
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.order, ctx.first = inputs[2:]
+        ctx.mark_dirty(inputs[0])
 
     @staticmethod
     def backward(ctx, grad):
@@ -111,8 +128,7 @@ def _numbers_of(group: Group, parts: int, n_copies: int, n_experts: int) -> _Num
     """Returns what was made before for the shape, on the same stream. During a capture it is made
     anew, as a part of the graph: the graph would not keep what was there before, nor does anybody
     but the graph come to what is made in it."""
-    stream = torch.cuda.current_stream(group.device).cuda_stream if group.is_gpu else 0
-    key = ("ag_moe", parts, n_copies, n_experts, stream)
+    key = ("ag_moe", parts, n_copies, n_experts, group.current_stream())
     made = None if group.is_capturing() else group.operators.known.get(key)
     if made is not None:
         return made
@@ -125,28 +141,36 @@ def _numbers_of(group: Group, parts: int, n_copies: int, n_experts: int) -> _Num
     return made if group.is_capturing() else group.operators.remember(key, made)
 
 
+def _keys(ids: torch.Tensor, numbers: _Numbers, n_experts: int) -> torch.Tensor:
+    """Returns what ids, parts x n x top_k, are sorted by. A number that no expert has would reach
+    over the memory of others, so in ids, too, it becomes the nearest one."""
+    ids.clamp_(0, min(n_experts - 1, torch.iinfo(ids.dtype).max))
+    if len(ids) == 1:
+        return ids.to(numbers.all_keys.dtype)
+    keys = torch.empty(ids.shape, dtype=numbers.all_keys.dtype, device=ids.device)
+    return torch.add(ids, numbers.keys, out=keys)
+
+
 def _sorted(group: Group, ids: torch.Tensor, n_experts: int) -> Tuple[torch.Tensor, torch.Tensor]:
     """Returns for ids, parts x n x top_k, the order of each part's copies by expert, parts x
     (n top_k), and for each of its experts the copy behind the last one, parts x n_experts of int32.
     One sort for all parts takes little longer than for one."""
     parts = ids.shape[0]
     numbers = _numbers_of(group, parts, ids.shape[1] * ids.shape[2], n_experts)
-    keys = torch.empty(ids.shape, dtype=numbers.all_keys.dtype, device=ids.device)
-    keys, order = torch.add(ids, numbers.keys, out=keys).flatten().sort(stable=True)
+    keys, order = _keys(ids, numbers, n_experts).flatten().sort(stable=True)
     ends = torch.searchsorted(keys, numbers.all_keys, right=True, out_int32=True)
     order, ends = order.view(parts, -1), ends.view(parts, -1)
     return (order, ends) if parts == 1 else (order - numbers.copies, ends - numbers.ends)
 
 
-def _padded(ids: torch.Tensor, n_experts: int) -> torch.Tensor:
-    """Returns ids as rows that can be moved; nobody reads what is behind a row's ids. A number that
-    no expert has would reach over the memory of others, so it is taken for the nearest one."""
+def _padded(ids: torch.Tensor) -> torch.Tensor:
+    """Returns ids as rows of as many bytes together as can be moved: mostly themselves. Nobody
+    reads what is behind a row's ids."""
     n, top_k = ids.shape
-    rows = torch.empty((n, top_k + -top_k % ID_STEP), dtype=torch.int32, device=ids.device)
-    if ids.dtype == rows.dtype:
-        torch.clamp(ids, 0, n_experts - 1, out=rows[:, :top_k])
-    else:
-        rows[:, :top_k].copy_(ids.clamp(0, n_experts - 1))
+    if not ids.numel() * ids.element_size() % ALIGN_BYTES:
+        return operand(ids)
+    rows = ids.new_empty((n, round_up(top_k, ALIGN_BYTES // ids.element_size())))
+    rows[:, :top_k].copy_(ids)
     return rows
 
 
@@ -158,9 +182,10 @@ def _check(x: torch.Tensor, ids: torch.Tensor, n_experts: int, group: Group) -> 
         raise errors.InvalidError(f"ag_moe: x has shape {tuple(x.shape)}, expert_ids "
                                   f"{tuple(ids.shape)}: must be n x hidden, n x top_k, and "
                                   "nothing of it 0")
-    if x.dtype not in DTYPES or ids.is_floating_point() or ids.is_complex():
+    if x.dtype not in DTYPES or ids.dtype not in ID_DTYPES:
         raise errors.InvalidError(f"ag_moe: x of {x.dtype}, expert_ids of {ids.dtype}: must be "
-                                  f"one of {list(DTYPES)}, and integers")
+                                  f"one of {list(DTYPES)}, and integers, one of "
+                                  f"{list(ID_DTYPES)}")
     if x.device != group.device or ids.device != group.device:
         raise errors.InvalidError(f"ag_moe: x on {x.device}, expert_ids on {ids.device}: must be "
                                   f"on {group.device}")
@@ -184,7 +209,7 @@ class _Parts:
             self.ranks = [ring.source(step) for step in range(size)]
             steps = [ring.step_of(rank) for rank in range(size)]
         others = [moved[0] for moved in self._moved if moved]
-        self._rows: List[torch.Tensor] = _Gathered.apply(ring.group, steps, x, *others)
+        self._rows: List[torch.Tensor] = _apply(_Gathered, ring.group, steps, x, *others)
 
     def rows(self, step: int) -> torch.Tensor:
         """Returns the tokens of a step, for which the caller's stream waits."""
@@ -201,8 +226,8 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
     token and the expert's place in expert_ids.
 
     x           n x hidden: this rank's tokens, as many at all ranks, and a multiple of 16 bytes
-    expert_ids  n x top_k integers from 0 to n_experts - 1. On GPUs the host cannot see them: a
-                number beyond that counts as the nearest expert
+    expert_ids  n x top_k integers from 0 to n_experts - 1, of the same dtype at all ranks. On GPUs
+                the host cannot see them: a number beyond that counts as the nearest expert
     experts     see the module; it is called once, or once for each rank
 
     x and the parameters of experts have gradients, x at all ranks or at none. Its gradient is the
@@ -213,17 +238,18 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
     n, top_k = expert_ids.shape
     row = x.shape[1] * x.element_size()
     source = operand(x)
-    with Ring(at, lambda _rank, _source: n, row, "ag_moe: tokens") as ring:
-        moved_ids = ring.gather(_padded(expert_ids, n_experts))
-        parts = _Parts(ring, source, n * row >= PART_BYTES and
-                       n * top_k >= PART_COPIES * n_experts)
+    is_long = n * row >= PART_BYTES
+    with Ring(at, lambda _rank, _source: n, row, "ag_moe: tokens",
+              is_aside=is_long or at.is_capturing()) as ring:
+        moved_ids = ring.gather(_padded(expert_ids))
+        parts = _Parts(ring, source, is_long and n * top_k >= PART_COPIES * n_experts)
         all_ids = ring.fetch(moved_ids).view(len(parts.ranks), -1, moved_ids[0].shape[1])
         orders, ends = _sorted(at, all_ids[:, :, :top_k], n_experts)
         y, n_copies = None, orders.shape[1]
         for step, rank in enumerate(parts.ranks):
-            rows = _Copied.apply(parts.rows(step), orders[rank], top_k)
+            rows = _apply(_Copied, parts.rows(step), orders[rank], top_k)
             made = experts(rows, ends[rank])
             if y is None:
                 y = made.new_empty((orders.numel(), made.shape[1]))
-            y = _Placed.apply(y, made, orders[rank], rank * n_copies)
+            y = _apply(_Placed, y, made, orders[rank], rank * n_copies)
     return y.unflatten(0, (-1, top_k))

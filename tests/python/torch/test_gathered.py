@@ -103,11 +103,19 @@ def apart():
     return mock.patch.multiple(gathered, PART_BYTES=0, PART_COPIES=0)
 
 
+def aside():
+    """Makes few bytes, too, be moved by a stream beside the caller's."""
+    return mock.patch.multiple(gathered, PART_BYTES=0, PART_COPIES=1 << 40)
+
+
+WAYS = (contextlib.nullcontext, aside, apart)
+
+
 def multiplies(dtype):
     for i, shape in enumerate(shapes(1, 4)):
-        Case(i + 1, dtype, shape).check()
-        with apart():
-            Case(i + 1, dtype, shape).check()
+        for way in WAYS:
+            with way():
+                Case(i + 1, dtype, shape).check()
 
 
 def sends_all_to_one_expert():
@@ -118,9 +126,11 @@ def sends_all_to_one_expert():
         for one in (case.x, *case.xs, case.weight, *case.weights):
             one.grad = None
         case.check()
-    with torch.no_grad():
-        y = case.run()
-    equal(y, case.run().detach(), "without gradients")
+    for way in WAYS:
+        with way():
+            with torch.no_grad():
+                y = case.run()
+            equal(y, case.run().detach(), "without gradients")
 
 
 def starts_with_what_is_there():
@@ -211,14 +221,14 @@ def is_called_apart_for_many():
         assert calls == [group.size * 32 // n_calls] * n_calls, (limits, calls)
 
 
-def repeats(is_apart):
+def repeats(way):
     """Steps that follow each other at once yield the same bits: none reads what another one has
     not yet written, or writes what another one still reads."""
     case = Case(5, torch.bfloat16, (96, 64, 40, 6, 3))
     leaves = case.x, case.weight
 
     def step():
-        with apart() if is_apart else contextlib.nullcontext():
+        with way():
             y = case.run()
         return y.detach(), *torch.autograd.grad(y, leaves, case.grads[case.group.rank])
 
@@ -228,14 +238,14 @@ def repeats(is_apart):
             equal(got, wanted, "a later step")
 
 
-def is_captured(is_apart):
+def is_captured(way):
     """A graph of the call and its gradients, replayed with other tokens and experts."""
     case = Case(6, torch.bfloat16, (16, 32, 24, 5, 2))
     ids = case.ids[case.group.rank].clone()
     leaves, grad = (case.x, case.weight), case.grads[case.group.rank]
 
     def call():
-        with apart() if is_apart else contextlib.nullcontext():
+        with way():
             y = case.run(ids)
         return y.detach(), *torch.autograd.grad(y, leaves, grad)
 
@@ -268,6 +278,7 @@ def is_refused():
                       ("nothing of it 0", lambda: call(x[:0], ids[:0])),
                       ("must be one of", lambda: call(x.double())),
                       ("and integers", lambda: call(ids=ids.float())),
+                      ("and integers", lambda: call(ids=ids > 0)),
                       ("multiple of 16 bytes", lambda: call(x[:3, :7], ids[:3]))):
         raises(errors.InvalidError, text, one)
     if not case.group.is_gpu:
@@ -279,10 +290,13 @@ def is_refused():
 def takes_wrong_numbers_for_the_nearest():
     """Where the host does not look at them, as on GPUs, they must not reach over other memory."""
     case = Case(4, torch.float32, (6, 8, 8, 3, 2))
-    ids = case.ids[case.group.rank]
-    with mock.patch.object(gathered, "_check", lambda *_arguments: None):
-        got = case.run(ids * 5 - 3)
-    equal(got.detach(), case.run((ids * 5 - 3).clamp(0, 2)).detach(), "result")
+    for dtype in gathered.ID_DTYPES:
+        ids = case.ids[case.group.rank] * 5 - 3
+        ids[0, 0], ids[1, 1] = torch.iinfo(dtype).max, torch.iinfo(dtype).min
+        ids.clamp_(min=torch.iinfo(dtype).min)
+        with mock.patch.object(gathered, "_check", lambda *_arguments: None):
+            got = case.run(ids.to(dtype))
+        equal(got.detach(), case.run(ids.clamp(0, 2)).detach(), dtype)
 
 
 class GatheredExperts(unittest.TestCase):
@@ -305,14 +319,14 @@ class GatheredExperts(unittest.TestCase):
         rig.run(is_a_layer)
 
     def test_steps_at_once(self):
-        for is_apart in (False, True):
-            rig.run(repeats, is_apart)
+        for way in WAYS:
+            rig.run(repeats, way)
 
     @rig.needs_gpus
     @rig.needs_one_node
     def test_capture(self):
-        for is_apart in (False, True):
-            rig.run(is_captured, is_apart)
+        for way in (contextlib.nullcontext, apart):
+            rig.run(is_captured, way)
 
     def test_refusals(self):
         rig.run(is_refused)
