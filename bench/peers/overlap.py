@@ -19,6 +19,9 @@ A sample is --calls calls back to back on one stream, or one CUDA graph of them,
 two events, divided by their number; as many go before the first event. Rows are medians
 of samples, each the maximum over ranks. Results are held against products in fp32.
 What cannot be had is printed as "-", and why under the table.
+
+On a stream the calling thread queues the copies of ours, as ceoverlap.torch has it; with
+--by-engine the engine's thread starts them.
 """
 
 import argparse
@@ -656,19 +659,21 @@ def open_library(peers, arguments, gpu, folder):
         arguments.lib, peers.rank, gpu, peers.n_ranks, os.path.join(folder, "group")))
 
 
-def open_workspaces(peers, ours, operator, shapes, launches):
+def open_workspaces(peers, ours, operator, shapes):
     if ours is None:
         return {}
+    arguments = peers.arguments
     n_bytes = max(ours.scratch_bytes(operator, m, n, k) for _model, m, n, k in shapes)
     return {launch: ours.open_workspace(f"peers.{operator}.{launch}", n_bytes,
-                                        launch == "graph") for launch in launches}
+                                        launch == "graph" or not arguments.by_engine)
+            for launch in arguments.launches}
 
 
 def run_operator(peers, ours, operator, rows):
     arguments = peers.arguments
     shapes = shapes_of(arguments, operator, peers.n_ranks)
     workspaces = peers.attempt(f"ours, {operator}", lambda: open_workspaces(
-        peers, ours, operator, shapes, arguments.launches))
+        peers, ours, operator, shapes))
     workspaces = workspaces if isinstance(workspaces, dict) else {}
     for model, m, n, k in shapes:
         row = Row(peers, operator, model, m, n, k)
@@ -799,6 +804,8 @@ def parse_arguments():
     parser.add_argument("--models", type=name_list(list(MODELS)), default=list(MODELS))
     parser.add_argument("--tokens", type=number_list, default=[2048, 8192])
     parser.add_argument("--launches", type=name_list(LAUNCHES), default=list(LAUNCHES))
+    parser.add_argument("--by-engine", action="store_true",
+                        help="ours on a stream in workspaces that are not capturable")
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--calls", type=int, default=5)
