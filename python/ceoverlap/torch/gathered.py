@@ -10,8 +10,8 @@ may have another width. Where ranks have many bytes of tokens, and enough of the
 it is called for the tokens of one rank after another: of this rank's own first, of the others as
 they come, while further ones are still on their way. Few bytes come sooner than a further product
 would begin, and products of few tokens cost as much as those of more, so there it is called once,
-for all tokens. It makes no collective calls, which would run beside these moves. Numbers of rows of an
-expert stay on the device, and the host waits for nothing, but where a call of an operator does
+for all tokens. It makes no collective calls, which would run beside these moves. Numbers of rows of
+an expert stay on the device, and the host waits for nothing, but where a call of an operator does
 (operators.Operators.waits): then nothing overlaps.
 
 A layer of which each rank has a part of ffn is
@@ -35,10 +35,10 @@ from .operators import ALIGN_BYTES, DTYPES, operand, round_up
 ID_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 # A rank's tokens of fewer bytes are not worked on apart from others'. PyTorch's calls for one more
-# part take some 100 us of the calling thread, in which a copy engine moves as many bytes. Nor are
-# they moved by a stream beside the caller's, so that copies are sorted meanwhile: the device is done
-# earlier by the time of a sort, but the calling thread, for which so few tokens wait, later. A graph
-# does not wait for it.
+# part take some 100 us of the calling thread, in which a copy engine moves as many bytes. They are
+# moved by the caller's stream itself. A second stream would let the device sort copies during the
+# move, but it takes more calls, and calls with few tokens wait for the calling thread. A graph
+# does not wait for that thread, so there the second stream is used.
 PART_BYTES = 32 << 20
 
 # Nor are they where an expert gets fewer copies from a rank: its product reads all of its weights
