@@ -74,6 +74,7 @@ threaded_suites = \
 	%D%/unit/test_fence \
 	%D%/unit/test_guest \
 	%D%/unit/test_queue \
+	%D%/unit/test_lower \
 	%D%/unit/test_training \
 	%D%/unit/test_trace \
 	%D%/unit/test_staging \
@@ -384,6 +385,7 @@ libtesting_la_SOURCES = \
 	%D%/testing.c %D%/testing.h \
 	%D%/unit/alive_rig.c %D%/unit/alive_rig.h \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
+	%D%/unit/stream_rig.c %D%/unit/stream_rig.h \
 	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
 	%D%/unit/op_case.c %D%/unit/op_a2a.c %D%/unit/op_expect.h \
