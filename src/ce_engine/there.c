@@ -57,13 +57,22 @@ static int check_strict(const struct ceov_plan *plan, const char *call, const ch
 			 "asks to refuse it", call, why);
 }
 
+static void free_there(struct ceov_plan *plan)
+{
+	free(plan->there);
+	plan->there = NULL;
+}
+
 static void note_stayed(struct ceov_plan *plan, const char *why)
 {
 	struct cei_there *there = plan->object.context->there;
 	uint64_t n;
 
+	pthread_mutex_lock(&plan->lock);        /* an abort may look at the plan */
+	free_there(plan);
 	plan->object.door = &cei_door_here;
 	plan->why_here = why;
+	pthread_mutex_unlock(&plan->lock);
 	/* relaxed: a number for displays */
 	n = 1 + atomic_fetch_add_explicit(&there->n_stayed, 1, memory_order_relaxed);
 	if (there->link)                /* else the next daemon hears of it with the next one */
@@ -337,12 +346,6 @@ static int abort_there(ceov_context *context, ceov_ticket ticket)
 
 /* --- the end of plans -------------------------------------------------------- */
 
-static void free_there(struct ceov_plan *plan)
-{
-	free(plan->there);
-	plan->there = NULL;
-}
-
 /* A plan of a rank on a GPU was committed here, too. */
 int cei_there_keep_here(struct ceov_plan *plan, const char *why)
 {
@@ -350,13 +353,9 @@ int cei_there_keep_here(struct ceov_plan *plan, const char *why)
 
 	if (!r && !is_on_gpu(plan))
 		r = cei_plan_complete(plan);
-	if (r)
-		return r;
-	pthread_mutex_lock(&plan->lock);
-	free_there(plan);
-	pthread_mutex_unlock(&plan->lock);
-	note_stayed(plan, why);
-	return 0;
+	if (!r)
+		note_stayed(plan, why);
+	return r;
 }
 
 static void release(struct ceov_plan *plan)

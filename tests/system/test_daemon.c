@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,11 +17,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/abort.h"
+#include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ipc/service_wire.h"
 #include "system/daemon_rig.h"
 
 #define LAUNCHES 200u
+#define COMMITS  100u
 #define NORMAL   CEOV_URGENCY_NORMAL
 
 static struct daemon_rig rig;
@@ -88,6 +92,44 @@ START_TEST(test_what_a_daemon_cannot_reach_stays_here)
 					      &client.source), 0);
 	daemon_rig_build(&client, NORMAL);
 	ck_assert_int_eq(ceov_plan_commit(client.plan), CEOV_ERR_NO_ROUTE);
+	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
+/* Commits and releases plans that stay in this process. */
+static void *commit_stray_plans(void *arg)
+{
+	struct daemon_rig_client *client = arg;
+	uint32_t i;
+
+	for (i = 0; i < COMMITS; i++) {
+		daemon_rig_build(client, NORMAL);
+		ck_assert_int_eq(ceov_plan_commit(client->plan), 0);
+		ceov_plan_release(client->plan);
+	}
+	return NULL;
+}
+
+/* For the thread sanitizer: an abort looks at all plans, also at one whose commit finds out that
+ * it stays here. */
+START_TEST(test_aborts_look_at_plans_while_they_are_committed)
+{
+	struct daemon_rig_client client;
+	pthread_t thread;
+	uint32_t i;
+
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_open_stray(&rig, &client);
+	ceov_plan_release(client.plan);
+	ck_assert_int_eq(pthread_create(&thread, NULL, commit_stray_plans, &client), 0);
+	for (i = 0; i < COMMITS; i++) {
+		pthread_mutex_lock(&client.context->lock);
+		cei_abort_end(client.context, 0);
+		pthread_mutex_unlock(&client.context->lock);
+		usleep(100);
+	}
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ceov_close(client.context);
 	daemon_rig_end(&rig);
 }
@@ -379,6 +421,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_a_daemon_moves_data);
 	tcase_add_test(cases, test_wrong_plans_are_refused_with_the_daemons_words);
 	tcase_add_test(cases, test_what_a_daemon_cannot_reach_stays_here);
+	tcase_add_test(cases, test_aborts_look_at_plans_while_they_are_committed);
 	tcase_add_test(cases, test_an_abort_ends_a_launch_there);
 	tcase_add_test(cases, test_a_killed_daemon_is_told);
 	tcase_add_test(cases, test_a_killed_client_does_not_disturb);
