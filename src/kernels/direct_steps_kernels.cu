@@ -217,9 +217,9 @@ static __device__ __forceinline__ uint64_t peek(const uint64_t *counter)
 	return value;
 }
 
-/* Awaits a counter that had the value *seen when it was last acquired. Other than await_counter()
- * it ends soon after another wait of the block has failed: lanes and warps wait at the same time,
- * and a run should not last for two timeouts. */
+/* Awaits a counter that had the value *seen when it was last acquired. It looks more often than
+ * await_counter() whether another wait of the block has failed: lanes and warps wait at the same
+ * time, and a run should not last for two timeouts. */
 static __device__ __forceinline__ bool await_value(const struct block &block, uint32_t index,
 						   uint64_t value, uint64_t *seen)
 {

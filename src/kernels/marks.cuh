@@ -13,13 +13,13 @@
 
 #include <ceoverlap/device.cuh>
 
-/* After the first time, and then again and again after the second one, a wait checks whether a run
- * has failed. */
+/* A wait checks whether a run has failed after the first time, and from then on again and again
+ * after the second one. */
 #define CEI_MARK_PATIENCE_NS UINT64_C(50000)
 #define CEI_MARK_LOOK_NS     UINT64_C(1000000)
 
 /*
- * Waits like ceov_device_await(), for at most timeout_ns + CEI_MARK_PATIENCE_NS, with two
+ * Waits like ceov_device_await(), for timeout_ns and CEI_MARK_PATIENCE_NS at most, with two
  * exceptions. A value of CEOV_VALUE_LIMIT or more belongs to a poisoned run, so the function
  * returns ABORTED at once. If *failed says that a run of this workspace has failed, it returns
  * ABORTED. So runs that are queued behind that run do not each wait for a whole timeout, nor does a
@@ -31,20 +31,29 @@ static __device__ __forceinline__ int
 cei_mark_await(const struct ceov_device_signal &signal, uint32_t index, uint64_t value,
 	       uint64_t timeout_ns, const uint32_t *failed)
 {
-	uint64_t slice_ns = CEI_MARK_PATIENCE_NS;
+	uint64_t start, now, left = timeout_ns, waited;
 	int result;
 
 	if (value >= CEOV_VALUE_LIMIT)
 		return CEOV_DEVICE_ABORTED;
+	result = ceov_device_await(signal, index, value, CEI_MARK_PATIENCE_NS);
+	if (result != CEOV_DEVICE_TIMEOUT)
+		return result;
+	start = ceov_device_now_ns();
 #pragma unroll 1
-	for (;; timeout_ns -= slice_ns) {
-		result = ceov_device_await(signal, index, value, slice_ns);
-		if (result != CEOV_DEVICE_TIMEOUT || !timeout_ns)
-			return result;
+	while (left) {
 		if (failed && *(const volatile uint32_t *)failed)
 			return CEOV_DEVICE_ABORTED;
-		slice_ns = timeout_ns < CEI_MARK_LOOK_NS ? timeout_ns : CEI_MARK_LOOK_NS;
+		result = ceov_device_await(signal, index, value,
+					   left < CEI_MARK_LOOK_NS ? left : CEI_MARK_LOOK_NS);
+		if (result != CEOV_DEVICE_TIMEOUT)
+			return result;
+		/* now can be less than start when the thread was moved to another SM */
+		now = ceov_device_now_ns();
+		waited = now > start ? now - start : 0;
+		left = waited < timeout_ns ? timeout_ns - waited : 0;
 	}
+	return CEOV_DEVICE_TIMEOUT;
 }
 
 /* Where a failure is recorded; see struct cei_gemm_marks. */

@@ -207,6 +207,11 @@ static uint64_t ceov_device_load(const uint64_t *counter)
 	return host_load(counter);
 }
 
+static uint64_t ceov_device_now_ns()
+{
+	return now_ns;
+}
+
 static int ceov_device_await(const ceov_device_signal &signal, uint32_t index, uint64_t value,
 			     uint64_t timeout_ns)
 {
