@@ -584,7 +584,8 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
 /* Queues all of a committed plan on a CUstream from the calling thread, in the order of
  * the plan: source_ready and target_free become waits of the stream, bytes become copies on
  * copy engines, and `then` becomes a raise. Consecutive transfers that wait for the same
- * marks, or for none, go as one batch, within mark_group_bytes. The engine is not involved:
+ * marks, or for none, go as one batch, within mark_group_bytes. The stream waits for a mark
+ * once, before the first transfer that names it. The engine is not involved:
  * work that this process submits later cannot delay these copies and raises. Call it only
  * after the work that raises the marks from outside of the plan was queued, here or at the
  * peer. base is as in struct ceov_launch; the stream must not be NULL.

@@ -57,6 +57,7 @@ static int stream_queue(struct cei_backend *backend, void *token,
 
 	if (stream->is_capturing)
 		return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0, "captured");
+	ck_assert_uint_le(work->n_awaits, CEI_LANE_BATCH);
 	ck_assert_uint_le(work->n_pieces, CEI_LANE_BATCH);
 	for (i = 0; i < work->n_awaits; i++)
 		ck_assert_uint_ge(*(const uint64_t *)(uintptr_t)work->awaits[i].counter,

@@ -97,6 +97,49 @@ START_TEST(test_a_mark_is_waited_for_once)
 }
 END_TEST
 
+/* Whether it was waited for as source_ready or as target_free. */
+START_TEST(test_a_mark_is_waited_for_once_in_either_place)
+{
+	struct ceov_transfer transfer;
+	struct stream_rig rig;
+
+	stream_rig_open(&rig);
+	transfer = stream_rig_part(&rig, 0);
+	transfer.target_free = testing_mark(rig.ready, 0, 1);
+	testing_add(rig.plan, &transfer);
+	transfer = stream_rig_part_behind(&rig, 1, 0);
+	transfer.target_free = testing_mark(rig.ready, 1, 1);
+	testing_add(rig.plan, &transfer);
+	transfer = stream_rig_part_behind(&rig, 2, 1);
+	testing_add(rig.plan, &transfer);
+	stream_rig_commit(&rig);
+	stream_rig_queue_ready(&rig, "w1 c1 w1 c1 c1 ");
+	stream_rig_close(&rig);
+}
+END_TEST
+
+/* The plan raises one counter twice, and waits for each value. */
+START_TEST(test_each_value_of_a_counter_is_a_mark)
+{
+	struct ceov_transfer transfer;
+	struct stream_rig rig;
+	uint64_t value;
+
+	stream_rig_open(&rig);
+	for (value = 0; value < 3; value++) {
+		transfer = stream_rig_part(&rig, (uint32_t)value);
+		if (value)
+			transfer.source_ready = testing_mark(rig.arrived, 0, value);
+		transfer.then = testing_mark(rig.arrived, 0, value + 1);
+		ck_assert_int_eq(ceov_plan_add(rig.plan, &transfer), 0);
+	}
+	stream_rig_commit(&rig);
+	stream_rig_queue_ready(&rig, "c1 r1 w1 c1 r1 w1 c1 r1 ");
+	ck_assert_uint_eq(stream_rig_arrived(&rig, 0), STREAM_RIG_BASE + 3);
+	stream_rig_close(&rig);
+}
+END_TEST
+
 /* More marks than a batch can wait for, and than are remembered. */
 START_TEST(test_many_marks_are_waited_for)
 {
@@ -254,8 +297,8 @@ START_TEST(test_a_run_that_takes_its_marks_from_memory)
 
 	stream_rig_open(&rig);
 	ck_assert_int_eq(ceov_buffer_float(rig.context, 0, STREAM_RIG_SIZE, &rig.source), 0);
-	for (i = 0; i < 4; i++) {
-		transfer = stream_rig_part_behind(&rig, i, i / 2);
+	for (i = 0; i < 4; i++) {       /* the last one waits for the first one's mark */
+		transfer = stream_rig_part_behind(&rig, i, i == 2);
 		transfer.then = testing_mark(rig.arrived, i, 1);
 		testing_add(rig.plan, &transfer);
 		stream_rig_add_raise(&rig, 4 + i);
@@ -290,6 +333,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_waits_copies_and_raises_stand_in_the_plans_order);
 	tcase_add_test(all, test_both_marks_are_waited_for_and_what_has_none_joins);
 	tcase_add_test(all, test_a_mark_is_waited_for_once);
+	tcase_add_test(all, test_a_mark_is_waited_for_once_in_either_place);
+	tcase_add_test(all, test_each_value_of_a_counter_is_a_mark);
 	tcase_add_test(all, test_many_marks_are_waited_for);
 	tcase_add_test(all, test_a_transfer_behind_the_plans_own_mark);
 	tcase_add_test(all, test_batches_are_bounded);

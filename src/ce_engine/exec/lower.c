@@ -14,7 +14,7 @@
 struct batch {
 	const struct cei_stream_run *run;
 	const struct cei_step       *last;      /* the step whose marks further steps of the batch
-						 * share; NULL: the batch is empty */
+						 * have, too; NULL: no step was added yet */
 	uint64_t                     n_bytes;   /* of its steps */
 	uint32_t                     n_awaits;
 	uint32_t                     n_pieces;
@@ -64,7 +64,8 @@ static int belongs(const struct batch *batch, const struct cei_step *step)
 	       is_alike(&step->target_free, &batch->last->target_free);
 }
 
-/* Whether the stream has waited for the mark in this run. That is enough: a counter never falls. */
+/* Whether the stream has waited for the mark in this run. That is enough: a counter never falls,
+ * but where a late raise covers what an abort wrote, and then nobody reads what is copied. */
 static int has_waited(const struct batch *batch, const struct cei_counter *counter)
 {
 	uint32_t i;
