@@ -16,7 +16,8 @@ from typing import Optional, Tuple
 
 import torch
 
-from . import _compat, _merge_kernel
+from . import _compat
+from ._merge_kernel import MergeKernel
 
 FLASH_DTYPES = (torch.bfloat16, torch.float16)
 FLASH_WIDTH_MAX = 256
@@ -91,28 +92,32 @@ class Merge:
     out     over the first piece; when all pieces are there, over all keys, in its dtype
     lse     the log-sum-exp over the pieces so far, in fp32 or wider
     n_more  number of further pieces
+    kernel  the group's, which does a step at once where it can; None: PyTorch's kernels do
 
     Sums are in the dtype of lse. The last step writes to out, and the first one reads it, so that
-    no step just converts: such a step takes as long as another one that adds. Triton does a step
-    in one kernel, where there is Triton (_merge_kernel.py)."""
+    no step just converts: such a step takes as long as another one that adds."""
 
-    def __init__(self, out: torch.Tensor, lse: torch.Tensor, n_more: int):
+    def __init__(self, out: torch.Tensor, lse: torch.Tensor, n_more: int,
+                 kernel: Optional[MergeKernel] = None):
         self._out, self._lse, self._n_left = out, lse, n_more
+        self._kernel = kernel if kernel is not None and kernel.takes(out, lse) else None
         self._sum: Optional[torch.Tensor] = None        # in the dtype of lse; None: it is out
 
     def add(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
         """Adds what there is over one more piece."""
-        add = self._add_at_once if _merge_kernel.is_fit(self._out, self._lse) else self._add
         self._n_left -= 1
-        add(more_out, more_lse)
+        if self._kernel is None:
+            self._add(more_out, more_lse)
+        else:
+            self._add_at_once(more_out, more_lse)
 
     def _add_at_once(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
         is_first, is_last = self._sum is None, not self._n_left
         if is_first and not is_last:
             self._sum = torch.empty(self._out.shape, dtype=self._lse.dtype,
                                     device=self._out.device)
-        _merge_kernel.merge(self._out, self._sum, self._lse, (more_out, more_lse), is_first,
-                            is_last)
+        self._kernel.merge(self._out, self._sum, self._lse, (more_out, more_lse), is_first,
+                           is_last)
 
     def _add(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
         share = (more_lse - self._lse).sigmoid()        # of the piece in the sum of scores' exp()

@@ -1,38 +1,53 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""One Triton kernel in place of the seven of PyTorch that put together attention over two pieces of
-the keys, and that read and write three times as many bytes. It is used where there is Triton, on
-GPUs, for results of 16 bits."""
+"""Attention over two pieces of the keys, put together by one Triton kernel. The seven kernels of
+PyTorch that do it as well read and write three times as many bytes. Triton's is for results of 16
+bits on GPUs, where there is Triton, and a compiler that it needs at first use."""
 
 from __future__ import annotations
 
-from typing import Optional, Set, Tuple
+import logging
+from typing import List, Optional, Set, Tuple
 
 import torch
+
+from .group import Group
 
 try:
     import triton
     import triton.language as tl
-except ImportError:                     # PyTorch's kernels do it
+except Exception:                       # not installed, or broken: PyTorch's kernels do it
     triton = None
 
 DTYPES = (torch.bfloat16, torch.float16)
 WIDTH_MAX = 256                         # of a head: a program has whole rows
 QUERIES = 32                            # of a program
 WARPS = 4
+ALIGNED = 8                             # numbers of 16 bits: 16 bytes, which a thread loads at once
+PROGRAMS_MAX = 65535                    # along the grid's second dimension
+STRIDE_MAX = 1 << 31                    # Triton compiles again for numbers of more bits
+
+STRIDES = ["out_batch", "out_head", "out_query", "total_batch", "total_head", "total_query",
+           "lse_batch", "lse_head", "more_batch", "more_head", "more_query", "more_lse_batch",
+           "more_lse_head"]
 
 if triton is not None:
-    @triton.jit(do_not_specialize=["n"])
+    # Triton compiles again for numbers that are 1 or multiples of 16, and for aligned addresses,
+    # unless it is told not to: what prepare() has had compiled would be another kernel. That rows
+    # are aligned is said by strides in units of ALIGNED numbers.
+    @triton.jit(do_not_specialize=["n", "n_heads", *STRIDES],
+                do_not_specialize_on_alignment=["lse", "more_lse"])
     def _merge(out, total, lse, more_out, more_lse, n, n_heads,
                out_batch, out_head, out_query, total_batch, total_head, total_query,
                lse_batch, lse_head, more_batch, more_head, more_query,
                more_lse_batch, more_lse_head,
                width: tl.constexpr, block: tl.constexpr, queries: tl.constexpr,
-               is_first: tl.constexpr, is_last: tl.constexpr):
+               unit: tl.constexpr, is_first: tl.constexpr, is_last: tl.constexpr):
         """Queries of one head. Rows of results are contiguous, and so are log-sum-exps of a head.
+        Strides of out, total and more_out are in units of so many numbers.
         is_first: the pieces so far are in out, else in total; is_last: the result goes to out."""
-        batch, head = tl.program_id(1) // n_heads, tl.program_id(1) % n_heads
-        query = tl.program_id(0) * queries + tl.arange(0, queries)
+        batch, head = tl.program_id(0) // n_heads, tl.program_id(0) % n_heads
+        query = tl.program_id(1) * queries + tl.arange(0, queries)
         column = tl.arange(0, block)
         is_query = query < n
         is_there = is_query[:, None] & (column < width)[None, :]
@@ -43,12 +58,12 @@ if triton is not None:
         a, b = tl.load(lse_at, is_query, 0.0), tl.load(more_lse_at, is_query, 0.0)
         share = tl.sigmoid(b - a)[:, None]      # of the piece in the sum of all scores' exp()
 
-        out_at = (out + batch * out_batch + head * out_head + row[:, None] * out_query +
+        out_at = (out + (batch * out_batch + head * out_head + row * out_query)[:, None] * unit +
                   column[None, :])
-        total_at = (total + batch * total_batch + head * total_head +
-                    row[:, None] * total_query + column[None, :])
-        more_at = (more_out + batch * more_batch + head * more_head +
-                   row[:, None] * more_query + column[None, :])
+        total_at = (total + (batch * total_batch + head * total_head +
+                             row * total_query)[:, None] * unit + column[None, :])
+        more_at = (more_out + (batch * more_batch + head * more_head +
+                               row * more_query)[:, None] * unit + column[None, :])
         more = tl.load(more_at, is_there, 0.0).to(tl.float32)
         if is_first:
             so_far = tl.load(out_at, is_there, 0.0).to(tl.float32)
@@ -63,43 +78,81 @@ if triton is not None:
         else:
             tl.store(total_at, merged, is_there)
 
-_ready: Set[Tuple[torch.device, torch.dtype, int]] = set()
+
+def is_aligned(rows: torch.Tensor) -> bool:
+    """Returns whether the kernel takes results that lie so."""
+    strides = rows.stride()
+    return (strides[3] == 1 and rows.data_ptr() % 16 == 0 and
+            not any(stride % ALIGNED or stride >= STRIDE_MAX for stride in strides[:3]))
 
 
-def is_fit(out: torch.Tensor, lse: torch.Tensor) -> bool:
-    """Returns whether the kernel takes such results."""
-    return (triton is not None and out.is_cuda and out.dtype in DTYPES and
-            out.shape[3] <= WIDTH_MAX and out.stride(3) == 1 and
-            lse.dtype == torch.float32 and lse.stride(2) == 1)
-
-
-def prepare(like: torch.Tensor) -> None:
-    """Has the kernel compiled and loaded for results of this dtype and width, before anything waits
-    for this rank."""
-    key = (like.device, like.dtype, like.shape[3])
-    if key in _ready:
-        return
-    out = like.new_zeros((1, 1, 16, like.shape[3]))
-    lse = like.new_zeros((1, 1, 16), dtype=torch.float32)
-    if is_fit(out, lse):
-        total = out.float()
-        for is_first in (True, False):
-            for is_last in (True, False):
-                merge(out, total, lse, (out, lse), is_first, is_last)
-    _ready.add(key)
+def _units(rows: torch.Tensor) -> List[int]:
+    return [stride // ALIGNED for stride in rows.stride()[:3]]
 
 
 def merge(out: torch.Tensor, total: Optional[torch.Tensor], lse: torch.Tensor,
           more: Tuple[torch.Tensor, torch.Tensor], is_first: bool, is_last: bool) -> None:
-    """Adds one more piece, its result and its log-sum-exp, to out or total, and to lse. total has
-    the shape of out in fp32; None where the piece is the first and the last one."""
+    """Adds one more piece, its result and its log-sum-exp, to out or total, and to lse. out is
+    aligned, and its width a multiple of ALIGNED. total has the shape of out in fp32; None where
+    the piece is the first and the last one."""
     more_out, more_lse = more
-    more_out = more_out if more_out.stride(3) == 1 else more_out.contiguous()
+    more_out = more_out if is_aligned(more_out) else more_out.contiguous()
     more_lse = more_lse if more_lse.stride(2) == 1 else more_lse.contiguous()
     n_batch, n_heads, n, width = out.shape
-    grid = (triton.cdiv(n, QUERIES), n_batch * n_heads)
-    between = out if total is None else total
-    _merge[grid](out, between, lse, more_out, more_lse, n, n_heads, *out.stride()[:3],
-                 *between.stride()[:3], *lse.stride()[:2], *more_out.stride()[:3],
-                 *more_lse.stride()[:2], width, triton.next_power_of_2(width), QUERIES, is_first,
-                 is_last, num_warps=WARPS)
+    if total is None:                   # of the same type as in other calls
+        total = torch.empty((1, 1, 1, ALIGNED), device=out.device)
+    grid = (n_batch * n_heads, triton.cdiv(n, QUERIES))
+    _merge[grid](out, total, lse, more_out, more_lse, n, n_heads, *_units(out), *_units(total),
+                 *lse.stride()[:2], *_units(more_out), *more_lse.stride()[:2], width,
+                 triton.next_power_of_2(width), QUERIES, ALIGNED, is_first, is_last,
+                 num_warps=WARPS)
+
+
+class MergeKernel:
+    """The kernel of a group's GPU, as far as it is compiled and loaded."""
+
+    def __init__(self, group: Group):
+        self._group = group
+        self._is_usable = triton is not None and group.is_gpu
+        self._prepared: Set[Tuple[torch.dtype, int]] = set()
+
+    def prepare(self, like: torch.Tensor) -> None:
+        """Has the kernel compiled and loaded for results of this dtype and width, before anything
+        waits for this rank. During a capture that is left for later: PyTorch's kernels are
+        captured."""
+        key = (like.dtype, like.shape[3])
+        if (key in self._prepared or not self._is_usable or key[0] not in DTYPES or
+                key[1] > WIDTH_MAX or key[1] % ALIGNED or self._group.is_capturing()):
+            return
+        try:
+            with torch.cuda.device(self._group.device):
+                self._make(*key)
+        except Exception as error:      # no compiler, or no folder for what it makes
+            self._is_usable = False
+            logging.getLogger("ceoverlap").warning(
+                "attention: Triton's kernel cannot be made, PyTorch's put pieces together: %s",
+                error)
+        else:
+            self._prepared.add(key)
+
+    def _make(self, dtype: torch.dtype, width: int) -> None:
+        out, total = (torch.zeros((1, 1, QUERIES, width), dtype=one, device=self._group.device)
+                      for one in (dtype, torch.float32))
+        lse = torch.zeros((1, 1, QUERIES), device=self._group.device)
+        for is_first in (True, False):
+            for is_last in (True, False):
+                merge(out, total, lse, (out, lse), is_first, is_last)
+
+    def takes(self, out: torch.Tensor, lse: torch.Tensor) -> bool:
+        """Returns whether merge() may be called for such results."""
+        return ((out.dtype, out.shape[3]) in self._prepared and lse.dtype == torch.float32 and
+                lse.stride(2) == 1 and is_aligned(out) and
+                triton.cdiv(out.shape[2], QUERIES) <= PROGRAMS_MAX)
+
+    def merge(self, *arguments) -> None:
+        """As the function, on the group's GPU, whatever the current one is."""
+        with torch.cuda.device(self._group.device):
+            merge(*arguments)
+
+    def close(self) -> None:
+        """Nothing: Triton keeps its kernels."""

@@ -31,7 +31,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .. import errors
-from . import _attend, _merge_kernel
+from . import _attend
+from ._merge_kernel import MergeKernel
 from ._ring import Ring
 from .functional import all_to_all, group_of
 from .group import Group
@@ -122,15 +123,17 @@ class _Merges:
     """The merges of a call. Pieces are of all queries or, those from ranks behind this one where
     parts are balanced, of the second half.
 
-    wanted  for each piece that comes, its queries, as _Mask.queries() has them"""
+    wanted  for each piece that comes, its queries, as _Mask.queries() has them
+    kernel  as in _attend.Merge"""
 
-    def __init__(self, out: torch.Tensor, lse: torch.Tensor, wanted: List[Optional[slice]]):
+    def __init__(self, out: torch.Tensor, lse: torch.Tensor, wanted: List[Optional[slice]],
+                 kernel: Optional[MergeKernel] = None):
         some = [queries for queries in wanted if queries is not None]
         self._parts = [(slice(None), len(wanted))]
         if some:
             first = slice(None, some[0].start)
             self._parts = [(first, len(wanted) - len(some)), (some[0], len(wanted))]
-        self._merges = [_attend.Merge(out[:, :, part], lse[:, :, part], n)
+        self._merges = [_attend.Merge(out[:, :, part], lse[:, :, part], n, kernel)
                         for part, n in self._parts]
 
     def add(self, queries: Optional[slice], out: torch.Tensor, lse: torch.Tensor) -> None:
@@ -144,11 +147,14 @@ class _Merges:
 def _attend_in_ring(ring: _Ring, q, k, v, scale: float) -> Tuple[torch.Tensor, torch.Tensor]:
     """Returns the result, in the dtype of q, and its log-sum-exp, in fp32 or wider."""
     rank, mask = ring.group.rank, ring.mask
+    kernel = ring.group.part(MergeKernel)
+    if ring.group.size > 1:
+        kernel.prepare(q)
     moved = ring.send(_pack(k, v))
     out, lse = _attend.forward(q, k, v, mask.is_causal, scale)
     steps = [step for step in range(1, ring.group.size) if mask.n_keys(rank, ring.source(step))]
     wanted = [mask.queries(rank, ring.source(step)) for step in steps]
-    merges = _Merges(out, lse, wanted)
+    merges = _Merges(out, lse, wanted, kernel)
     for step, queries in zip(steps, wanted):
         some = q if queries is None else q[:, :, queries]
         piece = _attend.forward(some, *_unpack(ring.fetch(moved[step])), False, scale)
@@ -197,8 +203,6 @@ class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, group, mask, scale):
         q, k, v = (one if one.stride(3) == 1 else one.contiguous() for one in (q, k, v))
-        if group.is_gpu:
-            _merge_kernel.prepare(q)
         with _ring_of(group, k, mask) as ring:
             out, lse = _attend_in_ring(ring, q, k, v, scale)
         ctx.save_for_backward(q, k, v, out, lse)

@@ -222,6 +222,7 @@ def is_captured():
 def merges_alike():
     """The kernel against PyTorch's, over one, two and three further pieces, of all queries and of
     some, with rows of a width that is no power of two."""
+    always = mock.Mock(takes=lambda out, lse: True, merge=_merge_kernel.merge)
     for dtype in _merge_kernel.DTYPES:
         for n, width, queries in ((40, 24, slice(None)), (33, 64, slice(16, None))):
             results = [normal(tag, 0, (BATCH, n, 2, width), dtype).transpose(1, 2)
@@ -230,16 +231,20 @@ def merges_alike():
             for n_more in (1, 2, 3):
                 (out, lse), (same_out, same_lse) = ((results[0].clone(), sums[0].clone())
                                                     for _ in range(2))
-                merges = [_attend.Merge(one[:, :, queries], two[:, :, queries], n_more)
-                          for one, two in ((out, lse), (same_out, same_lse))]
+                merges = [_attend.Merge(one[:, :, queries], two[:, :, queries], n_more, kernel)
+                          for one, two, kernel in ((out, lse, always),
+                                                   (same_out, same_lse, None))]
                 for i in range(1, n_more + 1):
                     piece = results[i][:, :, queries], sums[i][:, :, queries]
-                    for merge, add in zip(merges, (_attend.Merge._add_at_once,
-                                                   _attend.Merge._add)):
-                        merge._n_left -= 1
-                        add(merge, *piece)
+                    for merge in merges:
+                        merge.add(*piece)
                 close(out, same_out, f"{dtype}, {n_more} pieces")
                 close(lse, same_lse, f"{dtype}, {n_more} pieces: log-sum-exp")
+
+
+def n_compiled():
+    """Returns how many kernels Triton has made of the one that merges."""
+    return sum(len(caches[0]) for caches in _merge_kernel._merge.device_caches.values())
 
 
 class Pieces(unittest.TestCase):
@@ -291,6 +296,43 @@ class Pieces(unittest.TestCase):
         subprocess.run([sys.executable, "-c", "import test_attention; "
                         "test_attention.merges_alike()"], check=True, env=environment,
                        cwd=os.path.dirname(os.path.abspath(__file__)), timeout=100)
+
+    @rig.needs_gpus
+    def test_the_kernel_is_compiled_before_it_is_used(self):
+        """What prepare() has had compiled is what merges of any shape use."""
+        if _merge_kernel.triton is None:
+            self.skipTest("needs Triton")
+        group = mock.Mock(device=torch.device("cuda", torch.cuda.current_device()), is_gpu=True,
+                          is_capturing=lambda: False)
+        kernel = _merge_kernel.MergeKernel(group)
+        for dtype in _merge_kernel.DTYPES:
+            kernel.prepare(torch.empty((1, 1, 1, 64), dtype=dtype, device=group.device))
+        n_made = n_compiled()
+        for dtype in _merge_kernel.DTYPES:
+            for n_heads, n, queries in ((1, 16, slice(None)), (3, 1000, slice(1, None)),
+                                        (16, 4096, slice(2048, None))):
+                out = torch.zeros((2, n, n_heads, 64), dtype=dtype, device=group.device)
+                out = out.transpose(1, 2)[:, :, queries]
+                lse = torch.zeros((2, n_heads, n), device=group.device)[:, :, queries]
+                for n_more in (1, 3):
+                    self.assertTrue(kernel.takes(out, lse))
+                    merge = _attend.Merge(out, lse, n_more, kernel)
+                    for _ in range(n_more):
+                        merge.add(out.clone(), lse.clone())
+        self.assertEqual(n_compiled(), n_made)
+
+    def test_a_kernel_that_cannot_be_made_is_not_used(self):
+        """Without a compiler, for one: PyTorch's kernels put pieces together."""
+        group = mock.Mock(device=torch.device("cpu"), is_gpu=True, is_capturing=lambda: False)
+        kernel = _merge_kernel.MergeKernel(group)
+        kernel._is_usable = True        # where there is no Triton, too
+        like = torch.empty((1, 1, 16, 64), dtype=torch.bfloat16)
+        with mock.patch.object(kernel, "_make", side_effect=RuntimeError("no compiler")) as make, \
+                mock.patch.object(torch.cuda, "device"), self.assertLogs("ceoverlap", "WARNING"):
+            kernel.prepare(like)
+            kernel.prepare(like)
+        self.assertEqual(make.call_count, 1)
+        self.assertFalse(kernel.takes(like, torch.zeros(1, 1, 16)))
 
     def test_rows_are_packed_alike_whatever_their_layout(self):
         """Those that are copied by 16 bytes, and those that cannot be."""
