@@ -2,11 +2,13 @@
 # Copyright (c) The ceoverlap developers
 """The slots that peers pull shards from, and the plans and streams of pulls."""
 
+import collections
 import contextlib
 import functools
 import random
 import time
 import unittest
+from unittest import mock
 
 import rig
 import torch
@@ -17,8 +19,9 @@ from fsdp_models import (N_LAYERS, STANDS_STILL_S, WIDTHS, assert_on_engines,
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 import ceoverlap
+from ceoverlap import errors
 from ceoverlap.torch import Group, fsdp
-from ceoverlap.torch.fsdp._pull import N_SLOTS, RUNS_IN_FLIGHT, Layout, Pull
+from ceoverlap.torch.fsdp._pull import (N_SLOTS, RUNS_IN_FLIGHT, RUNS_TO_AWAIT, Layout, Pull)
 from ceoverlap.torch.fsdp._staging import Staging
 
 
@@ -244,6 +247,71 @@ def plans_are_bounded():
         torch.cuda.synchronize()
     pull.close()
     assert not pull._targets
+
+
+def pull_of_plays():
+    """A Pull for a GPU whose plans and signals are played."""
+    pull = Pull.__new__(Pull)
+    pull._context, pull._deadline_s = mock.Mock(), 1.0
+    pull._ready, pull._guard = mock.Mock(), mock.Mock()
+    pull._peer_ready, pull._launched = [], collections.deque()
+    pull._keepers = {1: mock.Mock()}
+    pull._guard.launch.side_effect = pull._keepers[1].launch.side_effect = (
+        lambda *_base, **_how: mock.Mock())
+    return pull
+
+
+class Launches(unittest.TestCase):
+    """Which launches of the engine a pull asks for, and when."""
+
+    def test_runs_are_awaited_several_at_once(self):
+        pull = pull_of_plays()
+        for run in range(RUNS_IN_FLIGHT):
+            pull._make_room()
+            pull._queue(mock.Mock(), run, 1)
+        self.assertEqual(len(pull._launched), RUNS_IN_FLIGHT)
+        runs = list(pull._launched)
+        pull._make_room()
+        self.assertEqual(list(pull._launched), runs[RUNS_TO_AWAIT:])
+        for i, (guard, keeper) in enumerate(runs):
+            guard.wait.assert_not_called()
+            self.assertEqual(keeper.wait.call_count, i == RUNS_TO_AWAIT - 1)
+
+    def test_runs_are_kept_where_waiting_for_them_fails(self):
+        pull = pull_of_plays()
+        for run in range(RUNS_IN_FLIGHT):
+            pull._queue(mock.Mock(), run, 1)
+        pull._launched[RUNS_TO_AWAIT - 1][-1].wait.side_effect = errors.AbortedError("x")
+        with self.assertRaises(errors.AbortedError):
+            pull._make_room()
+        self.assertEqual(len(pull._launched), RUNS_IN_FLIGHT)
+
+    def test_a_full_context_is_waited_for(self):
+        """By the oldest run's keeper, before the launch is tried again."""
+        pull = pull_of_plays()
+        pull._queue(mock.Mock(), 0, 1)
+        (_, keeper), = pull._launched
+        ticket = mock.Mock()
+        pull._guard.launch.side_effect = [errors.FullError("full"), ticket]
+        self.assertIs(pull._launch(pull._guard, 1), ticket)
+        keeper.wait.assert_called_once_with(1.0)
+        pull._guard.launch.side_effect = errors.FullError("full")
+        with self.assertRaises(errors.FullError):
+            pull._launch(pull._guard, 2)
+
+    def test_the_launchs_own_error_is_raised(self):
+        """Not that of the abort that it brings."""
+        pull = pull_of_plays()
+        pull.check()
+        for run in range(2):
+            pull._queue(mock.Mock(), run, 1)
+        pull._ready.has_reached.side_effect = errors.AbortedError("aborted")
+        pull._launched[0][0].is_done.return_value = False
+        with self.assertRaises(errors.AbortedError):
+            pull.check()
+        pull._launched[0][0].is_done.side_effect = errors.DeadlineError("late")
+        with self.assertRaises(errors.DeadlineError):
+            pull.check()
 
 
 class Slots(unittest.TestCase):

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 AHEAD = 2                               # a slot is filled while the run before is under way
 N_SLOTS = AHEAD + 1                     # see Pull
 RUNS_IN_FLIGHT = 32                     # at most
-RUNS_TO_FORGET = 8                      # of them at once, when there are as many
-LAUNCHES_EACH = 2                       # of a run, by the engine: its guard, then a keeper
+RUNS_TO_AWAIT = 8                       # when there are as many: so many of them at once
 
 
 class Names:
@@ -130,7 +129,7 @@ class Pull:
         self._plans: collections.OrderedDict = collections.OrderedDict()
         self._targets: Dict[_Range, _Target] = {}
         self._keepers: Dict[int, Plan] = {}     # by stream
-        self._tickets: collections.deque = collections.deque()
+        self._launched: collections.deque = collections.deque()     # by run, [Ticket, ...]
         self._owned: list = []
         self.n_bytes = n_bytes
         name = group.part(Names).next("pull")
@@ -213,23 +212,24 @@ class Pull:
     def _run_now(self, plan: Plan, run: int) -> None:
         for mark in self._peer_ready:
             mark.signal.raise_to(run + 1, mark.index)
-        self._launch(plan, run)
+        self._launched.append([self._launch(plan, run)])
         self._await_arrival(run, None)
 
     def _make_room(self) -> None:
         """Waits until another run may be launched. This comes before the run's raise at peers,
-        because they rely on the run from then on. Where a keeper is done, so are the runs until
-        then, and one wait takes less time than one for each launch."""
-        if len(self._tickets) <= LAUNCHES_EACH * (RUNS_IN_FLIGHT - 1):
+        because they rely on the run from then on. Where a run's keeper is done, the stream has
+        passed that run and those before it, so one wait is enough for several."""
+        if len(self._launched) < RUNS_IN_FLIGHT:
             return
-        gone = [self._tickets.popleft() for _ in range(LAUNCHES_EACH * RUNS_TO_FORGET)]
-        gone[-1].wait(self._deadline_s)
+        self._launched[RUNS_TO_AWAIT - 1][-1].wait(self._deadline_s)
+        for _ in range(RUNS_TO_AWAIT):
+            self._launched.popleft()
 
     def _queue(self, plan: Plan, run: int, stream: int) -> None:
         self._context.stream_raise(stream, self._peer_ready, run)
-        self._launch(self._guard, run)
+        guard = self._launch(self._guard, run)
         plan.queue(stream, run)
-        self._launch(self._keeper_of(stream), 0, stream)
+        self._launched.append([guard, self._launch(self._keeper_of(stream), 0, stream)])
 
     def _keeper_of(self, stream: int) -> Plan:
         """Returns the keeper of this stream: a plan that names `ready`, but waits for none of
@@ -249,19 +249,15 @@ class Pull:
         else:
             self._context.stream_wait(stream, self._arrival, run)
 
-    def _launch(self, plan: Plan, base: int, after_stream: Optional[int] = None) -> None:
+    def _launch(self, plan: Plan, base: int, after_stream: Optional[int] = None) -> Ticket:
         while True:
             try:
-                ticket = plan.launch(base, deadline_s=self._deadline_s,
-                                     after_stream=after_stream)
+                return plan.launch(base, deadline_s=self._deadline_s, after_stream=after_stream)
             except errors.FullError:    # the context is: it goes on, whatever ours ended in
-                if not self._tickets:
+                if not self._launched:
                     raise
                 with contextlib.suppress(errors.CeoverlapError):        # check() has it, too
-                    self._tickets.popleft().wait(self._deadline_s)
-            else:
-                self._tickets.append(ticket)
-                return
+                    self._launched.popleft()[-1].wait(self._deadline_s)
 
     def check(self) -> None:
         """Raises the error of a run that failed, or of a peer that was lost. Never blocks. Either
@@ -269,8 +265,8 @@ class Pull:
         try:
             self._ready.has_reached(0)
         except errors.CeoverlapError:
-            while self._tickets and _has_ended(self._tickets[0]):
-                self._tickets.popleft()
+            while self._launched and all(map(_has_ended, self._launched[0])):
+                self._launched.popleft()
             raise
 
     # --- plans -------------------------------------------------------------------------
@@ -358,7 +354,7 @@ class Pull:
         use."""
         self._drop_plans()
         self._keepers.clear()
-        self._tickets.clear()
+        self._launched.clear()
         while self._owned:
             self._owned.pop().close()
 
