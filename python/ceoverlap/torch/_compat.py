@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 
 import torch
 import torch.distributed as dist
+from torch.autograd import forward_ad
 
 from .. import errors
 
@@ -43,10 +44,11 @@ _functorch_level = getattr(torch._C._functorch, "maybe_current_level", None)
 
 
 def is_watched() -> bool:
-    """Returns whether a dispatch mode or a functorch transformation has to see the calls; True
-    also if this PyTorch does not tell."""
+    """Returns whether a dispatch mode, a functorch transformation or forward-mode differentiation
+    has to see the calls; True also if this PyTorch does not tell."""
     return (_stack_length is None or bool(_stack_length()) or
-            _functorch_level is None or _functorch_level() is not None)
+            _functorch_level is None or _functorch_level() is not None or
+            getattr(forward_ad, "_current_level", 0) >= 0)
 
 
 def _copy_each(targets, sources) -> None:

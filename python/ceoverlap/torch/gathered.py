@@ -27,6 +27,7 @@ from typing import Callable, List, NamedTuple, Tuple
 import torch
 
 from .. import errors
+from . import _compat
 from ._ring import Ring
 from .functional import group_of, reduce_scatter
 from .group import Group
@@ -50,9 +51,11 @@ PART_COPIES = 512
 
 
 def _apply(function: type, *args):
-    """Calls a torch.autograd.Function whose forward() takes no context if there are gradients, and
-    that alone otherwise: apply() takes the calling thread as long as a kernel's launch does."""
-    return function.apply(*args) if torch.is_grad_enabled() else function.forward(*args)
+    """Calls a torch.autograd.Function whose forward() takes no context if there may be gradients,
+    and that alone otherwise: apply() takes the calling thread as long as a kernel's launch does."""
+    if torch.is_grad_enabled() or _compat.is_watched():
+        return function.apply(*args)
+    return function.forward(*args)
 
 
 class _Gathered(torch.autograd.Function):

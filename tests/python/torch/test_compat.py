@@ -8,6 +8,7 @@ import unittest
 from unittest import mock
 
 import torch
+from torch.autograd import forward_ad
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
 
@@ -76,6 +77,8 @@ class Versions(unittest.TestCase):
 
 class Streams(unittest.TestCase):
     def test_modes_and_transformations_are_seen(self):
+        with forward_ad.dual_level():
+            self.assertTrue(_compat.is_watched())
         self.assertFalse(_compat.is_watched())
         seen = []
         torch.func.vmap(lambda x: seen.append(_compat.is_watched()) or x)(torch.zeros(2))
