@@ -100,7 +100,7 @@ def merge(out: torch.Tensor, total: Optional[torch.Tensor], lse: torch.Tensor,
     more_lse = more_lse if more_lse.stride(2) == 1 else more_lse.contiguous()
     n_batch, n_heads, n, width = out.shape
     if total is None:                   # of the same type as in other calls
-        total = torch.empty((1, 1, 1, ALIGNED), device=out.device)
+        total = torch.empty((1, 1, 1, ALIGNED), dtype=torch.float32, device=out.device)
     grid = (n_batch * n_heads, triton.cdiv(n, QUERIES))
     _merge[grid](out, total, lse, more_out, more_lse, n, n_heads, *_units(out), *_units(total),
                  *lse.stride()[:2], *_units(more_out), *more_lse.stride()[:2], width,
@@ -114,31 +114,36 @@ class MergeKernel:
     def __init__(self, group: Group):
         self._group = group
         self._is_usable = triton is not None and group.is_gpu
-        self._prepared: Set[Tuple[torch.dtype, int]] = set()
+        self._prepared: Set[Tuple[torch.dtype, int]] = set()    # dtype and width of a head
+        self._failed: Set[Tuple[torch.dtype, int]] = set()
 
     def prepare(self, like: torch.Tensor) -> None:
-        """Has the kernel compiled and loaded for results of this dtype and width, before anything
-        waits for this rank. During a capture that is left for later: PyTorch's kernels are
-        captured."""
+        """Has the kernel compiled and loaded for results of this dtype and width. It comes before
+        anything of a call waits on this rank's streams, where the driver may hold back the first
+        launch of a kernel. Peers may wait for this rank meanwhile. During a capture it is left for
+        later: PyTorch's kernels are captured."""
         key = (like.dtype, like.shape[3])
-        if (key in self._prepared or not self._is_usable or key[0] not in DTYPES or
-                key[1] > WIDTH_MAX or key[1] % ALIGNED or self._group.is_capturing()):
+        if (key in self._prepared or key in self._failed or not self._is_usable or
+                key[0] not in DTYPES or key[1] > WIDTH_MAX or key[1] % ALIGNED or
+                self._group.is_capturing()):
             return
         try:
             with torch.cuda.device(self._group.device):
                 self._make(*key)
-        except Exception as error:      # no compiler, or no folder for what it makes
-            self._is_usable = False
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:      # mostly: no compiler, or no folder for what it makes
+            self._failed.add(key)
             logging.getLogger("ceoverlap").warning(
-                "attention: Triton's kernel cannot be made, PyTorch's put pieces together: %s",
-                error)
+                "attention: Triton's kernel for %s and width %d cannot be made, so PyTorch's put "
+                "pieces together: %s", *key, error, exc_info=True)
         else:
             self._prepared.add(key)
 
     def _make(self, dtype: torch.dtype, width: int) -> None:
         out, total = (torch.zeros((1, 1, QUERIES, width), dtype=one, device=self._group.device)
                       for one in (dtype, torch.float32))
-        lse = torch.zeros((1, 1, QUERIES), device=self._group.device)
+        lse = torch.zeros((1, 1, QUERIES), dtype=torch.float32, device=self._group.device)
         for is_first in (True, False):
             for is_last in (True, False):
                 merge(out, total, lse, (out, lse), is_first, is_last)

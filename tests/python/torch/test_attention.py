@@ -321,6 +321,35 @@ class Pieces(unittest.TestCase):
                         merge.add(out.clone(), lse.clone())
         self.assertEqual(n_compiled(), n_made)
 
+    def test_the_kernels_types_do_not_depend_on_the_default_dtype(self):
+        """Those of the numbers that it is compiled for, and of those that calls pass."""
+        types = []
+
+        class Grid:
+            def __getitem__(self, _grid):
+                return lambda *arguments, **_how: types.append(
+                    [one.dtype for one in arguments if isinstance(one, torch.Tensor)])
+
+        group = mock.Mock(device=torch.device("cpu"), is_gpu=True, is_capturing=lambda: False)
+        kernel = _merge_kernel.MergeKernel(group)
+        kernel._is_usable = True        # where there is no Triton, too
+        out = torch.zeros((1, 1, 16, 64), dtype=torch.bfloat16)
+        lse = torch.zeros((1, 1, 16), dtype=torch.float32)
+        try:
+            with mock.patch.object(_merge_kernel, "_merge", Grid(), create=True), \
+                    mock.patch.object(_merge_kernel, "triton", mock.Mock()), \
+                    mock.patch.object(torch.cuda, "device"):
+                for dtype in (torch.float32, torch.bfloat16, torch.float64):
+                    torch.set_default_dtype(dtype)
+                    kernel._prepared.clear()
+                    kernel.prepare(out)
+                    kernel.merge(out, None, lse, (out, lse), True, True)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        self.assertEqual(len(types), 15)
+        wide, own = torch.float32, torch.bfloat16
+        self.assertEqual(types, [[own, wide, wide, own, wide]] * 15)
+
     def test_a_kernel_that_cannot_be_made_is_not_used(self):
         """Without a compiler, for one: PyTorch's kernels put pieces together."""
         group = mock.Mock(device=torch.device("cpu"), is_gpu=True, is_capturing=lambda: False)
