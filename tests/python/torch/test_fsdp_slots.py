@@ -299,6 +299,24 @@ class Launches(unittest.TestCase):
         with self.assertRaises(errors.FullError):
             pull._launch(pull._guard, 2)
 
+    def test_a_context_that_is_full_for_the_first_keeper_is_waited_for(self):
+        """By the run's own guard; and the run is kept."""
+        pull = pull_of_plays()
+        guard, keeper = mock.Mock(), mock.Mock()
+        pull._guard.launch.side_effect = [guard]
+        pull._keepers[1].launch.side_effect = [errors.FullError("full"), keeper]
+        pull._queue(mock.Mock(), 0, 1)
+        guard.wait.assert_called_once_with(1.0)
+        self.assertEqual(list(pull._launched), [[guard, keeper]])
+
+    def test_the_guard_is_known_when_the_plan_cannot_be_queued(self):
+        pull = pull_of_plays()
+        plan = mock.Mock()
+        plan.queue.side_effect = errors.AbortedError("x")
+        with self.assertRaises(errors.AbortedError):
+            pull._queue(plan, 0, 1)
+        self.assertEqual([len(run) for run in pull._launched], [1])
+
     def test_the_launchs_own_error_is_raised(self):
         """Not that of the abort that it brings."""
         pull = pull_of_plays()

@@ -227,9 +227,13 @@ class Pull:
 
     def _queue(self, plan: Plan, run: int, stream: int) -> None:
         self._context.stream_raise(stream, self._peer_ready, run)
-        guard = self._launch(self._guard, run)
+        launched = [self._launch(self._guard, run)]
+        self._launched.append(launched)
         plan.queue(stream, run)
-        self._launched.append([guard, self._launch(self._keeper_of(stream), 0, stream)])
+        keeper = self._launch(self._keeper_of(stream), 0, stream)
+        if not self._launched:          # a full context was waited for, also by this run's guard
+            self._launched.append(launched)
+        launched.append(keeper)
 
     def _keeper_of(self, stream: int) -> Plan:
         """Returns the keeper of this stream: a plan that names `ready`, but waits for none of
