@@ -297,7 +297,7 @@ START_TEST(test_a_run_that_takes_its_marks_from_memory)
 
 	stream_rig_open(&rig);
 	ck_assert_int_eq(ceov_buffer_float(rig.context, 0, STREAM_RIG_SIZE, &rig.source), 0);
-	for (i = 0; i < 4; i++) {       /* the last one waits for the first one's mark */
+	for (i = 0; i < 4; i++) {       /* all but transfer 2 wait for ready[0] */
 		transfer = stream_rig_part_behind(&rig, i, i == 2);
 		transfer.then = testing_mark(rig.arrived, i, 1);
 		testing_add(rig.plan, &transfer);

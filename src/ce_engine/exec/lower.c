@@ -64,8 +64,9 @@ static int belongs(const struct batch *batch, const struct cei_step *step)
 	       is_alike(&step->target_free, &batch->last->target_free);
 }
 
-/* Whether the stream has waited for the mark in this run. That is enough: a counter never falls,
- * but where a late raise covers what an abort wrote, and then nobody reads what is copied. */
+/* Whether the stream has waited for the mark in this run. Counters only rise, so once is enough.
+ * The exception: after an abort has written its poison, a peer's late raise may overwrite it with a
+ * smaller value. The run has failed then, and nobody uses its data. */
 static int has_waited(const struct batch *batch, const struct cei_counter *counter)
 {
 	uint32_t i;
