@@ -374,10 +374,28 @@ static void release(struct ceov_plan *plan)
 	cei_plan_part_with(plan);
 }
 
+void cei_there_forget_launches(ceov_context *context)
+{
+	struct cei_list *node;
+	ceov_plan *plan;
+
+	pthread_mutex_lock(&context->lock);
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		pthread_mutex_lock(&plan->lock);
+		free_there(plan);
+		pthread_mutex_unlock(&plan->lock);
+	}
+	pthread_mutex_unlock(&context->lock);
+}
+
+/* An abort looks at all plans, also at one whose context is being closed. So the plan stays whole
+ * until it is not among them any more. */
 static void destroy(struct ceov_plan *plan)
 {
+	cei_object_end(&plan->object);
 	free_there(plan);
-	cei_plan_destroy(plan);
+	cei_plan_take_apart(plan);
 }
 
 const struct cei_door cei_door_there = {

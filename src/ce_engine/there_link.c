@@ -130,6 +130,7 @@ void cei_there_close(ceov_context *context)
 
 	if (!there)
 		return;
+	cei_there_forget_launches(context);
 	cei_service_link_close(there->link, cei_deadline(context->deadline_ns));
 	there->link = NULL;
 	if (there->path)

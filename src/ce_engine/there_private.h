@@ -45,6 +45,10 @@ struct cei_there_plan {
  * `why`, which nobody frees. Raises, and then the plan is as before. */
 int  cei_there_keep_here(struct ceov_plan *plan, const char *why);
 
+/* At ceov_close(): takes from all plans what they know of their launches there. Aborts, which look
+ * at plans until these are gone, then no longer ask the link. */
+void cei_there_forget_launches(ceov_context *context);
+
 /* Returns why the daemon cannot carry out the plan, or NULL. */
 const char *cei_there_why_here(const struct ceov_plan *plan);
 
