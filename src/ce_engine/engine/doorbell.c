@@ -220,8 +220,7 @@ static int belongs(const struct bunch *bunch, const struct cei_chunk *chunk)
 		return 0;
 	first = &cei_chunk_step(bunch->chunks[0])->source_ready;
 	other = &cei_chunk_step(chunk)->source_ready;
-	return first->signal == other->signal && first->index == other->index &&
-		first->value == other->value;
+	return cei_counter_is_same(first, other) && first->value == other->value;
 }
 
 /* Takes the next bunch, which begins at *node; moves *node behind it. */

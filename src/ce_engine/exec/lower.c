@@ -47,15 +47,11 @@ static int flush(struct batch *batch)
 	return run->backend->ops->stream_queue(run->backend, run->stream, &work);
 }
 
-static int is_of(const struct cei_counter *counter, const struct cei_counter *other)
-{
-	return counter->signal == other->signal && counter->index == other->index;
-}
-
 /* Whether a step with this mark may stand in a batch of steps with the other one. */
 static int is_alike(const struct cei_counter *counter, const struct cei_counter *other)
 {
-	return !counter->signal || (is_of(counter, other) && counter->value == other->value);
+	return !counter->signal ||
+	       (cei_counter_is_same(counter, other) && counter->value == other->value);
 }
 
 static int belongs(const struct batch *batch, const struct cei_step *step)
@@ -72,7 +68,8 @@ static int has_waited(const struct batch *batch, const struct cei_counter *count
 	uint32_t i;
 
 	for (i = 0; i < batch->n_waited; i++)
-		if (is_of(batch->waited[i], counter) && batch->waited[i]->value >= counter->value)
+		if (cei_counter_is_same(batch->waited[i], counter) &&
+		    batch->waited[i]->value >= counter->value)
 			return 1;
 	return 0;
 }

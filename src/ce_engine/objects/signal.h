@@ -74,6 +74,13 @@ struct cei_counter {
 	const struct cei_signal_header *header;
 };
 
+/* Whether both are the same counter, whatever values are meant. */
+static inline int cei_counter_is_same(const struct cei_counter *counter,
+				      const struct cei_counter *other)
+{
+	return counter->signal == other->signal && counter->index == other->index;
+}
+
 /* Fills *ret_counter with the mark as the member reaches it. CEOV_ERR_INVALID, raised with `what`:
  * its index or value is out of range. */
 int  cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
