@@ -389,15 +389,6 @@ void cei_there_forget_launches(ceov_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
-/* An abort looks at all plans, also at one whose context is being closed. So the plan stays whole
- * until it is not among them any more. */
-static void destroy(struct ceov_plan *plan)
-{
-	cei_object_end(&plan->object);
-	free_there(plan);
-	cei_plan_take_apart(plan);
-}
-
 const struct cei_door cei_door_there = {
 	.name = "there",
 	.buffer = {
@@ -417,7 +408,7 @@ const struct cei_door cei_door_there = {
 		.is_busy = is_busy,
 		.explain = explain,
 		.release = release,
-		.destroy = destroy,
+		.destroy = cei_plan_destroy,    /* cei_there_close() has freed plan->there */
 	},
 	.ticket = {
 		.wait = wait_there,

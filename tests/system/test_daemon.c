@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/there.h"
 #include "ipc/service_wire.h"
@@ -99,8 +98,7 @@ START_TEST(test_what_a_daemon_cannot_reach_stays_here)
 }
 END_TEST
 
-/* Commits and releases plans that stay in this process. */
-static void *commit_stray_plans(void *arg)
+static void *commit_and_release_plans(void *arg)
 {
 	struct daemon_rig_client *client = arg;
 	uint32_t i;
@@ -113,48 +111,6 @@ static void *commit_stray_plans(void *arg)
 	return NULL;
 }
 
-/* Commits plans that the daemon carries out, and ends them as ceov_close() does. */
-static void *commit_and_end_plans(void *arg)
-{
-	struct daemon_rig_client *client = arg;
-	uint32_t i;
-
-	for (i = 0; i < COMMITS / 4; i++) {
-		daemon_rig_build(client, NORMAL);
-		ck_assert_int_eq(ceov_plan_commit(client->plan), 0);
-		client->plan->object.door->plan.destroy(client->plan);
-	}
-	return NULL;
-}
-
-/* For the thread sanitizer: an abort looks at all plans, also at one whose commit finds out that
- * it stays here, and at one that ends. */
-START_TEST(test_aborts_look_at_plans_that_come_and_go)
-{
-	struct daemon_rig_client client;
-	pthread_t thread;
-	uint32_t i;
-
-	daemon_rig_start(&rig, NULL);
-	if (_i)
-		daemon_rig_open(&rig, &client, NORMAL);
-	else
-		daemon_rig_open_stray(&rig, &client);
-	ceov_plan_release(client.plan);
-	ck_assert_int_eq(pthread_create(&thread, NULL, _i ? commit_and_end_plans
-					: commit_stray_plans, &client), 0);
-	for (i = 0; i < COMMITS; i++) {
-		pthread_mutex_lock(&client.context->lock);
-		cei_abort_end(client.context, 0);
-		pthread_mutex_unlock(&client.context->lock);
-		usleep(100);
-	}
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	ceov_close(client.context);
-	daemon_rig_end(&rig);
-}
-END_TEST
-
 /* Closes the way to the daemon as ceov_close() does. */
 static void *close_the_link(void *arg)
 {
@@ -165,25 +121,50 @@ static void *close_the_link(void *arg)
 	return NULL;
 }
 
+/* Makes aborts, each of which looks at all plans, while another thread runs the function. Then
+ * closes the client. */
+static void abort_beside(struct daemon_rig_client *client, void *(*run)(void *client))
+{
+	pthread_t thread;
+	uint32_t i;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, run, client), 0);
+	for (i = 0; i < COMMITS; i++) {
+		pthread_mutex_lock(&client->context->lock);
+		cei_abort_end(client->context, 0);
+		pthread_mutex_unlock(&client->context->lock);
+		usleep(100);
+	}
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ceov_close(client->context);
+}
+
+/* For the thread sanitizer: plans that the daemon carries out, and plans whose commit finds out
+ * that they stay in this process. */
+START_TEST(test_aborts_look_at_plans_that_come_and_go)
+{
+	struct daemon_rig_client client;
+
+	daemon_rig_start(&rig, NULL);
+	if (_i)
+		daemon_rig_open(&rig, &client, NORMAL);
+	else
+		daemon_rig_open_stray(&rig, &client);
+	ceov_plan_release(client.plan);
+	abort_beside(&client, commit_and_release_plans);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 /* For the thread sanitizer: a lost peer brings an abort while the context is being closed. */
 START_TEST(test_aborts_look_at_plans_while_the_link_is_closed)
 {
 	struct daemon_rig_client client;
-	pthread_t thread;
-	uint32_t i;
 
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_open(&rig, &client, NORMAL);
 	daemon_rig_pass(&client);
-	ck_assert_int_eq(pthread_create(&thread, NULL, close_the_link, &client), 0);
-	for (i = 0; i < COMMITS; i++) {
-		pthread_mutex_lock(&client.context->lock);
-		cei_abort_end(client.context, 0);
-		pthread_mutex_unlock(&client.context->lock);
-		usleep(100);
-	}
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	ceov_close(client.context);
+	abort_beside(&client, close_the_link);
 	daemon_rig_end(&rig);
 }
 END_TEST
