@@ -20,9 +20,9 @@ two events, divided by their number; as many go before the first event. Rows are
 of samples, each the maximum over ranks. Results are held against products in fp32.
 What cannot be had is printed as "-", and why under the table.
 
-On a stream ours are made in capturable workspaces, as ceoverlap.torch makes them: the calling thread
-queues the first call with some operands, and further ones with the same operands as one CUDA graph.
-With --by-engine the engine's thread starts the copies of each call.
+On a stream ours are made in capturable workspaces, as ceoverlap.torch makes them: the calling
+thread queues the first call with some operands, and further ones with the same operands as one
+CUDA graph. With --by-engine the engine's thread starts the copies of each call.
 """
 
 import argparse

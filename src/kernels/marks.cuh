@@ -13,8 +13,8 @@
 
 #include <ceoverlap/device.cuh>
 
-/* A wait checks whether a run has failed after the first time, and from then on again and again
- * after the second one. */
+/* How long a wait lasts before it checks for the first time whether a run has failed, and how long
+ * from each check to the next. */
 #define CEI_MARK_PATIENCE_NS UINT64_C(50000)
 #define CEI_MARK_LOOK_NS     UINT64_C(1000000)
 

@@ -92,7 +92,8 @@ class Merge:
     out     over the first piece; when all pieces are there, over all keys, in its dtype
     lse     the log-sum-exp over the pieces so far, in fp32 or wider
     n_more  number of further pieces
-    kernel  the group's, which does a step at once where it can; None: PyTorch's kernels do
+    kernel  the group's MergeKernel, which adds a piece by one kernel where it can; None: PyTorch's
+            kernels do it
 
     Sums are in the dtype of lse. The last step writes to out, and the first one reads it, so that
     no step just converts: such a step takes as long as another one that adds."""

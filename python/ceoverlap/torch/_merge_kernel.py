@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Attention over two pieces of the keys, put together by one Triton kernel. The seven kernels of
-PyTorch that do it as well read and write three times as many bytes. Triton's is for results of 16
-bits on GPUs, where there is Triton, and a compiler that it needs at first use."""
+"""Puts together attention over two pieces of the keys by one Triton kernel, for results of 16 bits
+on GPUs. PyTorch needs seven kernels for that, which read and write three times as many bytes.
+Triton has to be installed, and needs a C compiler at first use."""
 
 from __future__ import annotations
 

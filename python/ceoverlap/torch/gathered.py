@@ -167,8 +167,8 @@ def _sorted(group: Group, ids: torch.Tensor, n_experts: int) -> Tuple[torch.Tens
 
 
 def _padded(ids: torch.Tensor) -> torch.Tensor:
-    """Returns ids as rows of as many bytes together as can be moved: mostly themselves. Nobody
-    reads what is behind a row's ids."""
+    """Returns ids, or, where all of them together are no multiple of ALIGN_BYTES, a copy with
+    longer rows. Nobody reads what is behind a row's ids."""
     n, top_k = ids.shape
     if not ids.numel() * ids.element_size() % ALIGN_BYTES:
         return operand(ids)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AHEAD = 2                               # a slot is filled while the run before is under way
 N_SLOTS = AHEAD + 1                     # see Pull
 RUNS_IN_FLIGHT = 32                     # at most
-RUNS_TO_AWAIT = 8                       # when there are as many: so many of them at once
+RUNS_TO_AWAIT = 8                       # are awaited at once when RUNS_IN_FLIGHT is reached
 
 
 class Names:
