@@ -445,7 +445,8 @@ AM_TESTS_ENVIRONMENT = \
 	export CC='$(CC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
 		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
-EXTRA_DIST += $(product_tests) %D%/product/steps.cc %D%/product/graph.py %D%/product/circles.txt \
+EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
+	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh %D%/product/steps.cc \
 	%D%/system/check_sweep.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml \

@@ -3,8 +3,8 @@
 #ifndef CEI_DIRECT_CUH
 #define CEI_DIRECT_CUH
 
-/* What both forms of the direct kernels need (direct.h): how a run begins and ends, and counters;
- * and how a sum is finished. */
+/* What all forms of the direct kernels need (direct.h, direct_ll.h): how a run begins and ends, and
+ * counters; and how a sum is finished. */
 
 #include <ceoverlap/device.cuh>
 
@@ -32,7 +32,9 @@ static __device__ __forceinline__ uint32_t behind(const struct cei_direct &direc
 	return rank < direct.n_ranks ? rank : rank - direct.n_ranks;
 }
 
-static __device__ __forceinline__ bool is_peer(const struct cei_direct &direct, uint32_t rank)
+/* DIRECT: struct cei_direct, or cei_direct_ll */
+template <class DIRECT>
+static __device__ __forceinline__ bool is_peer(const DIRECT &direct, uint32_t rank)
 {
 	return rank < direct.n_ranks && rank != direct.own;
 }
@@ -126,22 +128,31 @@ static __device__ __forceinline__ struct direct_turn begin_turn(const struct cei
 	return turn;
 }
 
+/* Counts the blocks of a run that have come to their end; called by one thread of each, behind a
+ * barrier. Returns whether this one is the last. The count acquires the poison that another block
+ * may have stored before. */
+static __device__ __forceinline__ bool is_last_block(uint32_t *n_ended)
+{
+	const uint32_t last = gridDim.x - 1;
+	uint32_t n_before;
+
+	asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
+		     : "=r"(n_before) : "l"(n_ended), "r"(last) : "memory");
+	return n_before == last;
+}
+
 /* Ends a captured run: the last block that comes here advances the run's number, unless it was
- * poisoned. The count acquires the poison that another block may have stored before. A block that
- * is alone does not count, since that would cost a run of few bytes a part of its time. */
+ * poisoned. A block that is alone does not count, since that would cost a run of few bytes a part
+ * of its time. */
 static __device__ __forceinline__ void end_turn(const struct cei_direct &direct,
 						const struct direct_turn &turn)
 {
-	const uint32_t last = gridDim.x - 1;
-	uint32_t n_before = last;
-
 	__syncthreads();
 	if (!direct.epoch || threadIdx.x)
 		return;
-	if (last)
-		asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
-			     : "=r"(n_before) : "l"(direct.n_ended), "r"(last) : "memory");
-	if (n_before != last || *(const volatile uint64_t *)direct.epoch >= CEOV_VALUE_LIMIT)
+	if (gridDim.x > 1 && !is_last_block(direct.n_ended))
+		return;
+	if (*(const volatile uint64_t *)direct.epoch >= CEOV_VALUE_LIMIT)
 		return;
 	direct.last_use[turn.half] = turn.number;
 	*direct.epoch = turn.number;
@@ -151,11 +162,11 @@ static __device__ __forceinline__ void end_turn(const struct cei_direct &direct,
 
 /* Multiplies the elements of a sum by the scale, and rounds them to the type. */
 template <class T>
-static __device__ __forceinline__ uint4 finish_sum(const struct cei_direct &direct, float *sum)
+static __device__ __forceinline__ uint4 finish_sum(float scale, float *sum)
 {
 #pragma unroll
 	for (uint32_t e = 0; e < T::n_elements; e++)
-		sum[e] *= direct.scale;
+		sum[e] *= scale;
 	return T::narrow(sum);
 }
 

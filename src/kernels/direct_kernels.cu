@@ -302,11 +302,11 @@ static __device__ __forceinline__ void sum_vectors(const struct cei_direct &dire
 				if (group + k < direct.n_ranks)
 					cei_add_vector<T>(raw[k][v], group + k == 0, sum);
 			if (N > 1)
-				sums[v] = finish_sum<T>(direct, sum);
+				sums[v] = finish_sum<T>(direct.scale, sum);
 		}
 	}
 	if (N == 1)
-		sums[0] = finish_sum<T>(direct, sum);
+		sums[0] = finish_sum<T>(direct.scale, sum);
 }
 
 /* Sums the own part into target, and to the peers if they gather the sums. Of EACH vectors half are

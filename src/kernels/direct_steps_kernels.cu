@@ -93,7 +93,7 @@ static __device__ __forceinline__ void add_chunk(const struct block &block,
 				if (rank < block.direct.n_ranks)
 					cei_add_vector<T>(raw[rank][e], rank == 0, sum);
 			if (e * TEAM_THREADS < n_vectors - i)
-				slot[i + e * TEAM_THREADS] = finish_sum<T>(block.direct, sum);
+				slot[i + e * TEAM_THREADS] = finish_sum<T>(block.direct.scale, sum);
 		}
 	}
 }

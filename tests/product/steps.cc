@@ -2,47 +2,26 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Runs the kernel of sums in steps on the host; check_steps.sh prepares its source. All threads of
- * all ranks' blocks are contexts that one thread switches between, in an order that the seed says.
- * Bulk copies happen piece by piece at any later time: a store has read its slot long before its
- * bytes are written, and slots that are being loaded hold rubbish until then. So a slot that is used
- * too early, a step that is told of too early, a wrong phase of a barrier or a wait that nobody ends
- * shows as a wrong sum, or as a case that does not end. The order in which a GPU makes memory
- * visible is not played: see docs/fences.md.
+ * Runs the kernel of sums in steps on the host: gpu_on_host.h says how, check_steps.sh prepares
+ * its source. Bulk copies happen piece by piece at any later time: a store has read its slot long
+ * before its bytes are written, and slots that are being loaded hold rubbish until then. So a slot
+ * that is used too early, a step that is told of too early, a wrong phase of a barrier or a wait
+ * that nobody ends shows as a wrong sum, or as a case that does not end. The order in which a GPU
+ * makes memory visible is not played: see docs/fences.md.
  *
  *   steps SEED CASES
  */
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <functional>
 #include <map>
-#include <memory>
-#include <vector>
-#include <ucontext.h>
 
-#include <ceoverlap/ceoverlap.h>
-
-#define CHECK(condition, ...) \
-	do { \
-		if (!(condition)) { \
-			printf("FAIL: %s: ", #condition); \
-			printf(__VA_ARGS__); \
-			printf("\n"); \
-			exit(1); \
-		} \
-	} while (0)
+#include "gpu_on_host.h"
 
 static const uint64_t TURN_NS = 1000;           /* of the clock, for each turn of all threads */
 static const uint64_t TIMEOUT_NS = 2000000;
 static const uint64_t TURNS_MAX = 100000;       /* of a run that should have ended by then */
-static const size_t STACK_BYTES = 32768;
 static const float UNTOUCHED = 12345;           /* no sum: these are whole and below 8 * 500 */
 
-/* --- threads ------------------------------------------------------------------ */
+/* --- kernels/bulk.cuh ------------------------------------------------------------ */
 
 struct copy {                           /* a bulk copy */
 	char             *to;
@@ -53,217 +32,12 @@ struct copy {                           /* a bulk copy */
 	int               state;        /* 0: begun, 1: read, 2: written */
 };
 
-struct meeting {                        /* of the threads of a warp or block */
-	uint32_t n_come = 0, number = 0;
-	bool     all = true, result = true;
-};
-
-struct block_memory {
-	std::vector<char>    bytes;
-	meeting              all;
-	std::vector<meeting> warps;
-};
-
-struct number {
-	uint32_t x;
-};
-
 typedef std::vector<std::shared_ptr<copy>> group;
 
-struct context {                        /* a thread of the GPU */
-	ucontext_t            machine;
-	std::vector<char>     stack;
-	number                thread, block, blocks;
-	block_memory         *memory;
-	const void           *argument;
-	bool                  has_ended = false;
-	std::function<bool()> awaited;  /* empty: it can go on */
-	group                 begun;    /* stores behind the last group */
-	std::vector<group>    groups;
+struct stores {                         /* of a thread */
+	group              begun;       /* behind the last group */
+	std::vector<group> groups;
 };
-
-static context *current;
-static ucontext_t scheduler;
-static uint64_t now_ns, random_state;
-static uint32_t n_threads;              /* of a block */
-static std::vector<std::shared_ptr<copy>> copies;
-
-static uint32_t draw(uint32_t n)
-{
-	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(random_state >> 33) % n;
-}
-
-static void pause_thread()
-{
-	swapcontext(&current->machine, &scheduler);
-}
-
-static void wait_for(std::function<bool()> condition)
-{
-	if (condition())
-		return;
-	current->awaited = condition;
-	pause_thread();
-}
-
-static bool meet(meeting *meeting, uint32_t n, bool value)
-{
-	const uint32_t number = meeting->number;
-
-	meeting->all = meeting->all && value;
-	if (++meeting->n_come < n) {
-		wait_for([=] { return meeting->number != number; });
-		return meeting->result;
-	}
-	meeting->result = meeting->all;
-	meeting->all = true;
-	meeting->n_come = 0;
-	meeting->number++;
-	return meeting->result;
-}
-
-/* --- what CUDA has ------------------------------------------------------------ */
-
-#define __device__
-#define __global__
-#define __forceinline__ inline
-#define __grid_constant__
-#define __launch_bounds__(n, per_sm)
-#define __CUDA_ARCH_FEAT_SM90_ALL
-#define threadIdx (current->thread)
-#define blockIdx  (current->block)
-#define gridDim   (current->blocks)
-
-struct alignas(16) uint4 {
-	uint32_t x, y, z, w;
-};
-
-static meeting *own_warp()
-{
-	return &current->memory->warps[threadIdx.x / 32];
-}
-
-static void __syncwarp()
-{
-	meet(own_warp(), 32, true);
-}
-
-static bool __all_sync(uint32_t, bool value)
-{
-	return meet(own_warp(), 32, value);
-}
-
-static void __syncthreads()
-{
-	meet(&current->memory->all, n_threads, true);
-}
-
-static bool __syncthreads_and(bool value)
-{
-	return meet(&current->memory->all, n_threads, value);
-}
-
-static void __threadfence_system()
-{
-}
-
-static void __trap()
-{
-	abort();
-}
-
-static char *host_shared()
-{
-	return (char *)(((uintptr_t)current->memory->bytes.data() + 127) / 128 * 128);
-}
-
-static uint64_t host_load(const uint64_t *counter)
-{
-	pause_thread();
-	return *(const volatile uint64_t *)counter;
-}
-
-static void host_store(uint64_t *counter, uint64_t value)
-{
-	*(volatile uint64_t *)counter = value;
-	pause_thread();
-}
-
-static uint32_t host_count(uint32_t *n, uint32_t last)
-{
-	const uint32_t n_before = *n;
-
-	*n = n_before >= last ? 0 : n_before + 1;
-	return n_before;
-}
-
-/* --- ceoverlap/device.cuh ------------------------------------------------------ */
-
-enum { CEOV_DEVICE_REACHED, CEOV_DEVICE_ABORTED, CEOV_DEVICE_TIMEOUT };
-
-static uint64_t ceov_device_load(const uint64_t *counter)
-{
-	return host_load(counter);
-}
-
-static uint64_t ceov_device_now_ns()
-{
-	return now_ns;
-}
-
-static int ceov_device_await(const ceov_device_signal &signal, uint32_t index, uint64_t value,
-			     uint64_t timeout_ns)
-{
-	const volatile uint64_t *counter = signal.counters + index;
-	const volatile uint32_t *aborted = signal.abort_word;
-	const uint64_t end_ns = now_ns + timeout_ns;
-
-	wait_for([=] { return *counter >= value || *aborted || now_ns >= end_ns; });
-	if (*aborted || *counter >= CEOV_VALUE_LIMIT)
-		return CEOV_DEVICE_ABORTED;
-	return *counter >= value ? CEOV_DEVICE_REACHED : CEOV_DEVICE_TIMEOUT;
-}
-
-/* --- kernels/vectors.cuh: fp32 alone -------------------------------------------- */
-
-struct vector_fp32 {
-	static constexpr uint32_t n_elements = 4;
-
-	static void widen(const uint4 &vector, float *wide)
-	{
-		memcpy(wide, &vector, sizeof(vector));
-	}
-
-	static uint4 narrow(const float *wide)
-	{
-		uint4 vector;
-
-		memcpy(&vector, wide, sizeof(vector));
-		return vector;
-	}
-};
-
-struct pair_bf16;
-struct pair_fp16;
-template <class PAIR> struct vector_pairs : vector_fp32 {};
-
-static uint4 cei_load(const uint4 *p)
-{
-	return *p;
-}
-
-template <class T>
-static void cei_add_vector(const uint4 &vector, bool is_first, float *sum)
-{
-	float wide[T::n_elements];
-
-	T::widen(vector, wide);
-	for (uint32_t i = 0; i < T::n_elements; i++)
-		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
-}
-
-/* --- kernels/bulk.cuh ------------------------------------------------------------ */
 
 struct barrier {
 	uint32_t n_arrivals, n_left;
@@ -271,6 +45,8 @@ struct barrier {
 	uint32_t phase;
 };
 
+static std::vector<std::shared_ptr<copy>> copies;
+static std::map<const context *, stores> all_stores;
 static std::map<const void *, barrier> barriers;
 
 static void end_phase(barrier *bar)
@@ -338,20 +114,22 @@ static void cei_bulk_load(void *to, const void *from, uint32_t n_bytes, uint64_t
 
 static void cei_bulk_store(void *to, const void *from, uint32_t n_bytes)
 {
-	current->begun.push_back(begin_copy(to, from, n_bytes, nullptr));
+	all_stores[current].begun.push_back(begin_copy(to, from, n_bytes, nullptr));
 	pause_thread();
 }
 
 static void cei_store_commit()
 {
-	current->groups.push_back(current->begun);
-	current->begun.clear();
+	stores *own = &all_stores[current];
+
+	own->groups.push_back(own->begun);
+	own->begun.clear();
 }
 
 /* Waits until copies of all groups but the last n have come to a state. */
 static void wait_groups(size_t n, int state)
 {
-	const context *own = current;
+	const stores *own = &all_stores[current];
 
 	wait_for([=] {
 		for (size_t i = 0; i + n < own->groups.size(); i++)
@@ -539,77 +317,28 @@ static cei_direct argument_of(sums *made, uint32_t own, uint32_t run)
 
 /* --- runs --------------------------------------------------------------------------- */
 
-static void enter()
-{
-	cei_direct_steps_fp32(*(const cei_direct *)current->argument);
-	current->has_ended = true;
-	pause_thread();
-}
-
-static void add_block(std::deque<context> *contexts, block_memory *memory, uint32_t block,
-		      uint32_t n_blocks, const cei_direct *direct)
-{
-	memory->bytes.resize(CEI_DIRECT_STEP_SHARED + 128);
-	memory->warps.resize(n_threads / 32);
-	for (uint32_t i = 0; i < n_threads; i++) {
-		contexts->emplace_back();
-		context *made = &contexts->back();
-
-		made->stack.resize(STACK_BYTES);
-		made->thread = { i };
-		made->block = { block };
-		made->blocks = { n_blocks };
-		made->memory = memory;
-		made->argument = direct;
-		getcontext(&made->machine);
-		made->machine.uc_stack.ss_sp = made->stack.data();
-		made->machine.uc_stack.ss_size = made->stack.size();
-		makecontext(&made->machine, enter, 0);
-	}
-}
-
-/* Lets each thread that can go on do so, most of the time; those of one rank seldom. Returns how
- * many have not ended. */
-static size_t turn(std::deque<context> *contexts, uint32_t slow)
-{
-	const size_t shift = draw((uint32_t)contexts->size());
-	size_t n_left = 0;
-
-	for (size_t i = 0; i < contexts->size(); i++) {
-		context *next = &(*contexts)[(i + shift) % contexts->size()];
-		const bool is_slow = ((const cei_direct *)next->argument)->own == slow;
-
-		if (next->has_ended)
-			continue;
-		n_left++;
-		if (draw(is_slow ? 4 : 8) == 0 || (next->awaited && !next->awaited()))
-			continue;
-		next->awaited = nullptr;
-		current = next;
-		swapcontext(&scheduler, &next->machine);
-	}
-	return n_left;
-}
-
 static void run(sums *made, uint32_t number)
 {
 	const bool misses = number == 2 && made->fails == MISSING;
 	const uint64_t abort_at = number == 2 && made->fails == ABORT ? 20 + draw(600) : 0;
 	const uint32_t slow = draw(made->n_ranks);
 	std::vector<cei_direct> arguments;
-	std::deque<block_memory> memory;
-	std::deque<context> contexts;
+	std::deque<launch> launches;
+	contexts threads;
 	uint64_t n_turns = 0;
 
 	barriers.clear();
+	all_stores.clear();
 	for (uint32_t i = 0; i < made->n_ranks; i++)
 		arguments.push_back(argument_of(made, i, number));
-	for (uint32_t i = 0; i < made->n_ranks; i++)
-		for (uint32_t block = 0; block < made->n_blocks && !(misses && i == 1); block++) {
-			memory.emplace_back();
-			add_block(&contexts, &memory.back(), block, made->n_blocks, &arguments[i]);
-		}
-	while (turn(&contexts, slow)) {
+	for (uint32_t i = 0; i < made->n_ranks; i++) {
+		if (misses && i == 1)
+			continue;
+		launches.push_back({ nullptr, i, { made->n_blocks }, { CEI_DIRECT_STEP_THREADS },
+				     CEI_DIRECT_STEP_SHARED });
+		begin(&threads, &launches.back(), cei_direct_steps_fp32, &arguments[i]);
+	}
+	while (turn(threads, slow)) {
 		now_ns += TURN_NS;
 		advance_copies();
 		CHECK(++n_turns < TURNS_MAX, "run %u does not end", number);
@@ -668,9 +397,9 @@ int main(int argc, char **argv)
 	const uint32_t n_cases = argc > 2 ? (uint32_t)strtoul(argv[2], nullptr, 10) : 20;
 	uint32_t n_failing = 0;
 
-	n_threads = CEI_DIRECT_STEP_THREADS;
 	random_state = seed;
 	for (uint32_t i = 0; i < n_cases; i++) {
+		case_number = i;
 		sums made = pick(i);
 
 		n_failing += made.fails != NONE;

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_GPU_ON_HOST_H
+#define CEI_GPU_ON_HOST_H
+
+/*
+ * What a kernel needs to run on the host, in C++17; gpu_on_host.sh prepares its source. All threads
+ * of all kernels that run at the same time are contexts that one thread of the host switches
+ * between, in an order that the seed says: where they wait, and where they access counters or other
+ * memory that changes while they run.
+ *
+ * A test includes this, defines what else its kernel needs, and then includes the kernel's source.
+ */
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+#include <ucontext.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#define CHECK(condition, ...) \
+	do { \
+		if (!(condition)) { \
+			printf("FAIL: case %u: %s: ", case_number, #condition); \
+			printf(__VA_ARGS__); \
+			printf("\n"); \
+			exit(1); \
+		} \
+	} while (0)
+
+static const size_t STACK_BYTES = 32768;
+
+/* --- threads ------------------------------------------------------------------ */
+
+struct meeting {                        /* of the threads of a warp or block */
+	uint32_t n_come = 0, number = 0;
+	bool     all = true, result = true;
+};
+
+struct block_memory {
+	std::vector<char>    bytes;
+	meeting              all;
+	std::vector<meeting> warps;
+};
+
+struct number {
+	uint32_t x;
+};
+
+struct launch {                         /* of a kernel; it stays where it is while that runs */
+	std::function<void()>    kernel;        /* what each thread runs */
+	uint32_t                 rank;
+	number                   blocks, threads;       /* threads of a block */
+	size_t                   n_shared;      /* bytes of shared memory of a block */
+	std::deque<block_memory> memory;        /* [block] */
+	size_t                   n_left;        /* threads that have not ended */
+};
+
+struct context {                        /* a thread of the GPU */
+	ucontext_t              machine;
+	std::unique_ptr<char[]> stack;
+	number                  thread, block;
+	launch                 *of;
+	block_memory           *memory;
+	bool                    has_ended = false;
+	std::function<bool()>   awaited;        /* empty: it can go on */
+	uint64_t                sleeps_until_ns = 0;
+};
+
+typedef std::vector<std::unique_ptr<context>> contexts;
+
+static context *current;
+static ucontext_t scheduler;
+static uint64_t now_ns, random_state;
+static uint64_t skew_ns;                /* how far the clocks of SMs may be apart */
+static uint32_t case_number;
+
+static uint32_t draw(uint32_t n)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(random_state >> 33) % n;
+}
+
+static void pause_thread()
+{
+	swapcontext(&current->machine, &scheduler);
+}
+
+static void wait_for(std::function<bool()> condition)
+{
+	if (condition())
+		return;
+	current->awaited = condition;
+	pause_thread();
+}
+
+static bool meet(meeting *meeting, uint32_t n, bool value)
+{
+	const uint32_t number = meeting->number;
+
+	meeting->all = meeting->all && value;
+	if (++meeting->n_come < n) {
+		wait_for([=] { return meeting->number != number; });
+		return meeting->result;
+	}
+	meeting->result = meeting->all;
+	meeting->all = true;
+	meeting->n_come = 0;
+	meeting->number++;
+	return meeting->result;
+}
+
+static void enter()
+{
+	current->of->kernel();
+	current->has_ended = true;
+	current->of->n_left--;
+	pause_thread();
+}
+
+static void add_block(contexts *threads, launch *of, uint32_t block)
+{
+	block_memory *memory;
+
+	of->memory.emplace_back();
+	memory = &of->memory.back();
+	memory->bytes.resize(of->n_shared + 128);
+	memory->warps.resize(of->threads.x / 32);
+	for (uint32_t i = 0; i < of->threads.x; i++) {
+		auto made = std::make_unique<context>();
+
+		made->stack.reset(new char[STACK_BYTES]);
+		made->thread = { i };
+		made->block = { block };
+		made->of = of;
+		made->memory = memory;
+		getcontext(&made->machine);
+		made->machine.uc_stack.ss_sp = made->stack.get();
+		made->machine.uc_stack.ss_size = STACK_BYTES;
+		makecontext(&made->machine, enter, 0);
+		threads->push_back(std::move(made));
+	}
+}
+
+/* Begins a kernel, whose rank, blocks, threads and n_shared the launch says. The parameters stay
+ * where they are while it runs. */
+template <class PARAMETERS>
+static void begin(contexts *threads, launch *of, void (*kernel)(PARAMETERS),
+		  const PARAMETERS *parameters)
+{
+	of->kernel = [=] { kernel(*parameters); };
+	of->n_left = of->blocks.x * of->threads.x;
+	for (uint32_t block = 0; block < of->blocks.x; block++)
+		add_block(threads, of, block);
+}
+
+/* Lets each thread that can go on do so, most of the time; those of one rank seldom. Returns how
+ * many have not ended. */
+static size_t turn(const contexts &threads, uint32_t slow)
+{
+	const size_t shift = threads.empty() ? 0 : draw((uint32_t)threads.size());
+	size_t n_left = 0;
+
+	for (size_t i = 0; i < threads.size(); i++) {
+		context *next = threads[(i + shift) % threads.size()].get();
+		const bool is_slow = next->of->rank == slow;
+
+		if (next->has_ended)
+			continue;
+		n_left++;
+		if (now_ns < next->sleeps_until_ns || draw(is_slow ? 4 : 8) == 0 ||
+		    (next->awaited && !next->awaited()))
+			continue;
+		next->awaited = nullptr;
+		current = next;
+		swapcontext(&scheduler, &next->machine);
+	}
+	return n_left;
+}
+
+/* --- what CUDA has ------------------------------------------------------------ */
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(n, per_sm)
+#define __CUDA_ARCH_FEAT_SM90_ALL
+#define threadIdx (current->thread)
+#define blockIdx  (current->block)
+#define blockDim  (current->of->threads)
+#define gridDim   (current->of->blocks)
+
+struct alignas(16) uint4 {
+	uint32_t x, y, z, w;
+};
+
+static uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+	return { x, y, z, w };
+}
+
+static uint32_t max(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+static meeting *own_warp()
+{
+	return &current->memory->warps[threadIdx.x / 32];
+}
+
+static void __syncwarp()
+{
+	meet(own_warp(), 32, true);
+}
+
+static bool __all_sync(uint32_t, bool value)
+{
+	return meet(own_warp(), 32, value);
+}
+
+static void __syncthreads()
+{
+	meet(&current->memory->all, blockDim.x, true);
+}
+
+static bool __syncthreads_and(bool value)
+{
+	return meet(&current->memory->all, blockDim.x, value);
+}
+
+static void __threadfence_system()
+{
+}
+
+static void __trap()
+{
+	abort();
+}
+
+/* --- in place of instructions --------------------------------------------------- */
+
+static char *host_shared()
+{
+	return (char *)(((uintptr_t)current->memory->bytes.data() + 127) / 128 * 128);
+}
+
+static uint64_t host_load(const uint64_t *counter)
+{
+	pause_thread();
+	return *(const volatile uint64_t *)counter;
+}
+
+static void host_store(uint64_t *counter, uint64_t value)
+{
+	*(volatile uint64_t *)counter = value;
+	pause_thread();
+}
+
+static uint32_t host_count(uint32_t *n, uint32_t last)
+{
+	const uint32_t n_before = *n;
+
+	*n = n_before >= last ? 0 : n_before + 1;
+	return n_before;
+}
+
+/* --- ceoverlap/device.cuh ------------------------------------------------------ */
+
+enum { CEOV_DEVICE_REACHED, CEOV_DEVICE_ABORTED, CEOV_DEVICE_TIMEOUT };
+
+static uint64_t ceov_device_load(const uint64_t *counter)
+{
+	return host_load(counter);
+}
+
+static uint64_t ceov_device_now_ns()
+{
+	return skew_ns ? now_ns - draw((uint32_t)skew_ns) : now_ns;
+}
+
+static bool ceov_device_is_aborted(const ceov_device_signal &signal)
+{
+	pause_thread();
+	return *(const volatile uint32_t *)signal.abort_word;
+}
+
+static int ceov_device_await(const ceov_device_signal &signal, uint32_t index, uint64_t value,
+			     uint64_t timeout_ns)
+{
+	const volatile uint64_t *counter = signal.counters + index;
+	const volatile uint32_t *aborted = signal.abort_word;
+	const uint64_t end_ns = now_ns + timeout_ns;
+
+	wait_for([=] { return *counter >= value || *aborted || now_ns >= end_ns; });
+	if (*aborted || *counter >= CEOV_VALUE_LIMIT)
+		return CEOV_DEVICE_ABORTED;
+	return *counter >= value ? CEOV_DEVICE_REACHED : CEOV_DEVICE_TIMEOUT;
+}
+
+/* --- kernels/vectors.cuh: fp32 alone -------------------------------------------- */
+
+struct vector_fp32 {
+	static constexpr uint32_t n_elements = 4;
+
+	static void widen(const uint4 &vector, float *wide)
+	{
+		memcpy(wide, &vector, sizeof(vector));
+	}
+
+	static uint4 narrow(const float *wide)
+	{
+		uint4 vector;
+
+		memcpy(&vector, wide, sizeof(vector));
+		return vector;
+	}
+};
+
+struct pair_bf16;
+struct pair_fp16;
+template <class PAIR> struct vector_pairs : vector_fp32 {};
+
+static uint4 cei_load(const uint4 *p)
+{
+	return *p;
+}
+
+template <class T>
+static void cei_add_vector(const uint4 &vector, bool is_first, float *sum)
+{
+	float wide[T::n_elements];
+
+	T::widen(vector, wide);
+	for (uint32_t i = 0; i < T::n_elements; i++)
+		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
+}
+
+#endif /* CEI_GPU_ON_HOST_H */

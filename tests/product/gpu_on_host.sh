@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# Runs kernels on the host: scripts source it from the build folder, with srcdir. Makes a folder,
+# which goes away with the script, for the kernels' source with instructions of the GPU replaced by
+# functions of gpu_on_host.h. Exits with 77 where there is no C++ compiler.
+
+CXX=${CXX:-c++}
+read -ra cxx <<< "$CXX"
+if ! command -v "${cxx[0]}" > /dev/null; then
+	echo "skipped: there is no C++ compiler"
+	exit 77
+fi
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+mkdir -p "$folder/kernels" "$folder/ceoverlap"
+
+# gpu_on_host.h defines what these hold.
+touch "$folder/kernels/vectors.cuh" "$folder/ceoverlap/device.cuh"
+cp "${srcdir:?}/src/kernels/marks.cuh" "$folder/kernels"
+
+# set_in NAME [ARGUMENT...]: takes a file of src/kernels, with numbers changed by sed.
+set_in() {
+	local name=$1
+
+	shift
+	sed -e '' "$@" "$srcdir/src/kernels/$name" > "$folder/kernels/$name" || exit 1
+}
+
+# replace_in NAME [ARGUMENT...]: takes a source of src/kernels with its instructions replaced, by
+# sed with more arguments first.
+replace_in() {
+	local name=$1
+
+	shift
+	set_in "$name" "$@" -e '/asm volatile("fence.acq_rel.sys;"/d' \
+		-e 's/asm volatile("st.relaxed.sys.u64.*;$/host_store(counter, value);/' \
+		-e 's/asm volatile("ld.relaxed.sys.u64.*;$/value = host_load(counter);/' \
+		-e '/asm volatile("atom.acq_rel.gpu.inc/,/;$/c\
+			n_before = host_count(n_ended, last);' \
+		-e 's/extern __shared__ .* shared\[\];/char *shared = host_shared();/'
+	if grep -n 'asm\|__shared__' "$folder/kernels/$name"; then
+		echo "FAIL: $name: the line above cannot run on the host; teach $0 how"
+		exit 1
+	fi
+}
+
+# run_cases NAME CASES: compiles NAME.cc, and runs CASES cases or as many as CEOVERLAP_TEST_CASES
+# says. Returns its exit status.
+run_cases() {
+	local seed
+
+	if ! "${cxx[@]}" -std=c++17 -O1 -w -I"$folder" -I"$srcdir/include" -Iinclude \
+		-o "$folder/$1" "$srcdir/tests/product/$1.cc"; then
+		echo "FAIL: the kernel does not compile for the host"
+		exit 1
+	fi
+	seed=${CEOVERLAP_TEST_SEED:-$(date +%s%N)}
+	echo "seed $seed (CEOVERLAP_TEST_SEED repeats it)"
+	timeout 300 "$folder/$1" "$seed" "${CEOVERLAP_TEST_CASES:-$2}"
+}
