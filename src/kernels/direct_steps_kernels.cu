@@ -225,7 +225,7 @@ static __device__ __forceinline__ bool await_value(const struct block &block, ui
 {
 	const struct cei_direct &direct = block.direct;
 	const struct ceov_device_signal &signal = direct.arrived[block.turn.half];
-	uint64_t waited_ns = 0;
+	uint64_t start, now;
 	int result;
 
 	if (is_reached(*seen, value))
@@ -236,10 +236,14 @@ static __device__ __forceinline__ bool await_value(const struct block &block, ui
 	*seen = ceov_device_load(signal.counters + index);
 	if (is_reached(*seen, value))
 		return true;
+	start = ceov_device_now_ns();
 #pragma unroll 1
-	for (;; waited_ns += CEI_MARK_PATIENCE_NS) {
+	for (;;) {
 		result = ceov_device_await(signal, index, value, CEI_MARK_PATIENCE_NS);
-		if (result != CEOV_DEVICE_TIMEOUT || waited_ns >= direct.timeout_ns)
+		/* now can be less than start when the thread was moved to another SM */
+		now = ceov_device_now_ns();
+		if (result != CEOV_DEVICE_TIMEOUT ||
+		    (now > start && now - start >= direct.timeout_ns))
 			break;
 		if (has_failed(block))
 			return false;

@@ -292,12 +292,16 @@ static bool ceov_device_is_aborted(const ceov_device_signal &signal)
 	return *(const volatile uint32_t *)signal.abort_word;
 }
 
+/* How many times as long as it says an await can last. On a GPU it looks at the clock once in some
+ * loads, each of which may take long. */
+static uint64_t await_overrun = 1;
+
 static int ceov_device_await(const ceov_device_signal &signal, uint32_t index, uint64_t value,
 			     uint64_t timeout_ns)
 {
 	const volatile uint64_t *counter = signal.counters + index;
 	const volatile uint32_t *aborted = signal.abort_word;
-	const uint64_t end_ns = now_ns + timeout_ns;
+	const uint64_t end_ns = now_ns + await_overrun * timeout_ns;
 
 	wait_for([=] { return *counter >= value || *aborted || now_ns >= end_ns; });
 	if (*aborted || *counter >= CEOV_VALUE_LIMIT)

@@ -322,11 +322,13 @@ static void run(sums *made, uint32_t number)
 	const bool misses = number == 2 && made->fails == MISSING;
 	const uint64_t abort_at = number == 2 && made->fails == ABORT ? 20 + draw(600) : 0;
 	const uint32_t slow = draw(made->n_ranks);
+	const uint64_t begin_ns = now_ns;
 	std::vector<cei_direct> arguments;
 	std::deque<launch> launches;
 	contexts threads;
 	uint64_t n_turns = 0;
 
+	await_overrun = misses ? 8 : 1;
 	barriers.clear();
 	all_stores.clear();
 	for (uint32_t i = 0; i < made->n_ranks; i++)
@@ -346,6 +348,9 @@ static void run(sums *made, uint32_t number)
 			own.aborted |= n_turns == abort_at;
 	}
 	CHECK(copies.empty(), "run %u ended before its copies", number);
+	CHECK(!misses || now_ns - begin_ns < 2 * TIMEOUT_NS,
+	      "run %u waited for %llu ns, and its time is up after %llu", number,
+	      (unsigned long long)(now_ns - begin_ns), (unsigned long long)TIMEOUT_NS);
 }
 
 /* --- results ------------------------------------------------------------------------ */
