@@ -52,13 +52,19 @@ AS_IF([test -z "$ceov_cuda_missing"], [
 
 AS_IF([test -z "$ceov_cuda_missing"], [
 	AC_MSG_CHECKING([whether nvcc compiles for sm_90a and sm_80])
-	echo '__global__ void k(void) { }' > conftest.cu
+	# An access of 16 bytes as kernels make it, of PTX 8.3, which is that of CUDA 12.3.
+	cat > conftest.cu <<'_ACEOF'
+__global__ void k(void *p)
+{
+	asm volatile("{.reg .b128 both; ld.relaxed.sys.b128 both, @<:@%0@:>@;}" :: "l"(p));
+}
+_ACEOF
 	AS_IF([$NVCC $NVCC_ARCH_FLAGS -fatbin -o conftest.fatbin conftest.cu \
 			>&AS_MESSAGE_LOG_FD 2>&1],
 		[AC_MSG_RESULT([yes])
 		 have_cuda=yes],
 		[AC_MSG_RESULT([no])
-		 ceov_cuda_missing="$NVCC does not compile for sm_90a and sm_80 (config.log says why; CUDA 12 or newer is needed)"])
+		 ceov_cuda_missing="$NVCC does not compile for sm_90a and sm_80 (config.log says why; CUDA 12.3 or newer is needed)"])
 	rm -f conftest.cu conftest.fatbin
 ])
 

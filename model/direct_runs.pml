@@ -2,13 +2,17 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Captured runs in direct modes (src/kernels/direct_kernels.cu) between others of the same
- * workspace, for spin: RANKS ranks make RUNS runs, of kinds and, where that is free, halves
- * that are the same at all ranks; all sequences are tried.
+ * Captured runs in direct modes (src/kernels/direct_kernels.cu and direct_ll_kernels.cu) between
+ * others of the same workspace, for spin: RANKS ranks make RUNS runs, of kinds and, where that is
+ * free, halves that are the same at all ranks; all sequences are tried. A run is that of one
+ * block: it sends all or, behind a failure, nothing.
  *
  *   DIRECT    takes the half that was used longest ago; awaits peers' done >= last_use of
  *             that half; stores to each peer's half and raises its counter behind that;
  *             tells peers how many runs are finished here; awaits their counters; reads
+ *   LL        takes the half as DIRECT does, and awaits nothing; stores packets, which are bytes
+ *             and the number of the run at once, to memory that no other kind of run uses; tells
+ *             peers how many runs are finished here; awaits packets of this number
  *   COPIED    tells peers first, awaits that they have finished as many runs, then copies
  *             arrive, on either half (src/kernels/begin_kernels.cu; captured_runs.pml has it
  *             in full)
@@ -17,7 +21,8 @@
  *
  * FAILS awaits may fail at any time: time is up. Who fails poisons its epoch, stores poison
  * in place of the run's number, at both halves and from then on in all runs, and stores no
- * bytes any more. Failures are looked for where all runs are direct.
+ * bytes any more. Who fails in an LL run stores poison at once. Failures are looked for where all
+ * runs are direct or LL.
  *
  * Checked:
  *   - who writes into a half finds that its owner has finished the run that used it last
@@ -31,6 +36,9 @@
  *   2  it does not tell how many runs are finished
  *   3  who fails stores no poison
  *   4  a direct run takes the half of the run before
+ *   5  the number of an LL run is stored before its bytes
+ *   6  packets come to scratch, where bytes of other runs can look like the number of a later run
+ *   7  an LL run does not tell how many runs are finished
  */
 
 #ifndef RANKS
@@ -49,12 +57,16 @@
 #define DIRECT 0
 #define COPIED 1
 #define SILENT 2
+#define LL     3
+
+#define PACKETS 2                       /* that a rank sends to another one in an LL run */
 
 #define POISON 100
 #define MAY_FAIL (n_fails < FAILS)
 
 /* Of a half of rank r, what rank s writes. */
 #define AT(h, r, s) (((h) * RANKS + (r)) * RANKS + (s))
+#define MAIL(h, r, s, p) (AT(h, r, s) * PACKETS + (p))
 #define TOLD(r, s)  done[(r) * RANKS + (s)]
 #define FROM        ((rank + i) % RANKS)
 
@@ -70,6 +82,8 @@ byte finished[RANKS];
 byte done[RANKS * RANKS];
 byte arrived[2 * RANKS * RANKS];
 byte bytes[2 * RANKS * RANKS];          /* whose run's bytes are there; 0: not all */
+byte number[2 * RANKS * RANKS * PACKETS];       /* of a packet: the run to which it belongs */
+byte content[2 * RANKS * RANKS * PACKETS];      /* and whose run's bytes it has */
 byte n_fails;
 
 inline choose()
@@ -80,14 +94,17 @@ inline choose()
 		:: else ->
 			if
 			:: kind[e] = DIRECT
+			:: kind[e] = LL
 			:: FAILS == 0 -> kind[e] = COPIED
 			:: FAILS == 0 -> kind[e] = SILENT
 			fi;
 			if
-			:: kind[e] != DIRECT -> half[e] = 0
-			:: kind[e] != DIRECT -> half[e] = 1
-			:: kind[e] == DIRECT && BROKEN != 4 -> half[e] = last_use[0] > last_use[1]
-			:: kind[e] == DIRECT && BROKEN == 4 -> half[e] = last_use[0] < last_use[1]
+			:: kind[e] == COPIED || kind[e] == SILENT -> half[e] = 0
+			:: kind[e] == COPIED || kind[e] == SILENT -> half[e] = 1
+			:: (kind[e] == DIRECT || kind[e] == LL) && BROKEN != 4 ->
+				half[e] = last_use[0] > last_use[1]
+			:: (kind[e] == DIRECT || kind[e] == LL) && BROKEN == 4 ->
+				half[e] = last_use[0] < last_use[1]
 			fi;
 			use_before[e] = last_use[half[e]];
 			last_use[half[e]] = e;
@@ -142,6 +159,11 @@ inline send()
 	   atomic {
 		bytes[AT(half[e], FROM, rank)] = e;
 		arrived[AT(half[e], FROM, rank)] = e;
+		if
+		:: BROKEN == 6 -> number[MAIL(half[e], FROM, rank, 0)] = e + 1
+		:: BROKEN == 6 -> number[MAIL(half[e], FROM, rank, 0)] = e + 2
+		:: else -> skip
+		fi;
 		i++
 	   }
 	:: atomic {
@@ -182,9 +204,78 @@ inline receive()
 	od
 }
 
+/* Stores poison at all peers. */
+inline poison()
+{
+	atomic {
+		i = 1;
+		do
+		:: i == RANKS -> break
+		:: else ->
+			arrived[AT(0, FROM, rank)] = POISON;
+			arrived[AT(1, FROM, rank)] = POISON;
+			TOLD(FROM, rank) = POISON;
+			i++
+		od
+	}
+}
+
+/* Stores the packets for all peers, each in one access. */
+inline send_packets()
+{
+	i = 1;
+	p = 0;
+	do
+	:: atomic { i == RANKS || epoch[rank] == POISON -> break }
+	:: atomic {
+		i < RANKS && epoch[rank] != POISON ->
+		assert(finished[FROM] >= use_before[e]);
+		number[MAIL(half[e], FROM, rank, p)] = e;
+		if
+		:: BROKEN == 5 -> skip
+		:: else -> content[MAIL(half[e], FROM, rank, p)] = e
+		fi
+	   };
+	   atomic {
+		content[MAIL(half[e], FROM, rank, p)] = e;
+		p++;
+		if
+		:: p == PACKETS -> p = 0; i++
+		:: else -> skip
+		fi
+	   }
+	od
+}
+
+/* Awaits the packets of all peers; whoever sees a number has the bytes by the same access. */
+inline receive_packets()
+{
+	i = 1;
+	p = 0;
+	do
+	:: atomic { i == RANKS -> break }
+	:: atomic { i < RANKS && epoch[rank] == POISON -> i = RANKS }
+	:: atomic { i < RANKS && arrived[AT(half[e], rank, FROM)] == POISON -> fail() }
+	:: atomic {
+		i < RANKS && number[MAIL(half[e], rank, FROM, p)] == e ->
+		assert(epoch[rank] == POISON || content[MAIL(half[e], rank, FROM, p)] == e);
+		p++;
+		if
+		:: p == PACKETS -> p = 0; i++
+		:: else -> skip
+		fi
+	   }
+	:: atomic { i < RANKS && MAY_FAIL && epoch[rank] != POISON -> n_fails++; fail() }
+	od;
+	if
+	:: epoch[rank] == POISON && BROKEN != 3 -> poison()
+	:: else -> skip
+	fi
+}
+
 active [RANKS] proctype stream()
 {
-	byte rank = _pid, e = 1, i;
+	byte rank = _pid, e = 1, i, p;
 
 	do
 	:: e > RUNS -> break
@@ -202,6 +293,13 @@ active [RANKS] proctype stream()
 			:: else -> tell()
 			fi;
 			receive()
+		:: kind[e] == LL ->
+			send_packets();
+			if
+			:: BROKEN == 7 -> skip
+			:: else -> tell()
+			fi;
+			receive_packets()
 		:: kind[e] == COPIED -> tell(); await_done(e - 1); send(); receive()
 		:: kind[e] == SILENT -> tell(); await_done(e - 1)
 		fi;

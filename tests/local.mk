@@ -251,6 +251,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_reduce \
 	%D%/gpu/test_gpu_move \
 	%D%/gpu/test_gpu_direct \
+	%D%/gpu/test_gpu_mixed \
 	%D%/gpu/test_gpu_direct_steps \
 	%D%/gpu/test_gpu_begin \
 	%D%/gpu/test_gpu_blas \
@@ -284,6 +285,7 @@ product_tests = \
 	%D%/product/check_drawing.sh \
 	%D%/product/check_runner.sh \
 	%D%/product/check_steps.sh \
+	%D%/product/check_ll.sh \
 	model/check.sh \
 	%D%/system/test_bench.sh \
 	%D%/system/test_bench_daemon.sh \
@@ -446,7 +448,8 @@ AM_TESTS_ENVIRONMENT = \
 		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
 EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
-	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh %D%/product/steps.cc \
+	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh \
+	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
 	%D%/system/check_sweep.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml \

@@ -106,7 +106,8 @@ struct ceov_workspace_config {
 	uint64_t    scratch_bytes;      /* the same at all ranks: the largest
 					 * ceov_*_scratch_bytes() of its ops. Twice that is
 					 * allocated: a run uses one half while peers finish with
-					 * the other one */
+					 * the other one. Between 2 and 8 GPUs of one node 1.7
+					 * to 3 MiB more are, for ops of few bytes */
 	int         is_capturable;      /* 0, or 1: runs may be captured into CUDA graphs,
 					 * and may be made without a capture, too. The calling
 					 * thread, not the engine's, then queues the copies,
@@ -263,7 +264,9 @@ struct ceov_op_tuning {
 	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16. In a
 					 * direct mode SMs that move the bytes, also without a
 					 * sum, at most 32; 0: one for each 8 KiB that go to a
-					 * peer, at most 16; 16 or 24 beside a GEMM, where the even
+					 * peer, or, of few bytes that travel with the
+					 * number of their run, to all peers, at most 16;
+					 * 16 or 24 beside a GEMM, where the even
 					 * number below counts, and at most half of the SMs. Where
 					 * the model chooses a direct mode it has no effect, since
 					 * ranks may differ in it: set the mode as well */

@@ -9,6 +9,7 @@
 #include "kernels/sm_lane_kernels.cu"
 #include "kernels/direct_kernels.cu"
 #include "kernels/direct_steps_kernels.cu"
+#include "kernels/direct_ll_kernels.cu"
 #include "kernels/gemm_kernels.cu"
 #include "kernels/experts_kernels.cu"
 #include "kernels/embedding_kernels.cu"

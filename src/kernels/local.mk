@@ -10,6 +10,7 @@ kernel_sources = \
 	%D%/sm_lane_kernels.cu \
 	%D%/direct_kernels.cu \
 	%D%/direct_steps_kernels.cu \
+	%D%/direct_ll_kernels.cu \
 	%D%/gemm_kernels.cu \
 	%D%/experts_kernels.cu \
 	%D%/embedding_kernels.cu \
@@ -29,6 +30,7 @@ EXTRA_DIST += $(kernel_sources)
 libceoverlap_core_la_SOURCES += \
 	%D%/begin.h \
 	%D%/direct.h \
+	%D%/direct_ll.h \
 	%D%/embedding.h \
 	%D%/experts.h \
 	%D%/fill.h \
@@ -49,6 +51,7 @@ CLEANFILES += kernels.fatbin
 kernels.fatbin: $(kernel_sources) \
 		%D%/begin.h \
 		%D%/direct.h \
+		%D%/direct_ll.h \
 		%D%/embedding.h \
 		%D%/experts.h \
 		%D%/fill.h \

@@ -41,6 +41,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/embedding_cuda.c \
 	%D%/exec_cuda/blas_cuda.c %D%/exec_cuda/blas_cuda.h \
 	%D%/exec_cuda/direct_cuda.c \
+	%D%/exec_cuda/direct_ll_cuda.c \
 	%D%/exec_cuda/execute_cuda.c %D%/exec_cuda/execute_cuda.h \
 	%D%/exec_cuda/experts_cuda.c \
 	%D%/exec_cuda/forks_cuda.c \

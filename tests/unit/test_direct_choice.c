@@ -45,6 +45,89 @@ START_TEST(test_vectors_in_flight)
 }
 END_TEST
 
+/* --- bytes with the number of the run ------------------------------------------- */
+
+static struct cei_choice choose_ll(uint32_t n_ranks, uint64_t least_bytes, uint64_t span_bytes,
+				   uint32_t n_sms)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_op_shape shape = { .kind = &cei_all_to_all, .n_ranks = n_ranks };
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .mode = CEOV_MODE_DIRECT };
+	const struct cei_choose_args args = { &shape, &rates, &given };
+	struct cei_choice choice;
+
+	memset(&choice, 0, sizeof(choice));
+	rates.n_sms = n_sms;
+	cei_direct_choose(&args, span_bytes, &choice);
+	cei_direct_choose_ll(&args, least_bytes, span_bytes, &choice);
+	return choice;
+}
+
+/* Up to 384 KiB to all peers of 2 to 8 GPUs, some to each; one SM for each 8 KiB, at most 16. */
+START_TEST(test_what_travels_with_the_number)
+{
+	const uint64_t most = UINT64_C(384) << 10;
+	uint32_t n_ranks;
+	uint64_t span_bytes;
+
+	for (n_ranks = 2; n_ranks <= CEI_DIRECT_LL_RANKS_MAX; n_ranks++) {
+		span_bytes = most / (n_ranks - 1) / 16 * 16;
+		ck_assert_uint_eq(cei_direct_ll_span_max(n_ranks), span_bytes);
+		ck_assert(choose_ll(n_ranks, 16, span_bytes, 132).direct_ll);
+		ck_assert_uint_eq(choose_ll(n_ranks, 16, span_bytes, 132).n_reduce_blocks, 16);
+		ck_assert_uint_eq(choose_ll(n_ranks, 16, span_bytes, 5).n_reduce_blocks, 5);
+		ck_assert(!choose_ll(n_ranks, 16, span_bytes + 16, 132).direct_ll);
+		ck_assert(!choose_ll(n_ranks, 0, span_bytes, 132).direct_ll);
+		ck_assert(!choose_ll(n_ranks, 16, span_bytes, 0).direct_ll);
+	}
+	ck_assert(!choose_ll(1, 16, 16, 132).direct_ll);
+	ck_assert(!choose_ll(CEI_DIRECT_LL_RANKS_MAX + 1, 16, 16, 132).direct_ll);
+	ck_assert_uint_eq(choose_ll(2, 16, 8192, 132).n_reduce_blocks, 1);
+	ck_assert_uint_eq(choose_ll(2, 16, 8208, 132).n_reduce_blocks, 2);
+	ck_assert_uint_eq(choose_ll(8, 16, 8192, 132).n_reduce_blocks, 7);
+}
+END_TEST
+
+static uint32_t is_ll(struct cei_op_shape *shape, enum ceov_op_mode mode)
+{
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .mode = mode };
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	cei_selector_choose(shape, &rates, &given, &choice);
+	ck_assert_int_eq((int)choice.direct_ll,
+			 strstr(choice.text, "together with the number") != NULL);
+	return choice.direct_ll;
+}
+
+/* Operators whose runs take one step, and in which every rank has bytes for every other one. */
+START_TEST(test_which_operators_send_the_number)
+{
+	uint64_t blocks[] = { 0, 64, 64, 0 };
+	struct cei_op_shape shape = { .kind = &cei_all_reduce, .dtype = CEOV_BF16, .n_ranks = 2 };
+
+	shape.sum.scale = 1;
+	shape.rows[1] = 512;
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 1);
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_TWO_SHOT), 0);
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_OVERLAP), 0);
+	shape.kind = &cei_reduce_scatter;       /* rank 0 has no part */
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 0);
+	shape.rows[0] = 16;
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 1);
+	shape.kind = &cei_all_gather;
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 1);
+	shape.rows[0] = 0;
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 0);
+	shape.kind = &cei_all_to_all;
+	shape.blocks = blocks;
+	shape.rows[0] = shape.rows[1] = 64;
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 1);
+	blocks[2] = 0;
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 0);
+}
+END_TEST
+
 /* --- sums in steps ------------------------------------------------------------- */
 
 struct sum {
@@ -260,6 +343,8 @@ int main(void)
 	Suite *suite = suite_create("direct choice");
 	TCase *all = tcase_create("choices");
 
+	tcase_add_test(all, test_what_travels_with_the_number);
+	tcase_add_test(all, test_which_operators_send_the_number);
 	tcase_add_test(all, test_vectors_in_flight);
 	tcase_add_test(all, test_steps);
 	tcase_add_test(all, test_what_is_not_made_in_steps);

@@ -11,6 +11,7 @@
 #include <ceoverlap/ops.h>
 
 #include "kernels/direct.h"
+#include "kernels/direct_ll.h"
 #include "ops/compute/executor.h"
 
 /* Words in GPU memory of runs that count themselves; see struct cei_direct. */
@@ -40,10 +41,13 @@ struct cei_direct_job {
 	uint32_t               n_steps;         /* 0: not in steps */
 	uint32_t               step_rows;
 	uint32_t               steps_first;
+	uint32_t               is_ll;           /* 1: a GPU does as kernels/direct_ll.h says, and
+						 * gathers and n_steps are 0; ignored elsewhere */
 	uint32_t               n_blocks;        /* on a GPU: how many SMs to use; everywhere: how
 						 * many counters there are for each rank */
 	char                  *scratch[CEI_DIRECT_RANKS_MAX];   /* [rank]: the first half, as this
-								 * rank reaches it */
+								 * rank reaches it; mail, if
+								 * is_ll, is behind the second */
 	ceov_signal *const    *arrived[CEI_DIRECT_HALVES];      /* [half][rank] */
 	ceov_signal *const    *done;            /* [rank]; captured runs only */
 	struct cei_direct_words words;

@@ -77,6 +77,7 @@ void cei_direct_job(const struct cei_run *run, struct cei_direct_job *ret_job)
 	job->second = workspace->n_ranks * CEI_DIRECT_BLOCKS_MAX;
 	job->n_blocks = op->choice.n_reduce_blocks;
 	job->each = op->choice.direct_each;
+	job->is_ll = op->choice.direct_ll;
 	for (rank = 0; rank < workspace->n_ranks; rank++)
 		job->scratch[rank] = scratch_of(workspace, rank);
 	for (half = 0; half < CEI_DIRECT_HALVES; half++)

@@ -8,9 +8,12 @@
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
+#include "kernels/direct_ll.h"
 
 struct part {                           /* a kind of buffer or signal that each rank has */
 	const char *name;               /* suffix of the name under which it is exported */
@@ -71,14 +74,46 @@ static const char *name_of(const ceov_workspace *workspace, int is_capturable,
 
 /* --- this rank's scratch and signals --------------------------------------- */
 
+/* Returns how much mail is behind the scratch of a rank at such a place. */
+static uint64_t mail_bytes(const ceov_workspace *workspace, enum ceov_place_kind kind)
+{
+	if (kind != CEOV_PLACE_GPU || cei_workspace_has_nodes(workspace) ||
+	    workspace->n_ranks < 2 || workspace->n_ranks > CEI_DIRECT_LL_RANKS_MAX)
+		return 0;
+	return CEI_OP_HALVES * cei_direct_ll_half_bytes(workspace->n_ranks);
+}
+
+/* Creates scratch, with mail behind its halves: zero, since no run has that number. */
+static int create_scratch(ceov_workspace *workspace, enum ceov_place_kind kind)
+{
+	uint64_t halves_bytes = CEI_OP_HALVES * workspace->half_bytes;
+	uint64_t n_mail = mail_bytes(workspace, kind);
+	ceov_context *context = workspace->object.context;
+	uint32_t rank = workspace->rank;
+	struct cei_backend *backend = cei_context_backend(context, rank);
+	ceov_buffer **scratch = &workspace->scratch[rank];
+	void *zeros;
+	int r = ceov_buffer_create(context, rank, halves_bytes + n_mail, scratch);
+
+	if (r || !n_mail)
+		return r;
+	zeros = calloc(1, n_mail);
+	if (!zeros)
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_NO_MEMORY, 0,
+				 "workspace '%s': no memory", workspace->name);
+	r = backend->ops->store(backend, (uint64_t)(uintptr_t)ceov_buffer_base(*scratch, rank) +
+				halves_bytes, zeros, n_mail);
+	free(zeros);
+	return r;
+}
+
 int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 {
 	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
 	int has_nodes = cei_workspace_has_nodes(workspace);
 	ceov_context *context = workspace->object.context;
 	uint32_t rank = workspace->rank, i;
-	int r = ceov_buffer_create(context, rank, CEI_OP_HALVES * workspace->half_bytes,
-				   &workspace->scratch[rank]);
+	int r = create_scratch(workspace, place->kind);
 
 	for (i = 0; !r && i < PARTS; i++)
 		if (has(workspace, &parts[i]))
@@ -141,10 +176,18 @@ static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
 			 !workspace->is_capturable, rank);
 }
 
+/* Returns the size of both halves of a rank's scratch, without the mail that only GPUs have. */
+static uint64_t halves_of(const ceov_workspace *workspace, uint32_t rank)
+{
+	const struct cei_region *region = workspace->scratch[rank]->region;
+	uint64_t n_mail = mail_bytes(workspace, region->kind);
+
+	return region->size_bytes > n_mail ? region->size_bytes - n_mail : 0;
+}
+
 static int check_size(ceov_workspace *workspace, uint32_t rank)
 {
-	uint64_t own = workspace->scratch[workspace->rank]->region->size_bytes;
-	uint64_t peer = workspace->scratch[rank]->region->size_bytes;
+	uint64_t own = halves_of(workspace, workspace->rank), peer = halves_of(workspace, rank);
 
 	if (own == peer)
 		return 0;

@@ -8,7 +8,7 @@
  * comment at the top of workspace.c explains why no run waits until a target is free.
  *
  * HALVES: run e (from 1) uses half e % 2 of every rank's scratch, and the counters of that half in
- * `arrived` and `here`.
+ * `arrived` and `here`. Behind both halves GPUs have mail (kernels/direct_ll.h), in halves, too.
  *
  * COUNTERS: in run e a counter rises to e. The exceptions are `done`, and `ready` in captured runs
  * (capture_cuda.h). The signals and the indices of their counters are:

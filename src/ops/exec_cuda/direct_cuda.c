@@ -125,10 +125,9 @@ int cei_gpu_direct_open(struct cei_gpu_executor *own)
 	return r;
 }
 
-int cei_gpu_direct(struct cei_executor *executor, void *stream,
-		   const struct cei_direct_job *job)
+static int by_counters(struct cei_gpu_executor *own, void *stream,
+		       const struct cei_direct_job *job)
 {
-	struct cei_gpu_executor *own = executor->private;
 	char name[KERNEL_NAME_BYTES];
 	struct cei_direct direct;
 	void *arguments[] = { &direct };
@@ -145,4 +144,12 @@ int cei_gpu_direct(struct cei_executor *executor, void *stream,
 	_Static_assert(sizeof(direct) <= 4096, "all drivers take kernel parameters of 4 KiB");
 	name_kernel(name, job);
 	return r ? r : cei_module_launch(own->module, &launch);
+}
+
+int cei_gpu_direct(struct cei_executor *executor, void *stream,
+		   const struct cei_direct_job *job)
+{
+	struct cei_gpu_executor *own = executor->private;
+
+	return job->is_ll ? cei_gpu_direct_ll(own, stream, job) : by_counters(own, stream, job);
 }

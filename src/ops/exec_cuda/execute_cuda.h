@@ -76,6 +76,10 @@ int  cei_gpu_direct_open(struct cei_gpu_executor *own);
 int  cei_gpu_direct(struct cei_executor *executor, void *stream,
 		    const struct cei_direct_job *job);
 
+/* direct_ll_cuda.c: the same for a job that is_ll. */
+int  cei_gpu_direct_ll(const struct cei_gpu_executor *own, void *stream,
+		       const struct cei_direct_job *job);
+
 /* Returns the address of a counter of a peer's signal, to which kernels only store. A whole view of
  * the signal would allocate memory for arrivals, which a run must not do. */
 int  cei_gpu_peer_counter(const struct cei_gpu_executor *own, ceov_signal *signal,

@@ -512,7 +512,7 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 	if (cei_product_rates(args->rates, args->given).has_library && !args->given->tile_rows)
 		choice->shape = cei_product_whole_rows(size.m, size.n);
 	choice->mode = mode;
-	cei_direct_choose(args, cei_gemm_ar_direct_span(size, n_ranks, mode), choice);
+	cei_gemm_ar_direct_choose(args, size, choice);
 }
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)

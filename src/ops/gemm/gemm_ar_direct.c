@@ -69,6 +69,16 @@ uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,
 	return mode == CEOV_MODE_DIRECT ? bytes_of(size) : part_bytes(size, n_ranks);
 }
 
+void cei_gemm_ar_direct_choose(const struct cei_choose_args *args, struct cei_gemm_ar_size size,
+			       struct cei_choice *choice)
+{
+	uint64_t span_bytes = cei_gemm_ar_direct_span(size, args->shape->n_ranks, choice->mode);
+
+	cei_direct_choose(args, span_bytes, choice);
+	if (choice->mode == CEOV_MODE_DIRECT)
+		cei_direct_choose_ll(args, span_bytes, span_bytes, choice);
+}
+
 /* --- the product ------------------------------------------------------------ */
 
 void cei_gemm_ar_direct_ask(struct cei_gemm_ar_size size, struct cei_tiles_args *args,

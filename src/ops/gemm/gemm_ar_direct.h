@@ -36,6 +36,10 @@ enum ceov_op_mode cei_gemm_ar_direct_mode(struct cei_gemm_ar_size size, uint32_t
 uint64_t cei_gemm_ar_direct_span(struct cei_gemm_ar_size size, uint32_t n_ranks,
 				 enum ceov_op_mode mode);
 
+/* Completes a choice whose mode is direct, but for the shape of tiles. */
+void cei_gemm_ar_direct_choose(const struct cei_choose_args *args, struct cei_gemm_ar_size size,
+			       struct cei_choice *choice);
+
 /* Sets the fields in which the list of tiles of the whole product is different from one of the
  * shape's rows; memory: for two numbers. */
 void cei_gemm_ar_direct_ask(struct cei_gemm_ar_size size, struct cei_tiles_args *args,

@@ -54,6 +54,18 @@ uint64_t cei_direct_sum_span(const struct cei_op_shape *shape, enum ceov_op_mode
 	return is_one_shot(shape, mode) ? all_bytes(shape) : cei_sum_slot_bytes(shape);
 }
 
+uint64_t cei_direct_sum_least(const struct cei_op_shape *shape)
+{
+	uint64_t least = shape->rows[0];
+	uint32_t rank;
+
+	if (is_one_shot(shape, CEOV_MODE_DIRECT))
+		return all_bytes(shape);
+	for (rank = 1; rank < shape->n_ranks; rank++)
+		least = shape->rows[rank] < least ? shape->rows[rank] : least;
+	return cei_sum_bytes(shape, least);
+}
+
 /* Fills what this rank and another one exchange if each rank sends to another one that one's part.
  * In an all-reduce all parts are in target; in a reduce-scatter the own part begins there. */
 static void fill_part(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,

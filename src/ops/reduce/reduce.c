@@ -331,12 +331,21 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 	return cei_selector_pieces(shape, PIECES_MAX);
 }
 
+static void choose_direct(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	uint64_t span_bytes = cei_direct_sum_span(args->shape, choice->mode);
+
+	cei_direct_choose_sum(args, span_bytes, choice);
+	if (choice->mode == CEOV_MODE_DIRECT)
+		cei_direct_choose_ll(args, cei_direct_sum_least(args->shape), span_bytes, choice);
+}
+
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	if (choice->mode == CEOV_MODE_CHOOSE)
 		choice->mode = cei_sum_direct_mode(args);
 	if (cei_selector_is_direct(choice->mode)) {
-		cei_direct_choose_sum(args, cei_direct_sum_span(args->shape, choice->mode), choice);
+		choose_direct(args, choice);
 		return;
 	}
 	choice->n_reduce_blocks = args->given->n_reduce_blocks ? args->given->n_reduce_blocks

@@ -14,6 +14,7 @@
 #define BLOCKS_FEW       2u             /* how many of them are at most 16 */
 #define LISTED_BYTES_MAX (UINT64_C(4) << 20)
 #define SUM_BYTES_MAX    (UINT64_C(256) << 20)
+#define LL_BLOCK_BYTES   (UINT64_C(8) << 10)     /* that a block sends with the number of the run */
 #define STEP_ROWS_MIN    4u             /* sums in steps: chunks of a span that a block has, ... */
 #define STEP_BYTES_MIN   (UINT64_C(256) << 10)  /* ... and bytes that it sends to all peers */
 #define STEP_CHUNKS_MIN  4u             /* of a step, to all peers: so a step's last chunks are on
@@ -139,6 +140,22 @@ void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_byt
 		cut_steps(args->shape->n_ranks, cei_ceiling(span_bytes, row_bytes), choice);
 }
 
+/* Up to 16 SMs, which share the bytes for all peers, since a block stores all of its own ones. */
+void cei_direct_choose_ll(const struct cei_choose_args *args, uint64_t least_bytes,
+			  uint64_t span_bytes, struct cei_choice *choice)
+{
+	uint32_t n_ranks = args->shape->n_ranks;
+	uint64_t n;
+
+	if (!args->rates->n_sms || n_ranks < 2 || n_ranks > CEI_DIRECT_LL_RANKS_MAX ||
+	    !least_bytes || span_bytes > cei_direct_ll_span_max(n_ranks) || choice->direct_steps)
+		return;
+	choice->direct_ll = 1;
+	n = cei_ceiling((n_ranks - 1) * span_bytes, LL_BLOCK_BYTES);
+	if (!given_blocks(args))
+		choice->n_reduce_blocks = blocks_within(args->rates, least(n, BLOCKS_DEFAULT));
+}
+
 void cei_direct_say_moved(struct cei_choice *choice, int is_given)
 {
 	cei_choice_say(choice, "moved by: SMs, %u of each GPU (%s); no copy engine\n",
@@ -149,6 +166,8 @@ void cei_direct_explain(const struct cei_choose_args *args, struct cei_choice *c
 {
 	cei_choice_say_mode(args, choice);
 	cei_direct_say_moved(choice, given_blocks(args) != 0);
+	if (choice->direct_ll)
+		cei_choice_say(choice, "sent: each 8 bytes together with the number of the run\n");
 	if (choice->direct_steps)
 		cei_choice_say(choice, "added up: in %u steps, while bytes of others are under "
 			       "way\n", choice->direct_steps);

@@ -35,6 +35,12 @@ void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_bytes,
 			   struct cei_choice *choice);
 
+/* Completes a choice of cei_direct_choose() or cei_direct_choose_sum() whose mode takes one step:
+ * few bytes travel together with the number of the run. least_bytes: the least that one rank sends
+ * to another one; span_bytes: the most. Both are the same at all ranks. */
+void cei_direct_choose_ll(const struct cei_choose_args *args, uint64_t least_bytes,
+			  uint64_t span_bytes, struct cei_choice *choice);
+
 /* Appends the line that says how many SMs make the transfers, and whether the caller gave the
  * number. */
 void cei_direct_say_moved(struct cei_choice *choice, int is_given);

@@ -65,6 +65,8 @@ struct cei_choice {
 	struct cei_tile_shape shape;    /* 0 x 0 for sums and moves */
 	uint32_t              n_reduce_blocks;
 	uint32_t              direct_each;      /* for direct modes: see struct cei_direct */
+	uint32_t              direct_ll;        /* 1: each 8 bytes travel with the number of the
+						 * run (kernels/direct_ll.h) */
 	uint32_t              direct_steps;     /* of a sum in steps; 0: it is made in one */
 	uint32_t              direct_step_rows; /* as step_rows of struct cei_direct */
 	uint64_t              chunk_bytes;      /* the largest chunk of copies; 0: the context's */
