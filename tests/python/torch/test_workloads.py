@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""The named workloads of bench/torch_layers.py, and bench/peers/embedding.py, at small sizes: every
-way runs, and those that do the same agree."""
+"""The named workloads of bench/torch_layers.py, and those of bench/peers, at small sizes: every way
+runs, and those that do the same agree."""
 
 import os
 import sys
@@ -52,11 +52,30 @@ def differs():
             raises(SystemExit, "operator differs", module.agree, workload, ways)
 
 
-def looks_up():
-    """PyTorch's look-ups are given the same bags as ceoverlap's."""
+def find_peers():
     for folder in (BENCH, os.path.join(BENCH, "peers")):
         if folder not in sys.path:
             sys.path.append(folder)
+
+
+def is_small():
+    find_peers()
+    import small
+
+    group = Group.of()
+    torch.manual_seed(rig.SEED * 64 + group.rank)
+    with torch.no_grad():
+        for collective in small.COLLECTIVES:
+            ways = small.ways_of(collective, 64 * group.size, group)
+            small.check(ways)
+            wrong = small.Way(lambda: torch.zeros(32 * group.size))
+            with mock.patch.dict(ways, operator=wrong):
+                raises(SystemExit, "differs", small.check, ways)
+
+
+def looks_up():
+    """PyTorch's look-ups are given the same bags as ceoverlap's."""
+    find_peers()
     import embedding
 
     group = Group.of()
@@ -85,6 +104,10 @@ class Workloads(unittest.TestCase):
     @unittest.skipIf(rig.HAS_GPUS, "is about sizes that only host ranks need")
     def test_embeddings(self):
         rig.run(looks_up)
+
+    @unittest.skipIf(rig.HAS_GPUS, "is about sizes that only host ranks need")
+    def test_small(self):
+        rig.run(is_small)
 
     def test_names(self):
         module = workloads()
