@@ -24,6 +24,7 @@
 #include "system/daemon_rig.h"
 
 #define SERIES_MAX 4096u
+#define REDRAWS    400u                 /* far more than a terminal keeps that nobody reads */
 
 static struct daemon_rig rig;
 static char said[1 << 20];
@@ -467,6 +468,32 @@ START_TEST(test_monitor_draws_and_leaves_the_terminal_as_it_was)
 }
 END_TEST
 
+/* Signals interrupt writes to a terminal that is full. A new size, for which the view is drawn
+ * anew, is no reason to end, and an order to end is no error. */
+START_TEST(test_monitor_on_a_terminal_that_nobody_reads)
+{
+	struct winsize size = { .ws_row = 30, .ws_col = 100 };
+	uint32_t i;
+	pid_t pid;
+	int fd;
+
+	daemon_rig_start(&rig, NULL);
+	pid = begin_monitor(size.ws_col, size.ws_row, &fd);
+	ck_assert_int_eq(await_text(fd, "LINK"), 1);
+	for (i = 0; i < REDRAWS; i++) {
+		size.ws_col ^= 1;
+		ck_assert_int_eq(ioctl(fd, TIOCSWINSZ, &size), 0);
+		usleep(3000);
+	}
+	if (_i)
+		ck_assert_int_eq(kill(pid, SIGTERM), 0);
+	else
+		ck_assert_int_eq(write(fd, "q", 1), 1);
+	ends_well(pid, fd);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 /* The message comes after the other screen was left. */
 START_TEST(test_monitor_ends_with_the_daemon)
 {
@@ -501,6 +528,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_metrics_in_a_file);
 	tcase_add_test(cases, test_monitor_prints_lines_where_there_is_no_terminal);
 	tcase_add_test(cases, test_monitor_draws_and_leaves_the_terminal_as_it_was);
+	tcase_add_loop_test(cases, test_monitor_on_a_terminal_that_nobody_reads, 0, 2);
 	tcase_add_test(cases, test_monitor_ends_with_the_daemon);
 	suite_add_tcase(all, cases);
 	return all;

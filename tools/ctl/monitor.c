@@ -37,14 +37,18 @@ static void on_signal(int number)
 		must_end = 1;
 }
 
+/* A new size does not interrupt a write. What ends the view does: the terminal may be full, and
+ * nobody may read. */
 static void take_signals(void)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGWINCH };
 	struct sigaction action = { .sa_handler = on_signal };
 	size_t i;
 
-	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		action.sa_flags = numbers[i] == SIGWINCH ? SA_RESTART : 0;
 		(void)sigaction(numbers[i], &action, NULL);
+	}
 }
 
 /* --- the terminal ------------------------------------------------------------- */
@@ -175,7 +179,7 @@ static int watch(const struct ctl_ask *config, struct terminal *terminal, struct
 		scene = &scenes[n % 2];
 		r = show(config, terminal, answer, scene);
 		json_object_put(answer);
-		if (r)
+		if (r && !must_end)
 			return CTL_REFUSED;
 		next_ns += config->interval_ms * NS_PER_MS;
 		if (next_ns < cei_now_ns())     /* it was stopped, or the daemon was slow */
@@ -199,6 +203,8 @@ int ctl_monitor(const struct ctl_ask *ask)
 	}
 	take_signals();
 	status = watch(ask, &terminal, scenes);
+	if (must_end)
+		clearerr(stdout);       /* a write that the signal has interrupted */
 	leave(&terminal);
 	free(scenes);
 	return status;
