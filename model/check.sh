@@ -150,7 +150,7 @@ holds direct_runs -DRANKS=3 -DRUNS=3
 holds direct_runs -DFAILS=1
 holds direct_runs -DFAILS=2 -DRUNS=4
 holds direct_runs -DFAILS=1 -DRANKS=3 -DRUNS=2
-holds direct_runs -DBROKEN=1            # a second safeguard
+holds direct_runs -DRUNS=4 -DBROKEN=1   # a second safeguard
 level=
 for broken in 2 4 5 6 7; do
 	is_missed direct_runs -DBROKEN=$broken

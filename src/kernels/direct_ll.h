@@ -29,9 +29,10 @@
  * (model/direct_runs.pml). All ranks must launch the same number of blocks.
  *
  * FAILURES Each block looks now and then whether what it awaits will come. A captured run that
- * fails poisons its number, and stores poison to the peers' counters of `arrived`, those of all of
- * its blocks in direct.h, and of `done`. Blocks that wait for packets look there, and all blocks do
- * once: a run that is begun behind an abort fails, also where all packets have come before.
+ * fails poisons its number, and stores poison to the peers' `done` and to all counters of their
+ * `arrived` that the blocks of this rank have there by direct.h. Blocks that wait for packets look
+ * at those of the first half, and every block does once: a run that is begun behind an abort fails,
+ * also where all packets have come before.
  *
  * CAPTURED RUNS count themselves as those of direct.h do.
  *

@@ -5,9 +5,10 @@
  * The kernels whose bytes travel together with the number of their run. direct_ll.h says what they
  * do.
  *
- * With so few bytes a run is all latency, so what it waits for is one way across the link. Its
- * first vectors are loaded while its number is, and nothing stands between their arrival and the
- * stores to target but the barrier that tells whether all of a block's packets have come.
+ * With so few bytes a run is all latency, so what it waits for is one way across the link. The
+ * first vectors that leave are loaded while the run's number is, and nothing stands between the
+ * arrival of packets and the stores to target but the barrier that tells whether all of a block's
+ * packets have come.
  */
 
 #include "kernels/direct.cuh"

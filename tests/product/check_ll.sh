@@ -4,7 +4,7 @@
 #
 # Runs the kernels whose bytes travel with the number of the run
 # (src/kernels/direct_ll_kernels.cu) on the host, by ll.cc, with smaller spans, and with looks for
-# failures more often. CEOVERLAP_TEST_CASES cases, 250 by default. Needs a C++ compiler.
+# failures more often. CEOVERLAP_TEST_CASES cases, 150 by default. Needs a C++ compiler.
 set -u
 
 srcdir=${srcdir:-.}
@@ -23,4 +23,4 @@ replace_in direct_ll_kernels.cu -e 's/^\(#define LL_POLLS *\)[0-9a-z]*/\14u/' \
 		/asm volatile/,/;$/c\
 			host_load_packet(from, &packet.bytes, &packet.number);
 	}'
-run_cases ll 250
+run_cases ll 150
