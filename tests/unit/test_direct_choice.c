@@ -47,7 +47,7 @@ END_TEST
 
 /* --- bytes with the number of the run ------------------------------------------- */
 
-static struct cei_choice choose_ll(uint32_t n_ranks, uint64_t least_bytes, uint64_t span_bytes,
+static struct cei_choice choose_ll(uint32_t n_ranks, int all_send, uint64_t span_bytes,
 				   uint32_t n_sms)
 {
 	struct cei_rates rates = cei_rates_gpu();
@@ -57,9 +57,10 @@ static struct cei_choice choose_ll(uint32_t n_ranks, uint64_t least_bytes, uint6
 	struct cei_choice choice;
 
 	memset(&choice, 0, sizeof(choice));
+	choice.mode = given.mode;
 	rates.n_sms = n_sms;
 	cei_direct_choose(&args, span_bytes, &choice);
-	cei_direct_choose_ll(&args, least_bytes, span_bytes, &choice);
+	cei_direct_choose_ll(&args, all_send, span_bytes, &choice);
 	return choice;
 }
 
@@ -73,18 +74,18 @@ START_TEST(test_what_travels_with_the_number)
 	for (n_ranks = 2; n_ranks <= CEI_DIRECT_LL_RANKS_MAX; n_ranks++) {
 		span_bytes = most / (n_ranks - 1) / 16 * 16;
 		ck_assert_uint_eq(cei_direct_ll_span_max(n_ranks), span_bytes);
-		ck_assert(choose_ll(n_ranks, 16, span_bytes, 132).direct_ll);
-		ck_assert_uint_eq(choose_ll(n_ranks, 16, span_bytes, 132).n_reduce_blocks, 16);
-		ck_assert_uint_eq(choose_ll(n_ranks, 16, span_bytes, 5).n_reduce_blocks, 5);
-		ck_assert(!choose_ll(n_ranks, 16, span_bytes + 16, 132).direct_ll);
+		ck_assert(choose_ll(n_ranks, 1, span_bytes, 132).direct_ll);
+		ck_assert_uint_eq(choose_ll(n_ranks, 1, span_bytes, 132).n_reduce_blocks, 16);
+		ck_assert_uint_eq(choose_ll(n_ranks, 1, span_bytes, 5).n_reduce_blocks, 5);
+		ck_assert(!choose_ll(n_ranks, 1, span_bytes + 16, 132).direct_ll);
 		ck_assert(!choose_ll(n_ranks, 0, span_bytes, 132).direct_ll);
-		ck_assert(!choose_ll(n_ranks, 16, span_bytes, 0).direct_ll);
+		ck_assert(!choose_ll(n_ranks, 1, span_bytes, 0).direct_ll);
 	}
-	ck_assert(!choose_ll(1, 16, 16, 132).direct_ll);
-	ck_assert(!choose_ll(CEI_DIRECT_LL_RANKS_MAX + 1, 16, 16, 132).direct_ll);
-	ck_assert_uint_eq(choose_ll(2, 16, 8192, 132).n_reduce_blocks, 1);
-	ck_assert_uint_eq(choose_ll(2, 16, 8208, 132).n_reduce_blocks, 2);
-	ck_assert_uint_eq(choose_ll(8, 16, 8192, 132).n_reduce_blocks, 7);
+	ck_assert(!choose_ll(1, 1, 16, 132).direct_ll);
+	ck_assert(!choose_ll(CEI_DIRECT_LL_RANKS_MAX + 1, 1, 16, 132).direct_ll);
+	ck_assert_uint_eq(choose_ll(2, 1, 8192, 132).n_reduce_blocks, 1);
+	ck_assert_uint_eq(choose_ll(2, 1, 8208, 132).n_reduce_blocks, 2);
+	ck_assert_uint_eq(choose_ll(8, 1, 8192, 132).n_reduce_blocks, 7);
 }
 END_TEST
 
@@ -111,6 +112,9 @@ START_TEST(test_which_operators_send_the_number)
 	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 1);
 	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_TWO_SHOT), 0);
 	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_OVERLAP), 0);
+	shape.rows[0] = 512;            /* both ranks send parts */
+	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_TWO_SHOT), 0);
+	shape.rows[0] = 0;
 	shape.kind = &cei_reduce_scatter;       /* rank 0 has no part */
 	ck_assert_uint_eq(is_ll(&shape, CEOV_MODE_DIRECT), 0);
 	shape.rows[0] = 16;
@@ -211,6 +215,24 @@ START_TEST(test_what_is_not_made_in_steps)
 	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
 	sum.rates = cei_rates_host();
 	ck_assert_uint_eq(choose(&sum, 4 * least).direct_steps, 0);
+}
+END_TEST
+
+/* A sum of few bytes by one SM is made in steps, and no step carries the number of the run. */
+START_TEST(test_steps_carry_no_number)
+{
+	const uint64_t span_bytes = UINT64_C(300) << 10;
+	struct sum sum = sum_of(2, 1);
+	const struct cei_choose_args args = { &sum.shape, &sum.rates, &sum.given };
+	struct cei_choice choice = choose(&sum, span_bytes);
+
+	choice.mode = CEOV_MODE_DIRECT;
+	ck_assert_uint_ne(choice.direct_steps, 0);
+	cei_direct_choose_ll(&args, 1, span_bytes, &choice);
+	ck_assert_uint_eq(choice.direct_ll, 0);
+	choice.direct_steps = 0;
+	cei_direct_choose_ll(&args, 1, span_bytes, &choice);
+	ck_assert_uint_eq(choice.direct_ll, 1);
 }
 END_TEST
 
@@ -348,6 +370,7 @@ int main(void)
 	tcase_add_test(all, test_vectors_in_flight);
 	tcase_add_test(all, test_steps);
 	tcase_add_test(all, test_what_is_not_made_in_steps);
+	tcase_add_test(all, test_steps_carry_no_number);
 	tcase_add_test(all, test_steps_are_explained);
 	tcase_add_test(all, test_sms_move_few_bytes);
 	tcase_add_test(all, test_few_bytes_are_left_to_engines);

@@ -75,8 +75,7 @@ void cei_gemm_ar_direct_choose(const struct cei_choose_args *args, struct cei_ge
 	uint64_t span_bytes = cei_gemm_ar_direct_span(size, args->shape->n_ranks, choice->mode);
 
 	cei_direct_choose(args, span_bytes, choice);
-	if (choice->mode == CEOV_MODE_DIRECT)
-		cei_direct_choose_ll(args, span_bytes, span_bytes, choice);
+	cei_direct_choose_ll(args, 1, span_bytes, choice);
 }
 
 /* --- the product ------------------------------------------------------------ */

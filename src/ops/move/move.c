@@ -374,19 +374,16 @@ static int is_for_sms(const struct cei_choose_args *args)
 		cei_op_most_rows(shape) * (shape->n_ranks - 1) <= FEW_BYTES;
 }
 
-/* Returns the size of the smallest block that goes from one rank to another. */
-static uint64_t least_block(const struct cei_op_shape *shape)
+/* Returns whether each rank sends something to every other one. */
+static int all_send(const struct cei_op_shape *shape)
 {
-	uint64_t least = BLOCK_BYTES_MAX, bytes;
 	uint32_t source, target;
 
 	for (source = 0; source < shape->n_ranks; source++)
-		for (target = 0; target < shape->n_ranks; target++) {
-			bytes = block_bytes(shape, source, target);
-			if (source != target && bytes < least)
-				least = bytes;
-		}
-	return least;
+		for (target = 0; target < shape->n_ranks; target++)
+			if (source != target && !block_bytes(shape, source, target))
+				return 0;
+	return 1;
 }
 
 static void choose_direct(const struct cei_choose_args *args, struct cei_choice *choice)
@@ -394,7 +391,7 @@ static void choose_direct(const struct cei_choose_args *args, struct cei_choice 
 	uint64_t most = cei_op_most_rows(args->shape);
 
 	cei_direct_choose(args, most, choice);
-	cei_direct_choose_ll(args, least_block(args->shape), most, choice);
+	cei_direct_choose_ll(args, all_send(args->shape), most, choice);
 }
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)

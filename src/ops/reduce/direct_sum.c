@@ -54,16 +54,14 @@ uint64_t cei_direct_sum_span(const struct cei_op_shape *shape, enum ceov_op_mode
 	return is_one_shot(shape, mode) ? all_bytes(shape) : cei_sum_slot_bytes(shape);
 }
 
-uint64_t cei_direct_sum_least(const struct cei_op_shape *shape)
+int cei_direct_sum_all_send(const struct cei_op_shape *shape, enum ceov_op_mode mode)
 {
-	uint64_t least = shape->rows[0];
 	uint32_t rank;
 
-	if (is_one_shot(shape, CEOV_MODE_DIRECT))
-		return all_bytes(shape);
-	for (rank = 1; rank < shape->n_ranks; rank++)
-		least = shape->rows[rank] < least ? shape->rows[rank] : least;
-	return cei_sum_bytes(shape, least);
+	for (rank = 0; !is_one_shot(shape, mode) && rank < shape->n_ranks; rank++)
+		if (!shape->rows[rank])
+			return 0;
+	return 1;
 }
 
 /* Fills what this rank and another one exchange if each rank sends to another one that one's part.

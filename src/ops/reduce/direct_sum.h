@@ -24,8 +24,8 @@ uint64_t cei_direct_sum_scratch(const struct cei_op_shape *shape);
 /* Returns the most bytes that one rank sends to another one in a step. */
 uint64_t cei_direct_sum_span(const struct cei_op_shape *shape, enum ceov_op_mode mode);
 
-/* Returns the least that one rank sends to another one in CEOV_MODE_DIRECT. */
-uint64_t cei_direct_sum_least(const struct cei_op_shape *shape);
+/* Returns whether each rank sends something to every other one in a step. */
+int cei_direct_sum_all_send(const struct cei_op_shape *shape, enum ceov_op_mode mode);
 
 /* Queues the job of a run. */
 int cei_direct_sum_job(const struct cei_run *run);

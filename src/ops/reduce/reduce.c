@@ -336,8 +336,8 @@ static void choose_direct(const struct cei_choose_args *args, struct cei_choice 
 	uint64_t span_bytes = cei_direct_sum_span(args->shape, choice->mode);
 
 	cei_direct_choose_sum(args, span_bytes, choice);
-	if (choice->mode == CEOV_MODE_DIRECT)
-		cei_direct_choose_ll(args, cei_direct_sum_least(args->shape), span_bytes, choice);
+	cei_direct_choose_ll(args, cei_direct_sum_all_send(args->shape, choice->mode), span_bytes,
+			     choice);
 }
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)

@@ -140,15 +140,17 @@ void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_byt
 		cut_steps(args->shape->n_ranks, cei_ceiling(span_bytes, row_bytes), choice);
 }
 
-/* Up to 16 SMs, which share the bytes for all peers, since a block stores all of its own ones. */
-void cei_direct_choose_ll(const struct cei_choose_args *args, uint64_t least_bytes,
-			  uint64_t span_bytes, struct cei_choice *choice)
+/* There is one SM for each LL_BLOCK_BYTES that a rank sends to all peers together, and 16 at most:
+ * what is sent takes an SM's time, not what one peer gets. */
+void cei_direct_choose_ll(const struct cei_choose_args *args, int all_send, uint64_t span_bytes,
+			  struct cei_choice *choice)
 {
 	uint32_t n_ranks = args->shape->n_ranks;
 	uint64_t n;
 
-	if (!args->rates->n_sms || n_ranks < 2 || n_ranks > CEI_DIRECT_LL_RANKS_MAX ||
-	    !least_bytes || span_bytes > cei_direct_ll_span_max(n_ranks) || choice->direct_steps)
+	if (choice->mode != CEOV_MODE_DIRECT || choice->direct_steps || !all_send ||
+	    !args->rates->n_sms || n_ranks < 2 || n_ranks > CEI_DIRECT_LL_RANKS_MAX ||
+	    span_bytes > cei_direct_ll_span_max(n_ranks))
 		return;
 	choice->direct_ll = 1;
 	n = cei_ceiling((n_ranks - 1) * span_bytes, LL_BLOCK_BYTES);

@@ -35,11 +35,11 @@ void cei_direct_choose(const struct cei_choose_args *args, uint64_t span_bytes,
 void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_bytes,
 			   struct cei_choice *choice);
 
-/* Completes a choice of cei_direct_choose() or cei_direct_choose_sum() whose mode takes one step:
- * few bytes travel together with the number of the run. least_bytes: the least that one rank sends
- * to another one; span_bytes: the most. Both are the same at all ranks. */
-void cei_direct_choose_ll(const struct cei_choose_args *args, uint64_t least_bytes,
-			  uint64_t span_bytes, struct cei_choice *choice);
+/* Decides, in a choice that one of these two has completed, whether bytes travel together with the
+ * number of the run (kernels/direct_ll.h): few bytes in CEOV_MODE_DIRECT, unless they are added up
+ * in steps. all_send: 1: each rank sends something to every other one. span_bytes: as above. */
+void cei_direct_choose_ll(const struct cei_choose_args *args, int all_send, uint64_t span_bytes,
+			  struct cei_choice *choice);
 
 /* Appends the line that says how many SMs make the transfers, and whether the caller gave the
  * number. */
