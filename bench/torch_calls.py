@@ -8,6 +8,7 @@ medians over rounds that take all ways in turn, the largest of all ranks.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -21,6 +22,22 @@ from ceoverlap import ops
 from ceoverlap.torch import operators
 
 WARMUP = 3                              # rounds
+
+
+@contextlib.contextmanager
+def opened_group(has_own_stream=True):
+    """A group of all processes that torchrun has started, on GPUs if there are any; calls within go
+    to a stream of their own, or to the default one."""
+    is_gpu, n_gpus = torch.cuda.is_available(), torch.cuda.device_count()
+    has_one_each = is_gpu and n_gpus >= int(os.environ["WORLD_SIZE"])
+    if is_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % n_gpus)
+    dist.init_process_group("nccl" if has_one_each else "gloo")     # NCCL shares no GPU
+    group = ct.Group()
+    with torch.cuda.stream(torch.cuda.Stream() if is_gpu and has_own_stream else None):
+        yield group
+    group.close()
+    dist.destroy_process_group()
 
 
 class Data:
@@ -165,31 +182,27 @@ def parse():
     return parser.parse_args()
 
 
+def report(options, group, results):
+    """Prints what run() has measured, and writes it as JSON."""
+    print(f"{group.size} ranks, {group.device.type}, tokens {options.tokens}, hidden "
+          f"{options.hidden}, ffn {options.ffn}, bf16")
+    if group.shares_gpus:
+        print(f"{torch.cuda.device_count()} GPU(s) for {group.size} ranks, which take turns: the "
+              "times say nothing of speed")
+    print(f"{'':28} device us     CPU us")
+    for name, (device_us, cpu_us) in results.items():
+        print(f"{name:28}{device_us:10.1f} {cpu_us:10.1f}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({**vars(options), "ranks": group.size, "us": results}, file)
+
+
 def main():
     options = parse()
-    is_gpu, n_gpus = torch.cuda.is_available(), torch.cuda.device_count()
-    has_one_each = is_gpu and n_gpus >= int(os.environ["WORLD_SIZE"])
-    dist.init_process_group("nccl" if has_one_each else "gloo")     # NCCL shares no GPU
-    if is_gpu:
-        torch.cuda.set_device(dist.get_rank() % n_gpus)
-    group = ct.Group()
-    stream = torch.cuda.Stream() if is_gpu and options.side else None
-    with torch.cuda.stream(stream):
+    with opened_group(options.side) as group:
         results = run(options, group)
-    if group.rank == 0:
-        print(f"{group.size} ranks, {group.device.type}, tokens {options.tokens}, hidden "
-              f"{options.hidden}, ffn {options.ffn}, bf16")
-        if group.shares_gpus:
-            print(f"{n_gpus} GPU(s) for {group.size} ranks, which take turns: the times say "
-                  "nothing of speed")
-        print(f"{'':28} device us     CPU us")
-        for name, (device_us, cpu_us) in results.items():
-            print(f"{name:28}{device_us:10.1f} {cpu_us:10.1f}")
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump({**vars(options), "ranks": group.size, "us": results}, file)
-    group.close()
-    dist.destroy_process_group()
+        if group.rank == 0:
+            report(options, group, results)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,10 @@ import json
 import os
 
 import torch
-import torch.distributed as dist
 
 import ceoverlap.torch as ct
 import torch_workloads
-from torch_calls import measured_in_turn
+from torch_calls import measured_in_turn, opened_group
 from torch_peers import (balanced_attention, gathered_attention, heads_attention,
                          mixture_by_torch)
 
@@ -173,18 +172,10 @@ def report(options, group, results):
 
 def main():
     options = parse()
-    is_gpu, n_gpus = torch.cuda.is_available(), torch.cuda.device_count()
-    has_one_each = is_gpu and n_gpus >= int(os.environ["WORLD_SIZE"])
-    if is_gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % n_gpus)
-    dist.init_process_group("nccl" if has_one_each else "gloo")     # NCCL shares no GPU
-    group = ct.Group()
-    with torch.cuda.stream(torch.cuda.Stream() if is_gpu else None):
+    with opened_group() as group:
         results = (run_tables if options.table else run)(options, group)
-    if group.rank == 0:
-        report(options, group, results)
-    group.close()
-    dist.destroy_process_group()
+        if group.rank == 0:
+            report(options, group, results)
 
 
 if __name__ == "__main__":

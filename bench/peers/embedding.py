@@ -29,10 +29,9 @@ from torch.nn import functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-import ceoverlap.torch as ct                                # noqa: E402
 from ceoverlap.buffer import memory_of                      # noqa: E402
 from ceoverlap.ops_embedding import EmbeddingAllToAll       # noqa: E402
-from torch_calls import measured_in_turn                    # noqa: E402
+from torch_calls import measured_in_turn, opened_group      # noqa: E402
 
 PARTS = ("look-ups", "communication")   # methods that are no peers
 TOLERANCE = 0.01                        # of the norm
@@ -147,24 +146,16 @@ def main():
         if n_samples % n_ranks:
             raise SystemExit(f"embedding.py: {n_samples} samples cannot be shared out evenly to "
                              f"{n_ranks} ranks, as all_to_all_single wants it")
-    is_gpu, n_gpus = torch.cuda.is_available(), torch.cuda.device_count()
-    if is_gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % n_gpus)
-    # NCCL shares no GPU.
-    dist.init_process_group("nccl" if is_gpu and n_gpus >= n_ranks else "gloo")
-    group = ct.Group()
     rows = []
-    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream() if is_gpu else None):
+    with opened_group() as group, torch.no_grad():
         for n_samples in options.samples_of_all:
             rows.append(measure(options, group, n_samples))
             if group.rank == 0:
                 show(rows[-1])
-    if group.rank == 0 and options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"ranks": group.size, "device": group.device.type, "dtype": "bfloat16",
-                       "rows": rows}, file)
-    group.close()
-    dist.destroy_process_group()
+        if group.rank == 0 and options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump({"ranks": group.size, "device": group.device.type, "dtype": "bfloat16",
+                           "rows": rows}, file)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ Methods, which take turns on the same data:
 A size is what an all-reduce adds up, an all-gather collects, and an all-to-all sends, in bytes of
 a rank, bf16. Each method is captured in a CUDA graph of --in-graph calls, in front of which the
 operand of all-reduces that are in place is copied once. Times are of one call: the graph's, divided
-by the number of calls; medians of rounds, the largest of all ranks. On the host nothing is captured,
-and PyTorch has no symmetric memory.
+by the number of calls; medians of rounds, the largest of all ranks. On the host nothing is
+captured, and PyTorch has no symmetric memory.
 """
 
 import argparse
@@ -31,7 +31,7 @@ import torch.distributed as dist
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
 import ceoverlap.torch as ct                                # noqa: E402
-from torch_calls import measured_in_turn                    # noqa: E402
+from torch_calls import measured_in_turn, opened_group      # noqa: E402
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 TOLERANCE = 0.01                        # of the norm
@@ -159,25 +159,17 @@ def main():
         if n_bytes <= 0 or n_bytes % (16 * n_ranks):
             raise SystemExit(f"small.py: {n_bytes} bytes are no multiple of 16 for each of "
                              f"{n_ranks} ranks")
-    is_gpu, n_gpus = torch.cuda.is_available(), torch.cuda.device_count()
-    if is_gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % n_gpus)
-    # NCCL shares no GPU.
-    dist.init_process_group("nccl" if is_gpu and n_gpus >= n_ranks else "gloo")
-    group = ct.Group()
     rows = []
-    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream() if is_gpu else None):
+    with opened_group() as group, torch.no_grad():
         for collective in options.collectives:
             for n_bytes in options.bytes:
                 rows.append(measure(options, group, collective, n_bytes))
                 if group.rank == 0:
                     show(rows[-1])
-    if group.rank == 0 and options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"ranks": group.size, "device": group.device.type, "dtype": "bfloat16",
-                       "in_graph": options.in_graph, "rows": rows}, file)
-    group.close()
-    dist.destroy_process_group()
+        if group.rank == 0 and options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump({"ranks": group.size, "device": group.device.type, "dtype": "bfloat16",
+                           "in_graph": options.in_graph, "rows": rows}, file)
 
 
 if __name__ == "__main__":
