@@ -3,8 +3,8 @@
 #ifndef CEI_DIRECT_CUH
 #define CEI_DIRECT_CUH
 
-/* What all forms of the direct kernels need (direct.h, direct_ll.h): how a run begins and ends, and
- * counters; and how a sum is finished. */
+/* What the direct kernels share: how a run of those of direct.h begins and ends, and, also for
+ * those of direct_ll.h, counters, the last block of a run, and how a sum is finished. */
 
 #include <ceoverlap/device.cuh>
 

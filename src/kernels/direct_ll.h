@@ -25,8 +25,8 @@
  *
  * RUNS    Every rank must send at least a vector to every other one: then a rank that has ended a
  * run knows that all others have begun it, on which halves rest (workspace.c). For the same reason
- * nobody waits before it sends: that the peers have left the half was shown by the run before
- * (model/direct_runs.pml). All ranks must launch the same number of blocks.
+ * nobody waits before it sends: the end of the run before has shown that all peers have left the
+ * half (model/direct_runs.pml). All ranks must launch the same number of blocks.
  *
  * FAILURES Each block looks now and then whether what it awaits will come. A captured run that
  * fails poisons its number, and stores poison to the peers' `done` and to all counters of their
