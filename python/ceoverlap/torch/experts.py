@@ -86,8 +86,7 @@ class _Combine(torch.autograd.Function):
         if wants_rows and weights is not None:
             grad_rows = _times(grads, _at_experts(weights, ctx.routing))
         if wants_weights:
-            products = (grads * rows).sum(-1, dtype=torch.float32)
-            grad_weights = _at_tokens(products, ctx.routing)
+            grad_weights = _at_tokens(_dots(grads, rows), ctx.routing)
         return grad_rows if wants_rows else None, grad_weights, None
 
 
@@ -96,6 +95,16 @@ def _times(rows: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
     if torch.is_grad_enabled():
         return (rows * factors).to(rows.dtype)
     return torch.mul(rows, factors, out=torch.empty_like(rows))
+
+
+def _dots(rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Returns the sum of the products of each row with the other tensor's, in fp32. Products are in
+    fp32, too: those of 16-bit numbers may be beyond the range of their type where the sum is not.
+    """
+    wide = rows.float()
+    if wide is rows or torch.is_grad_enabled():
+        return (wide * others).sum(-1)
+    return wide.mul_(others).sum(-1)    # rows are many, so in the memory that is there
 
 
 # A number of each copy travels as a row of its own.

@@ -244,6 +244,20 @@ def queues_groups_in_turn():
         raise AssertionError(f"{done}, expected {wanted}")
 
 
+def weights_have_exact_gradients(dtype, scale_x, scale_grad):
+    """Products of a row's numbers with its gradient's may be beyond the range of the dtype."""
+    group = Group.of()
+    x = (normal(12, group.rank, (8, HIDDEN)).abs() * scale_x).to(dtype)
+    grad = (normal(13, group.rank, (8, HIDDEN)) * scale_grad).to(dtype)
+    ids = (torch.arange(8, device=x.device) % (LOCAL * group.size))[:, None]
+    weights = torch.ones(8, 1, device=x.device, requires_grad=True)
+    ct.moe(x, ids, weights, rows_of, LOCAL * group.size).backward(grad)
+    products = x.double() * grad.double()
+    error = (weights.grad[:, 0] - products.sum(-1)).abs() / products.abs().sum(-1)
+    if not error.max() < 1e-5:
+        raise AssertionError(f"{dtype}, {scale_x}: an error of {error.max()}")
+
+
 def has_room_for_groups():
     """n_received is shared out to groups, and no group has more room than there can be rows."""
     for n_received, room in ((None, 120), (60, 20), (61, 21), (10 ** 6, 120)):
@@ -394,6 +408,11 @@ class Experts(unittest.TestCase):
     def test_mixture_and_gradients(self):
         for n_groups in (1, LOCAL):
             self.each(mixes, n_groups)
+
+    def test_gradients_of_weights(self):
+        for case in ((torch.float16, 300.0, 1000.0), (torch.float16, 3e-4, 3e-5),
+                     (torch.bfloat16, 1.0, 1.0), (torch.float32, 1.0, 1.0)):
+            rig.run(weights_have_exact_gradients, *case)
 
     def test_drops(self):
         for n_groups in (1, LOCAL):
