@@ -92,6 +92,7 @@ class Routing:
         self.n_received: int = n_received or group.size * self.capacity
         self.n_groups, self.number = n_groups, 0
         self.total_capacity = total_capacity or 0
+        self._same: Optional[torch.Tensor] = None       # see named_once()
         # Zeros, because a run that fails does not write them, and who follows takes them for rows.
         step, end_step = round_up(n_experts, COUNT_STEP), round_up(n_each, COUNT_STEP)
         counts = torch.zeros(2 * step + n_groups * end_step, dtype=torch.int32,
@@ -100,6 +101,33 @@ class Routing:
         self.arrived, self.sent = counts[:n_experts], counts[step:step + n_experts]
         self._ends = counts[2 * step:].view(n_groups, end_step)[:, :n_each]
         self.ends = self._ends[0]
+
+    def named_once(self, expert_ids: torch.Tensor) -> torch.Tensor:
+        """Returns the int32 numbers that the dispatch which makes this routing takes, for n x top_k
+        integers. If a token could have more copies in a group than the group has experts, for which
+        blocks have no room, an expert that a token names again is left out there; weights_of()
+        counts it. Call it before of_group()."""
+        _check_numbers(expert_ids, self, "dispatch: expert_ids")
+        if expert_ids.is_floating_point() or expert_ids.is_complex():
+            raise errors.InvalidError(f"dispatch: expert_ids of {expert_ids.dtype}: must be "
+                                      "integers")
+        if expert_ids.dtype == torch.int64:     # no number that int32 lacks becomes an expert's
+            expert_ids = expert_ids.clamp(-2, self.n_experts)
+        expert_ids = expert_ids.to(torch.int32)
+        if self.top_k <= self.n_experts // self.group.size // self.n_groups:
+            return expert_ids
+        self._same = expert_ids[:, :, None] == expert_ids[:, None, :]
+        return expert_ids.masked_fill(self._same.tril(-1).any(-1), -1)
+
+    def weights_of(self, weights: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+        """Returns the weights of the copies that travel, where `weights` has those of all, n x
+        top_k of float32; None: all are 1."""
+        if self._same is None:
+            return weights
+        if weights is None:
+            return self._same.sum(-1, dtype=torch.float32)
+        _check_numbers(weights, self, "combine: weights")
+        return torch.where(self._same, weights[:, None, :], 0).sum(-1)
 
     def of_group(self, number: int) -> Routing:
         """Returns the same routing for the runs of one group."""
@@ -145,17 +173,13 @@ def _check_numbers(x: torch.Tensor, routing: Routing, what: str) -> None:
 def dispatch(x: torch.Tensor, expert_ids: Optional[torch.Tensor],
              routing: Routing) -> torch.Tensor:
     """Returns the copies of tokens that come to this rank's experts, n_received x hidden, in the
-    order of own experts, ranks and tokens. x: n x hidden. expert_ids: n x top_k integers, -1 for
-    none; routing receives where copies go. None: they go where routing says. Of several groups,
-    the copies for the routing's one come."""
+    order of own experts, ranks and tokens. x: n x hidden. expert_ids: as Routing.named_once()
+    returns them; routing receives where copies go. None: they go where routing says. Of several
+    groups, the copies for the routing's one come."""
     _check_rows(x, routing.n, routing, "dispatch: x")
     group, is_routed, experts = routing.group, expert_ids is None, 0
     if expert_ids is not None:
-        _check_numbers(expert_ids, routing, "dispatch: expert_ids")
-        if expert_ids.is_floating_point() or expert_ids.is_complex():
-            raise errors.InvalidError(f"dispatch: expert_ids of {expert_ids.dtype}: must be "
-                                      "integers")
-        expert_ids = operand(expert_ids.to(torch.int32))
+        expert_ids = operand(expert_ids)
         experts = expert_ids.data_ptr()
     x = operand(x)
     received = x.new_empty((routing.n_received, x.shape[1]))

@@ -137,7 +137,8 @@ def dispatch(x: torch.Tensor, expert_ids: torch.Tensor, n_experts: int, group=No
     """Sends a copy of each token of x (n x hidden, hidden a multiple of 8) to each of its
     experts: expert_ids is n x top_k integers, -1 for none. Returns the rows that come to this
     rank's experts, n_received x hidden, and the routing; its `ends` goes to the experts, all of
-    it to combine().
+    it to combine(). An expert that a token names twice counts twice in combine(), but where a rank
+    (or a group) has fewer than top_k experts, one row comes for both.
 
     n_tokens    that a rank has at most; None: every rank has as many as this one has now
     capacity    rows that a rank sends to another one at most: later copies, in the order of
@@ -153,7 +154,7 @@ def dispatch(x: torch.Tensor, expert_ids: torch.Tensor, n_experts: int, group=No
     n = x.shape[0]
     routing = Routing(group, n, max(n, 1) if n_tokens is None else n_tokens, n_experts,
                       expert_ids.shape[1], capacity, n_received)
-    return _Dispatch.apply(x, expert_ids, routing), routing
+    return _Dispatch.apply(x, routing.named_once(expert_ids), routing), routing
 
 
 @torch.compiler.disable
@@ -161,7 +162,8 @@ def combine(rows: torch.Tensor, routing: Routing,
             weights: Optional[torch.Tensor] = None) -> torch.Tensor:
     """Returns for each token, n x hidden, the sum over its experts of what they made of it,
     times weights, n x top_k; None: all are 1. rows are as dispatch() returned them."""
-    return _Combine.apply(rows, None if weights is None else weights.float(), routing)
+    weights = None if weights is None else weights.float()
+    return _Combine.apply(rows, routing.weights_of(weights), routing)
 
 
 def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tensor],
@@ -253,9 +255,10 @@ def _in_groups(x, expert_ids, weights, parts: List[Experts], n_experts: int, gro
     lane, combines, sums = _Lane(group), [], []
     start = lane.mark()
     whole, _ = lane.run(start, Routing, group, len(x), n_most, n_experts, top_k, **sizes)
+    ids, _ = lane.run(start, whole.named_once, expert_ids)
     for i, part in enumerate(parts):
         routing = whole.of_group(i)
-        rows, mark = lane.run(start, _Dispatch.apply, x, None if i else expert_ids, routing)
+        rows, mark = lane.run(start, _Dispatch.apply, x, None if i else ids, routing)
         lane.take(mark, rows, routing.ends)
         made = part(rows, routing.ends)
         combines.append((lane.mark(), combine, made, routing, weights))

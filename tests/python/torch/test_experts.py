@@ -86,12 +86,15 @@ def close(got, expected, dtype, what):
 class Data:
     """What all ranks know, in fp32 with the precision of a dtype, and this rank's part of it."""
 
-    def __init__(self, tag, dtype, n=None):
+    def __init__(self, tag, dtype, n=None, repeats=False):
         self.group = Group.of()
         size, own = self.group.size, self.group.rank
         self.dtype, self.n_experts = dtype, LOCAL * size
         self.n = n or tokens_of(size)
         self.ids = [ids_of(tag, rank, self.n[rank], self.n_experts) for rank in range(size)]
+        if repeats:
+            for ids in self.ids:
+                ids[::2, 1] = ids[::2, 0]
 
         def leaf(number, rank, shape, scale=1.0):
             one = normal(tag * 8 + number, rank, shape) * scale
@@ -242,6 +245,28 @@ def queues_groups_in_turn():
     wanted.append(("combine", LOCAL - 1))
     if done != wanted:
         raise AssertionError(f"{done}, expected {wanted}")
+
+
+def counts_repeated_experts(dtype, n_groups):
+    """An expert that a token names twice counts twice, with both weights, and both have gradients;
+    also where a group has fewer experts than a token."""
+    data = Data(11, dtype, repeats=True)
+    data.check(data.run(n_groups))
+
+
+def counts_repeated_experts_of_small_ranks():
+    """With one expert a rank, blocks have room for one copy of each token."""
+    group = Group.of()
+    x = integers(1, group.rank, (5, HIDDEN))
+    one = torch.full((5, 3), (group.rank + 1) % group.size, dtype=torch.uint8, device=x.device)
+    equal(ct.moe(x, one, None, rows_of, group.size), 3 * x, "no weights")
+    weights = torch.tensor([[0.25, 0.5, 4]] * 5, device=x.device).requires_grad_()
+    y = ct.moe(x, one, weights, rows_of, group.size)
+    equal(y.detach(), 4.75 * x, "weights")
+    y.sum().backward()
+    equal(weights.grad, x.sum(-1, keepdim=True).expand(5, 3), "gradient of the weights")
+    raises(errors.InvalidError, "weights", ct.experts.combine, x.new_zeros(5 * group.size, HIDDEN),
+           experts.dispatch(x, one, group.size)[1], weights[:, :1])
 
 
 def weights_have_exact_gradients(dtype, scale_x, scale_grad):
@@ -408,6 +433,11 @@ class Experts(unittest.TestCase):
     def test_mixture_and_gradients(self):
         for n_groups in (1, LOCAL):
             self.each(mixes, n_groups)
+
+    def test_repeated_experts(self):
+        for n_groups in (1, LOCAL):
+            self.each(counts_repeated_experts, n_groups)
+        rig.run(counts_repeated_experts_of_small_ranks)
 
     def test_gradients_of_weights(self):
         for case in ((torch.float16, 300.0, 1000.0), (torch.float16, 3e-4, 3e-5),
