@@ -390,7 +390,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/stream_rig.c %D%/unit/stream_rig.h \
 	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
-	%D%/unit/op_case.c %D%/unit/op_a2a.c %D%/unit/op_expect.h \
+	%D%/unit/op_case.c %D%/unit/op_case_large.c %D%/unit/op_a2a.c %D%/unit/op_expect.h \
 	%D%/unit/op_rig.c %D%/unit/op_rig.h \
 	%D%/unit/op_record.c %D%/unit/op_record.h \
 	%D%/unit/move_rig.c %D%/unit/move_rig.h \

@@ -193,7 +193,7 @@ uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n)
 
 int gpu_op_has_library(ceov_workspace *workspace)
 {
-	const struct cei_tile_shape wide = { GPU_OP_WIDE_ROWS, GPU_OP_WIDE_COLUMNS };
+	const struct cei_tile_shape wide = { OP_WIDE_ROWS, OP_WIDE_COLUMNS };
 
 	return workspace->executor.ops->is_fit(&workspace->executor, wide);
 }

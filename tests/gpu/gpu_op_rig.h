@@ -88,10 +88,8 @@ uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);
 /* Returns whether SMs can make the transfers of products: where there are kernels for these. */
 int gpu_op_has_sm_lane(ceov_workspace *workspace);
 
-/* Returns whether cuBLAS is available. The tile shape below is one that only cuBLAS can take. */
+/* Returns whether cuBLAS is available. */
 int gpu_op_has_library(ceov_workspace *workspace);
-#define GPU_OP_WIDE_ROWS    512u
-#define GPU_OP_WIDE_COLUMNS 65536u
 
 /* Delays the rank's next run by 0 to 10 ms: its thread sleeps, or a kernel holds its
  * stream. */
@@ -101,11 +99,6 @@ void gpu_op_be_late(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t *
 int gpu_op_error(struct gpu_op_rank *rank, ceov_workspace *workspace);
 
 /* --- cases, operands, results (gpu_op_data.c) ------------------------------ */
-
-/* A random case: up to about 2000 rows (sums: 2 million elements), n and k; uneven rows,
- * some of them 0. */
-struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_sort sort,
-				  int has_library);
 
 struct gpu_op_data {
 	struct gpu_op_rank   *rank;

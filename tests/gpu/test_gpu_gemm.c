@@ -30,7 +30,7 @@ static const struct size sizes[] = {
 
 static const uint32_t tiles[][2] = {
 	{ 128, 256 }, { 128, 192 }, { 128, 128 },
-	{ GPU_OP_WIDE_ROWS, GPU_OP_WIDE_COLUMNS },      /* the last size: for cuBLAS */
+	{ OP_WIDE_ROWS, OP_WIDE_COLUMNS },      /* the last size: for cuBLAS */
 };
 
 #define N_SIZES (uint32_t)(sizeof(sizes) / sizeof(sizes[0]))
@@ -191,7 +191,7 @@ static void keep_all(struct gpu_op_rank *rank, const void *arg)
 	for (i = 0; i < n; i++) {
 		one = kept_case(i, kept, rank->rig->n_ranks);
 		is_kept = keepings[i % N_KEEPINGS].is_kept &&
-			one.tuning.tile_rows != GPU_OP_WIDE_ROWS;
+			one.tuning.tile_rows != OP_WIDE_ROWS;
 		n_copies[rank->rank] = 0;
 		try_one(rank, workspace, &one, TURNS * i);
 		ck_assert_msg((n_copies[rank->rank] == 0) == is_kept,

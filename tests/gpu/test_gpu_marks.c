@@ -134,7 +134,7 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 	uint32_t i, k;
 
 	for (i = 0; i < SHAPES; i++) {
-		one = gpu_op_case_random(&random, 1, OP_AG_GEMM, has_library);
+		one = op_case_large(&random, 1, OP_AG_GEMM, has_library);
 		one.n_gemms = 1;
 		one.wants_gathered = 0;
 		if (i % 4 == 0) {

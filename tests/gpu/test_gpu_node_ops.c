@@ -129,7 +129,7 @@ static void try_cases(struct gpu_op_rank *rank, const void *arg)
 	struct op_case one;
 
 	for (i = 0; i < n * OP_SORTS; i++) {
-		one = gpu_op_case_random(&random, rank->rig->n_ranks,
+		one = op_case_large(&random, rank->rig->n_ranks,
 					 (enum op_sort)(i % OP_SORTS), has_library);
 		if (testing_below(&random, 2) && op_is_sum(one.sort))
 			one.node_of = task->group->node_of;

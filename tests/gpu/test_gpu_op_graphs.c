@@ -76,8 +76,8 @@ static void make_player(struct player *player)
 		one = &player->cases[i];
 		*one = gpu_op_case_plain((enum op_sort)i, rank->rig->n_ranks);
 		if (sequence->is_wide && one->k) {
-			one->tuning.tile_rows = GPU_OP_WIDE_ROWS;
-			one->tuning.tile_columns = GPU_OP_WIDE_COLUMNS;
+			one->tuning.tile_rows = OP_WIDE_ROWS;
+			one->tuning.tile_columns = OP_WIDE_COLUMNS;
 		}
 		player->ops[i] = NULL;
 		ck_assert_int_eq(op_case_create(one, player->workspace, &player->ops[i]), 0);

@@ -133,7 +133,7 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 	uint32_t i;
 
 	for (i = 0; i < shapes->n * OP_SORTS; i++) {
-		one = gpu_op_case_random(&random, rank->rig->n_ranks,
+		one = op_case_large(&random, rank->rig->n_ranks,
 					 (enum op_sort)(i % OP_SORTS), has_library);
 		if (one.k && i / OP_SORTS % 2)
 			round_rows(&one);

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "ops/core/workspace.h"
+#include "ops/kind.h"
+#include "ops/kinds.h"
 
 #define PIECES_MAX  32u
 
@@ -398,6 +400,45 @@ static struct ceov_reduce reduce_of(const struct op_case *one, uint32_t rank)
 	shape.scale = one->scale != 0 ? op_case_scale(one, rank) : 0;
 	shape.by_node = one->node_of != NULL;
 	return shape;
+}
+
+static const struct cei_op_kind *kind_of(enum op_sort sort)
+{
+	switch (sort) {
+	case OP_AG_GEMM:    return &cei_ag_gemm;
+	case OP_GEMM_RS:    return &cei_gemm_rs;
+	case OP_GEMM_AR:    return &cei_gemm_ar;
+	case OP_GEMM_A2A:   return &cei_gemm_a2a;
+	case OP_A2A_GEMM:   return &cei_a2a_gemm;
+	case OP_ALL_REDUCE: return &cei_all_reduce;
+	default:            return &cei_reduce_scatter;
+	}
+}
+
+void op_case_shape(const struct op_case *one, uint64_t blocks[OP_RANKS_MAX * OP_RANKS_MAX],
+		   struct cei_op_shape *ret_shape)
+{
+	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
+	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
+	struct ceov_gemm_ar gemm_ar = gemm_ar_of(one);
+	struct ceov_reduce reduce = reduce_of(one, 0);
+	struct arrays arrays;
+	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(one, &arrays);
+	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(one, &arrays);
+	const void *from = one->sort == OP_AG_GEMM ? (const void *)&ag_gemm
+		: one->sort == OP_GEMM_RS ? (const void *)&gemm_rs
+		: one->sort == OP_GEMM_AR ? (const void *)&gemm_ar
+		: one->sort == OP_GEMM_A2A ? (const void *)&gemm_a2a
+		: one->sort == OP_A2A_GEMM ? (const void *)&a2a_gemm : (const void *)&reduce;
+
+	memset(ret_shape, 0, sizeof(*ret_shape));
+	ret_shape->kind = kind_of(one->sort);
+	ret_shape->n_ranks = one->n_ranks;
+	(void)ret_shape->kind->shape(ret_shape, from, one->n_ranks);
+	if (!ret_shape->blocks)
+		return;
+	memcpy(blocks, ret_shape->blocks, sizeof(*blocks) * one->n_ranks * one->n_ranks);
+	ret_shape->blocks = blocks;
 }
 
 uint64_t op_case_scratch(const struct op_case *one)

@@ -13,6 +13,7 @@
 
 #include <ceoverlap/ops.h>
 
+#include "ops/shape.h"
 #include "testing.h"
 
 #define OP_RANKS_MAX 8u
@@ -49,6 +50,14 @@ struct op_case {
 
 /* Makes a random case with small sizes, uneven rows, some of them 0, and a random tuning. */
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
+
+/* The same in sizes that GPUs compute, with tunings for GPUs: up to about 2000 rows (sums: 2 million
+ * elements), n and k. has_library: 1: some have the tile shape below, which only cuBLAS can
+ * take. */
+#define OP_WIDE_ROWS    512u
+#define OP_WIDE_COLUMNS 65536u
+struct op_case op_case_large(uint64_t *random, uint32_t n_ranks, enum op_sort sort,
+			     int has_library);
 
 /* Gives every other reduce-scatter a random stride; does nothing for other kinds. */
 void op_case_pick_stride(struct op_case *one, uint64_t *random);
@@ -105,6 +114,10 @@ uint64_t op_case_before(const struct op_case *one, uint32_t rank);
 uint64_t op_case_part_at(const struct op_case *one, uint32_t rank, uint32_t part);
 uint64_t op_case_source(const struct op_case *one, uint32_t rank);
 
+/* Makes the shape of which rank 0 would create the operator. blocks: memory that the shape then
+ * points to. */
+void     op_case_shape(const struct op_case *one, uint64_t blocks[OP_RANKS_MAX * OP_RANKS_MAX],
+		       struct cei_op_shape *ret_shape);
 uint64_t op_case_scratch(const struct op_case *one);
 int      op_case_create(const struct op_case *one, ceov_workspace *workspace,
 			ceov_op **ret_op);

@@ -9,12 +9,15 @@
 #include <string.h>
 
 #include "kernels/sm_lane.h"
+#include "op_rig.h"
+#include "ops/core/op.h"
 #include "ops/gemm/product_lane.h"
 #include "ops/kind.h"
 #include "ops/kinds.h"
 #include "testing.h"
 
 #define SHAPES 900u
+#define CASES  4000u                    /* of each sort */
 
 static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint32_t n_ranks, uint64_t rows,
 				    uint64_t k, uint64_t n)
@@ -129,6 +132,101 @@ START_TEST(test_all_ranks_choose_alike)
 }
 END_TEST
 
+/* Beside a lane the library's kernels compute, also where the caller set a shape of tiles that only
+ * cuBLAS takes: cuBLAS would leave the lane no SMs. The explanation says whose tiles are taken. */
+START_TEST(test_tiles_beside_a_lane)
+{
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 2, 405, 888, 1776);
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_rates rates = rates_of_one_node();
+	struct cei_choice choice, open;
+
+	shape.rows[1] = 138;
+	tuning.tile_rows = OP_WIDE_ROWS;
+	tuning.tile_columns = OP_WIDE_COLUMNS;
+	rates.has_library = 1;
+	open = choose(&shape, &rates, NULL);
+	choice = choose(&shape, &rates, &tuning);
+	ck_assert_int_eq(open.mode, CEOV_MODE_DIRECT);
+	ck_assert_int_eq(choice.mode, open.mode);
+	ck_assert_uint_eq(choice.n_pieces, open.n_pieces);
+	ck_assert(cei_selector_has_kernel(&rates, choice.shape));
+	ck_assert_ptr_nonnull(strstr(choice.text, "(by the model; no kernel leaves the transfers "
+				     "SMs with the 512x65536 given)\n"));
+}
+END_TEST
+
+static int is_fit(const struct cei_executor *executor, struct cei_tile_shape tile)
+{
+	(void)executor;
+	(void)tile;
+	return 1;                       /* cuBLAS takes what the kernels do not */
+}
+
+static uint32_t pair(const struct cei_executor *executor, struct cei_tile_shape tile)
+{
+	const struct cei_rates rates = cei_rates_gpu();
+
+	(void)executor;
+	return cei_selector_has_kernel(&rates, tile) ? rates.pair : 1;
+}
+
+static const struct cei_executor_ops like_a_gpu = { .is_fit = is_fit, .pair = pair };
+
+/* Expects a tuning to be one that creators of the shape accept. */
+static void expect_accepted(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			    const struct ceov_op_tuning *tuning, const char *whose)
+{
+	ceov_workspace workspace;
+	const char *fault = cei_op_tuning_fault(shape, tuning);
+
+	memset(&workspace, 0, sizeof(workspace));
+	workspace.n_ranks = shape->n_ranks;
+	workspace.executor.ops = &like_a_gpu;
+	if (!fault && shape->kind->lacks)
+		fault = shape->kind->lacks(&workspace, shape, tuning, rates);
+	ck_assert_msg(!fault, "%s: %s: mode %d pieces %u cut %d tiles %ux%u SMs %u and %u: %s",
+		      shape->kind->name, whose, (int)tuning->mode, tuning->n_pieces,
+		      (int)tuning->cut, tuning->tile_rows, tuning->tile_columns,
+		      tuning->n_gemm_blocks, tuning->n_reduce_blocks, fault);
+}
+
+/* A choice of the model is held to what a caller's is: what was chosen for a tuning that is
+ * accepted, given back as a tuning, is accepted, too, and is chosen again. So are those that are
+ * measured. */
+START_TEST(test_choices_would_be_accepted)
+{
+	uint64_t random = testing_seed() + (uint64_t)_i, blocks[OP_RANKS_MAX * OP_RANKS_MAX];
+	struct cei_rates rates = rates_of_one_node();
+	struct cei_candidates candidates;
+	struct ceov_op_tuning chosen;
+	struct cei_choice choice, again;
+	struct cei_op_shape shape;
+	struct op_case one;
+	uint32_t i, k;
+
+	for (i = 0; i < CASES; i++) {
+		one = op_case_large(&random, i % 2 ? 2 : 4, (enum op_sort)_i, 1);
+		op_case_shape(&one, blocks, &shape);
+		expect_accepted(&shape, &rates, &one.tuning, "as drawn");
+		choice = choose(&shape, &rates, &one.tuning);
+		chosen = cei_choice_tuning(&choice);
+		expect_accepted(&shape, &rates, &chosen, "as chosen");
+		again = choose(&shape, &rates, &chosen);
+		ck_assert_int_eq(again.mode, choice.mode);
+		ck_assert_uint_eq(again.n_pieces, choice.n_pieces);
+		ck_assert_uint_eq(again.shape.rows, choice.shape.rows);
+		ck_assert_uint_eq(again.shape.columns, choice.shape.columns);
+		ck_assert_uint_eq(again.n_reduce_blocks, choice.n_reduce_blocks);
+		if (i % 64)             /* listing simulates many of them */
+			continue;
+		cei_candidates_list(&shape, &rates, &one.tuning, &candidates);
+		for (k = 0; k < candidates.n; k++)
+			expect_accepted(&shape, &rates, &candidates.tuning[k], "as listed");
+	}
+}
+END_TEST
+
 /* Blocks come in clusters, and leave the product at least half of the SMs. */
 START_TEST(test_numbers_of_sms)
 {
@@ -203,6 +301,8 @@ int main(void)
 	tcase_add_loop_test(all, test_copy_engines_where_the_product_is_longer, 0, 2);
 	tcase_add_test(all, test_never_against_the_caller);
 	tcase_add_test(all, test_all_ranks_choose_alike);
+	tcase_add_test(all, test_tiles_beside_a_lane);
+	tcase_add_loop_test(all, test_choices_would_be_accepted, 0, OP_SORTS);
 	tcase_add_test(all, test_numbers_of_sms);
 	tcase_add_test(all, test_the_model_counts_sms);
 	tcase_add_test(all, test_what_is_refused);

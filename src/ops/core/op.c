@@ -389,6 +389,16 @@ static const char *cut_fault(const struct cei_op_shape *shape,
 	return "tuning->cut: this operator cuts into equal pieces only";
 }
 
+const char *cei_op_tuning_fault(const struct cei_op_shape *shape,
+				const struct ceov_op_tuning *tuning)
+{
+	const char *fault = cei_selector_fault(tuning);
+
+	if (!fault)
+		fault = direct_fault(shape, tuning);
+	return fault ? fault : cut_fault(shape, tuning);
+}
+
 static int check_create(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
 {
@@ -397,11 +407,7 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 	uint64_t needed;
 
 	if (!fault)
-		fault = cei_selector_fault(tuning);
-	if (!fault)
-		fault = direct_fault(shape, tuning);
-	if (!fault)
-		fault = cut_fault(shape, tuning);
+		fault = cei_op_tuning_fault(shape, tuning);
 	if (fault)
 		return refuse(workspace, kind, fault);
 	if (kind->lacks)

@@ -85,6 +85,9 @@ static struct cei_rates rates_beside(const struct cei_rates *from, uint32_t n_bl
 	return rates;
 }
 
+/* Chooses for a lane of so many SMs. A tile that no kernel of the library has would leave the lane
+ * no SMs, so the model's takes its place: only where the caller left the mode open, since beside
+ * this mode such a tile is refused. Mode and pieces do not depend on it. */
 static void choose_with(const struct cei_choose_args *from, uint32_t wanted,
 			struct cei_choice *choice)
 {
@@ -94,6 +97,9 @@ static void choose_with(const struct cei_choose_args *from, uint32_t wanted,
 	const struct cei_choose_args args = { from->shape, &rates, &given };
 
 	given.mode = choice->mode = CEOV_MODE_OVERLAP;
+	if (!cei_selector_has_kernel(&rates, (struct cei_tile_shape){ given.tile_rows,
+								      given.tile_columns }))
+		given.tile_rows = given.tile_columns = 0;
 	if (!given.n_gemm_blocks || given.n_gemm_blocks > rates.n_sms)
 		given.n_gemm_blocks = rates.n_sms;
 	cei_product_choose(&args, choice);

@@ -322,20 +322,34 @@ void cei_product_say_order(const struct cei_choose_args *args, struct cei_choice
 		       : by_kernel ? "" : ", to which cuBLAS does not keep");
 }
 
+/* Says the shape of tiles. A given one may not be the one that was chosen (product_lane.c). */
+static void say_tiles(const struct cei_choose_args *args, uint64_t n_tiles,
+		      struct cei_choice *choice)
+{
+	const struct ceov_op_tuning *given = args->given;
+	int is_given = given->tile_rows == choice->shape.rows &&
+		given->tile_columns == choice->shape.columns;
+
+	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s", choice->shape.rows,
+		       choice->shape.columns, (unsigned long long)n_tiles,
+		       cei_choice_by((uint64_t)is_given));
+	if (given->tile_rows && !is_given)
+		cei_choice_say(choice, "; no kernel leaves the transfers SMs with the %ux%u given",
+			       given->tile_rows, given->tile_columns);
+	cei_choice_say(choice, ")%s\n",
+		       args->shape->product.b_is_k_by_n ? ", B is k x n" : "");
+}
+
 void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	const struct cei_rates taken = cei_product_rates(args->rates, args->given);
 	const struct cei_choose_args limited = { args->shape, &taken, args->given };
-	const struct cei_op_shape *shape = args->shape;
 	struct cei_cost_sim_args model = model_of(&limited, choice);
 	uint64_t n_tiles = cei_product_tiles(&model);
 
 	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say_cut(args, choice);
-	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
-		       choice->shape.columns, (unsigned long long)n_tiles,
-		       cei_choice_by(args->given->tile_rows),
-		       shape->product.b_is_k_by_n ? ", B is k x n" : "");
+	say_tiles(args, n_tiles, choice);
 	cei_product_say_order(args, choice);
 }
