@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ops/compute/sm_lane.h"
 #include "ops/core/op.h"
 
 #define SHAPES       40u
@@ -531,6 +532,40 @@ START_TEST(test_a_rank_does_not_come)
 }
 END_TEST
 
+/* A kernel that waits for peers is refused beside a lane that would then find too few SMs. */
+static void refuse_beside(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	struct cei_executor *executor = &workspace->executor;
+	const struct cei_sm_lane_ops *lane = executor->ops->sm_lane;
+	void *stream = rank->gpu.streams[GPU_CONSUME];
+	uint64_t random = testing_seed();
+	struct item item;
+
+	rank->used_bytes = 0;
+	pick(&item, ONE_SHOT, rank->rig->n_ranks, &random);
+	create(&item, workspace);
+	take(&item, rank);
+	ck_assert_int_eq(lane->open(executor), 0);
+	gpu_op_meet(rank);
+	ck_assert_int_eq(lane->begin(executor, stream, (uint32_t)executor->n_sms), 0);
+	ck_assert_int_eq(run(&item), CEOV_ERR_INVALID);
+	ck_assert_int_eq(lane->end(executor, stream), 0);
+	gpu_op_meet(rank);
+	ceov_op_release(item.op);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_no_kernel_waits_on_the_sms_of_a_lane)
+{
+	const struct gpu_op_mode mode = { "budget", 0, DEADLINE_NS, 0, 0 };
+
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, refuse_beside, &mode);
+	gpu_op_close(&rig);
+}
+END_TEST
+
 static Suite *suite(uint32_t n_ranks)
 {
 	Suite *made = suite_create("gpu direct");
@@ -545,6 +580,7 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_add_test(all, test_graphs_are_replayed);
 	tcase_add_test(all, test_a_process_for_each_rank);
 	tcase_add_loop_test(all, test_a_rank_does_not_come, 0, 2 * BY_ENGINES);
+	tcase_add_test(all, test_no_kernel_waits_on_the_sms_of_a_lane);
 	suite_add_tcase(made, all);
 	return made;
 }

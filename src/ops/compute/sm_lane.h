@@ -28,8 +28,9 @@ struct cei_sm_lane_ops {
 	int (*open)(struct cei_executor *executor);
 
 	/* begin() orders the lane behind the work that is on the stream now; end() orders the
-	 * stream behind what the lane has carried out. */
-	int (*begin)(struct cei_executor *executor, void *stream);
+	 * stream behind what the lane has carried out. Between them the executor refuses kernels
+	 * that wait for peers on so many SMs that the lane would not find n_blocks of them. */
+	int (*begin)(struct cei_executor *executor, void *stream, uint32_t n_blocks);
 	int (*end)(struct cei_executor *executor, void *stream);
 
 	/* Queues a job on the lane. */

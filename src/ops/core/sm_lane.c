@@ -205,7 +205,7 @@ int cei_sm_lane_run(const struct cei_run *run, int (*compute)(const struct cei_r
 {
 	struct cei_executor *executor = &run->op->workspace->executor;
 	const struct cei_sm_lane_ops *lane = executor->ops->sm_lane;
-	int r = lane->begin(executor, run->stream), ended;
+	int r = lane->begin(executor, run->stream, run->op->choice.n_reduce_blocks), ended;
 
 	if (r)
 		return r;

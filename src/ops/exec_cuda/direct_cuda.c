@@ -150,6 +150,9 @@ int cei_gpu_direct(struct cei_executor *executor, void *stream,
 		   const struct cei_direct_job *job)
 {
 	struct cei_gpu_executor *own = executor->private;
+	int r = cei_gpu_check_waiting(own, job->n_blocks, "a direct kernel");
 
+	if (r)
+		return r;
 	return job->is_ll ? cei_gpu_direct_ll(own, stream, job) : by_counters(own, stream, job);
 }

@@ -39,6 +39,17 @@ int cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
 			      own->gpu, what);
 }
 
+int cei_gpu_check_waiting(const struct cei_gpu_executor *own, uint32_t n_blocks,
+			  const char *kernel)
+{
+	if (n_blocks + own->lane_blocks <= own->n_sms)
+		return 0;
+	return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
+			 "rank %u: GPU %u: %s would wait for peers on %u SMs, and the transfers of "
+			 "its run need %u more, but the workspace has %u; set fewer in the tuning",
+			 own->rank, own->gpu, kernel, n_blocks, own->lane_blocks, own->n_sms);
+}
+
 /* --- opening and closing --------------------------------------------------------------- */
 
 static int open_attributes(struct cei_gpu_executor *own, uint64_t n_sms_max)
@@ -339,6 +350,8 @@ int cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 	sum.is_tail_cut = job->is_tail_cut;
 	sum.scale = job->scale;
 	r = fill_marks(own, job, &sum);
+	if (!r && (job->marks.awaited || job->arrived))
+		r = cei_gpu_check_waiting(own, launch.n_blocks, name);
 	return r ? r : cei_module_launch(own->module, &launch);
 }
 

@@ -47,6 +47,8 @@ struct cei_gpu_executor {
 	CUevent            mark;                /* recorded at the end of the last run */
 	CUstream           lane;                /* for lanes that SMs carry out, as are the next
 						 * two; NULL: no op needs one */
+	uint32_t           lane_blocks;         /* SMs that the lane of the run that is being
+						 * queued needs; 0: it has none */
 	CUevent            lane_begun;          /* orders the lane behind a run's stream */
 	CUevent            lane_ended;          /* orders the stream behind the lane */
 	CUevent            times[2];            /* begin and end of a measurement */
@@ -59,6 +61,11 @@ uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word wor
  * attempted action in the message. */
 int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
 			    const char *what);
+
+/* Refuses a kernel whose n_blocks blocks wait for peers, if together with the lane of the same run
+ * they would need more SMs than there are: they would wait for what finds no SM. */
+int  cei_gpu_check_waiting(const struct cei_gpu_executor *own, uint32_t n_blocks,
+			   const char *kernel);
 
 /* Returns the view of the signal that the rank's kernels use; if signal is NULL, a view of all
  * zeros. */

@@ -101,7 +101,9 @@ static int await_pieces(struct blas_walk *walk)
 }
 
 /* Adds the partial sums of peers to the own rows in place: C already holds this rank's product. The
- * kernel that sums knows equal pieces only. Others are summed as one, which waits for all. */
+ * kernel that sums knows equal pieces only, and holds SMs while it waits. So others are summed as
+ * one, behind kernels of one thread that wait for all; and so are those of a job that leaves SMs
+ * to others, since a lane of SMs (sm_lane.h) may be what it waits for. */
 static int sum_up(struct blas_walk *walk)
 {
 	const struct cei_gemm_job *job = walk->job;
@@ -118,7 +120,7 @@ static int sum_up(struct blas_walk *walk)
 		.n_ranks = job->n_sources,
 		.own = job->own,
 		.n_pieces = job->n_pieces,
-		.n_blocks = walk->own->n_sms,
+		.n_blocks = job->n_blocks ? job->n_blocks : walk->own->n_sms,
 		.marks = job->marks,
 	};
 	uint64_t n_rows;
@@ -128,7 +130,7 @@ static int sum_up(struct blas_walk *walk)
 	counts[job->own] = job->c[0].rows * job->c[0].columns;
 	pieces[job->own] = n_rows * job->c[0].columns;
 	sum.marks.ready = NULL;
-	if (job->cut.kind > CEOV_CUT_EQUAL && job->n_pieces > 1) {
+	if (job->n_blocks || (job->cut.kind > CEOV_CUT_EQUAL && job->n_pieces > 1)) {
 		r = await_pieces(walk);
 		sum.marks.awaited = NULL;
 		sum.n_pieces = 1;

@@ -255,6 +255,8 @@ int cei_gpu_gemm(struct cei_gpu_executor *own, void *stream, const struct cei_ge
 		r = make_marks(own, &job->marks, &gemm.marks);
 	name_kernel(name, job);
 	launch.n_blocks = n_blocks(own, job, gemm.n_pairs);
+	if (!r && job->marks.awaited)
+		r = cei_gpu_check_waiting(own, launch.n_blocks, name);
 	if (!r)
 		r = cei_module_launch(own->module, &launch);
 	cei_cuda_pop(own->cuda, &hold);

@@ -79,10 +79,11 @@ static int go_on(struct cei_gpu_executor *own, CUevent event, CUstream from, CUs
 	return cei_gpu_executor_check(own, result, "ordering a lane of SMs and a stream");
 }
 
-static int lane_begin(struct cei_executor *executor, void *stream)
+static int lane_begin(struct cei_executor *executor, void *stream, uint32_t n_blocks)
 {
 	struct cei_gpu_executor *own = executor->private;
 
+	own->lane_blocks = n_blocks;
 	return go_on(own, own->lane_begun, stream, own->lane);
 }
 
@@ -90,6 +91,7 @@ static int lane_end(struct cei_executor *executor, void *stream)
 {
 	struct cei_gpu_executor *own = executor->private;
 
+	own->lane_blocks = 0;
 	return go_on(own, own->lane_ended, own->lane, stream);
 }
 
