@@ -107,7 +107,7 @@ void gpu_move_data_check(const struct gpu_move_data *data, enum gpu_stream strea
 	const struct move_case *one = data->one;
 	uint32_t own = data->rank->rank, source;
 
-	gpu_idle(&data->rank->gpu, stream);
+	gpu_op_idle(data->rank, stream);
 	for (source = 0; source < one->n_ranks; source++)
 		check_words(data, data->target + move_arrives_at(one, source, own),
 			    move_block(one, source, own),

@@ -462,7 +462,7 @@ void gpu_op_data_check(const struct gpu_op_data *data, enum gpu_stream stream, u
 	struct gpu_op_check check;
 	uint32_t i;
 
-	gpu_idle(&data->rank->gpu, stream);
+	gpu_op_idle(data->rank, stream);
 	check = begin_check(data, number);
 	if (data->one->sort == OP_AG_GEMM)
 		check_ag_gemm(&check);
@@ -481,7 +481,7 @@ void gpu_op_data_keep(const struct gpu_op_data *data, enum gpu_stream stream,
 {
 	uint32_t i;
 
-	gpu_idle(&data->rank->gpu, stream);
+	gpu_op_idle(data->rank, stream);
 	for (i = 0; i < data->one->n_gemms; i++)
 		if (data->c_bytes[i])
 			gpu_move(&data->rank->gpu, kept->c[i], data->c[i], data->c_bytes[i]);
@@ -492,7 +492,7 @@ void gpu_op_data_same(const struct gpu_op_data *data, enum gpu_stream stream,
 {
 	uint32_t i;
 
-	gpu_idle(&data->rank->gpu, stream);
+	gpu_op_idle(data->rank, stream);
 	for (i = 0; i < data->one->n_gemms; i++)
 		check_bits(data, data->c[i], kept->c[i], data->c_bytes[i], "repeated");
 }

@@ -117,9 +117,7 @@ void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 	config.n_members = 1;
 	config.n_ranks = n_ranks;
 	config.group = path;
-	config.deadline_ns = TESTING_PATIENCE / 2;      /* shorter than the rig's own deadline, so
-							 * that the library's message, which says
-							 * more, comes first */
+	config.deadline_ns = GPU_DEADLINE;
 	ck_assert_int_eq(ceov_open(&config, &rig->context), 0);
 	open_ranks(rig, NULL);
 }
@@ -140,6 +138,21 @@ void gpu_op_close(struct gpu_op_rig *rig)
 
 /* --- workspaces ------------------------------------------------------------ */
 
+/* Puts another pointer in the place of the first that is the given one. Returns whether there was
+ * one. */
+static int exchange(struct gpu_op_rank *rank, const ceov_workspace *from, ceov_workspace *to)
+{
+	uint32_t i;
+
+	for (i = 0; i < GPU_OP_WORKSPACES_MAX; i++) {
+		if (rank->workspaces[i] != from)
+			continue;
+		rank->workspaces[i] = to;
+		return 1;
+	}
+	return 0;
+}
+
 ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_mode *mode)
 {
 	struct ceov_workspace_config config = { .struct_bytes = sizeof(config) };
@@ -157,6 +170,7 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	gpu_op_meet(rank);
 	ck_assert_int_eq(ceov_workspace_connect(workspace, TESTING_PATIENCE), 0);
 	gpu_op_meet(rank);
+	ck_assert(exchange(rank, NULL, workspace));
 	return workspace;
 }
 
@@ -171,12 +185,23 @@ void gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspace *workspa
 	ck_abort_msg("rank %u: %s: %s", rank->rank, ceov_strerror(r), failure.text);
 }
 
+void gpu_op_idle(struct gpu_op_rank *rank, enum gpu_stream stream)
+{
+	uint32_t i;
+
+	gpu_idle(&rank->gpu, stream);
+	for (i = 0; i < GPU_OP_WORKSPACES_MAX; i++)
+		if (rank->workspaces[i])
+			gpu_op_status_check(rank, rank->workspaces[i]);
+}
+
 /* Retries, because each peer unmaps the workspace only in its own call of this function. */
 void gpu_op_workspace_release(struct gpu_op_rank *rank, ceov_workspace *workspace)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
 	int r;
 
+	(void)exchange(rank, workspace, NULL);  /* some suites make their own */
 	gpu_op_meet(rank);
 	while ((r = ceov_workspace_release(workspace)) == CEOV_PENDING) {
 		ck_assert_uint_lt(cei_now_ns(), deadline);

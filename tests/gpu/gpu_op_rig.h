@@ -28,6 +28,8 @@
 						 * for all cases */
 #define GPU_OP_ARENA_BYTES (UINT64_C(1) << 30)
 
+#define GPU_OP_WORKSPACES_MAX 4u
+
 struct gpu_op_rig;
 
 struct gpu_op_rank {
@@ -35,6 +37,8 @@ struct gpu_op_rank {
 	ceov_context      *context;
 	uint32_t           rank;
 	struct gpu         gpu;
+	ceov_workspace    *workspaces[GPU_OP_WORKSPACES_MAX];   /* made by gpu_op_workspace() and
+							 * not released yet; else NULL */
 	char              *arena;
 	uint64_t           used_bytes;
 };
@@ -78,9 +82,12 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 void            gpu_op_workspace_release(struct gpu_op_rank *rank,
 					 ceov_workspace *workspace);
 
-/* Fails with the library's words if a run of the workspace has failed. Call it before results are
- * compared, which are wrong then, too. */
+/* Fails with the library's words if a run of the workspace has failed. */
 void            gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspace *workspace);
+
+/* Waits until the stream is idle, then does so for all workspaces of the rank. Call it before
+ * results are compared: where a run has failed they are wrong, too, and say less. */
+void            gpu_op_idle(struct gpu_op_rank *rank, enum gpu_stream stream);
 
 /* Returns how many graphs a workspace should have cached: n, or 0 if ranks share a context. */
 uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);

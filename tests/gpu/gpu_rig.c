@@ -236,7 +236,7 @@ ceov_context *gpu_context(const uint32_t *indices, uint32_t n)
 		members[i] = (struct ceov_member){ i, { CEOV_PLACE_GPU, indices[i] } };
 	config.members = members;
 	config.n_members = config.n_ranks = n;
-	config.deadline_ns = TESTING_PATIENCE;
+	config.deadline_ns = GPU_DEADLINE;
 	ck_assert_int_eq(ceov_open(&config, &context), 0);
 	return context;
 }

@@ -26,6 +26,10 @@
 #define GPU_RESULTS   64u
 #define GPU_THREADS   256u                      /* threads per block by default */
 #define GPU_RANKS_MAX 8u
+
+/* The deadline of contexts: shorter than the rig's own, so that the library's message, which says
+ * more, comes first. */
+#define GPU_DEADLINE  (TESTING_PATIENCE / 2)
 #define GPU_SKIPPED   77
 
 /* Each stream has a priority of its own and thus its own hardware queues: a stream that waits

@@ -131,8 +131,6 @@ static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		gpu_op_data_turn(&data, op, GPU_CONSUME, i);
 		if (i % 2 == 0)
 			continue;
-		gpu_idle(&rank->gpu, GPU_CONSUME);
-		gpu_op_status_check(rank, workspace);
 		gpu_op_data_check(&data, GPU_CONSUME, i);
 	}
 	gpu_op_meet(rank);

@@ -301,7 +301,7 @@ static void try_batches(struct gpu_op_rank *rank, ceov_workspace *workspace)
 		gpu_op_meet(rank);
 		ck_assert_int_eq(forward(rank, layer.forward, data, &device), 0);
 		ck_assert_int_eq(backward(rank, layer.backward, data, &device), 0);
-		gpu_idle(&rank->gpu, GPU_CONSUME);
+		gpu_op_idle(rank, GPU_CONSUME);
 		ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 		check_device(rank, data, &device);
 	}
@@ -374,7 +374,7 @@ static void queue_ahead(struct gpu_op_rank *rank, const void *arg)
 		ck_assert_int_eq(forward(rank, layer.forward, &batches[i], &devices[i]), 0);
 		ck_assert_int_eq(backward(rank, layer.backward, &batches[i], &devices[i]), 0);
 	}
-	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_op_idle(rank, GPU_CONSUME);
 	for (i = 0; i < QUEUED; i++)
 		check_device(rank, &batches[i], &devices[i]);
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
@@ -418,7 +418,7 @@ static void replay(struct gpu_op_rank *rank, const void *arg)
 		gpu_op_meet(rank);
 		load_device(rank, data, &device);
 		gpu_graph_launch(&graph);
-		gpu_idle(&rank->gpu, GPU_CONSUME);
+		gpu_op_idle(rank, GPU_CONSUME);
 		check_device(rank, data, &device);
 	}
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);

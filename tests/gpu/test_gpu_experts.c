@@ -113,13 +113,13 @@ static void pass_group(struct gpu_op_rank *rank, const struct layer *layer,
 	gpu_experts_clear(&experts, rank, device);
 	gpu_op_meet(rank);
 	ck_assert_int_eq(dispatch(rank, layer->dispatch, device, device->group > 0), 0);
-	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_op_idle(rank, GPU_CONSUME);
 	gpu_experts_check_routing(&experts, rank, device);
 	gpu_experts_check_received(&experts, rank, device);
 	gpu_experts_apply(&experts, rank, device);
 	gpu_op_meet(rank);
 	ck_assert_int_eq(combine(rank, layer->combine, device, is_weighted), 0);
-	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_op_idle(rank, GPU_CONSUME);
 	gpu_experts_check_sums(&experts, rank, device, how);
 	gpu_experts_check_guards(&experts, rank, device);
 }
@@ -237,7 +237,7 @@ static void go_back_group(struct gpu_op_rank *rank, const struct layer *layer,
 	gpu_op_meet(rank);
 	ck_assert_int_eq(dispatch(rank, layer->dispatch, &given, 1), 0);
 	ck_assert_int_eq(combine(rank, layer->combine, device, 0), 0);
-	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_op_idle(rank, GPU_CONSUME);
 	gpu_experts_check_received(&experts, rank, device);
 	gpu_experts_check_sums(&experts, rank, device, (struct gpu_experts_sum){ 0, 0 });
 	gpu_experts_check_guards(&experts, rank, device);
@@ -358,7 +358,7 @@ static void queue_ahead(struct gpu_op_rank *rank, const void *arg)
 		gpu_op_be_late(rank, GPU_CONSUME, &random);
 		queue_pair(rank, &layer, &pairs[i]);
 	}
-	gpu_idle(&rank->gpu, GPU_CONSUME);
+	gpu_op_idle(rank, GPU_CONSUME);
 	for (i = 0; i < QUEUED; i++)
 		check_pair(rank, &pairs[i]);
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
@@ -395,7 +395,7 @@ static void come_late(struct gpu_op_rank *rank, const void *arg)
 		if ((i + 1) % experts.n_ranks == rank->rank)
 			usleep(LATE_US);
 		ck_assert_int_eq(combine(rank, layer.combine, &device, 1), 0);
-		gpu_idle(&rank->gpu, GPU_CONSUME);
+		gpu_op_idle(rank, GPU_CONSUME);
 		gpu_experts_check_routing(&experts, rank, &device);
 		gpu_experts_check_received(&experts, rank, &device);
 		gpu_experts_check_sums(&experts, rank, &device, (struct gpu_experts_sum){ 1, 0 });

@@ -103,8 +103,6 @@ static void try_case(struct gpu_op_rank *rank, ceov_workspace *workspace,
 	gpu_op_meet(rank);
 	for (i = 0; i < SHAPE_RUNS; i++) {
 		gpu_op_data_turn(&data, op, GPU_CONSUME, number + i);
-		gpu_idle(&rank->gpu, GPU_CONSUME);
-		gpu_op_status_check(rank, workspace);
 		gpu_op_data_check(&data, GPU_CONSUME, number + i);
 	}
 	gpu_op_status_check(rank, workspace);
@@ -157,8 +155,6 @@ static void try_move(struct gpu_op_rank *rank, ceov_workspace *workspace,
 	gpu_op_meet(rank);
 	for (i = 0; i < SHAPE_RUNS; i++) {
 		gpu_move_data_turn(&data, op, GPU_CONSUME, number + i);
-		gpu_idle(&rank->gpu, GPU_CONSUME);
-		gpu_op_status_check(rank, workspace);
 		gpu_move_data_check(&data, GPU_CONSUME, number + i);
 	}
 	gpu_op_status_check(rank, workspace);

@@ -51,9 +51,9 @@ struct op_case {
 /* Makes a random case with small sizes, uneven rows, some of them 0, and a random tuning. */
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
 
-/* The same in sizes that GPUs compute, with tunings for GPUs: up to about 2000 rows (sums: 2 million
- * elements), n and k. has_library: 1: some have the tile shape below, which only cuBLAS can
- * take. */
+/* The same in sizes that GPUs compute, with tunings for GPUs: up to about 2000 rows (sums: 2
+ * million elements), n and k. has_library: 1: some have the tile shape below, which only cuBLAS
+ * can take. */
 #define OP_WIDE_ROWS    512u
 #define OP_WIDE_COLUMNS 65536u
 struct op_case op_case_large(uint64_t *random, uint32_t n_ranks, enum op_sort sort,
