@@ -150,8 +150,8 @@ int  cei_op_pass_all(ceov_op *op,
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		   const struct ceov_op_tuning *tuning, ceov_op **ret_op);
 
-/* Returns why a tuning, which may be NULL, is refused for the shape on every executor; or NULL. What
- * an executor lacks for it the kind's lacks() says. The shape has no fault. */
+/* Returns why a tuning, which may be NULL, is refused for the shape on every executor; or NULL.
+ * What an executor lacks for it the kind's lacks() says. The shape has no fault. */
 const char *cei_op_tuning_fault(const struct cei_op_shape *shape,
 				const struct ceov_op_tuning *tuning);
 
