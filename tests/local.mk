@@ -162,6 +162,7 @@ pure_suites = \
 	%D%/sim/test_sim_flows \
 	%D%/sim/test_sim_machines \
 	%D%/sim/test_sim_program \
+	%D%/sim/test_sim_short \
 	%D%/unit/test_cost_fit \
 	%D%/unit/test_machine_cache \
 	%D%/unit/test_measure \

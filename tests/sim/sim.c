@@ -127,6 +127,7 @@ void sim_ask(const struct sim *sim, struct sim_copy *copy, uint32_t from, uint32
 	copy->engine = is_in ? to : from;
 	copy->link = copy->job.link = cei_machine_link(machine, from, to);
 	copy->job.lane = is_in ? 1 : is_out ? 2 : 0;
+	copy->job.direction = (uint8_t)copy->job.lane;
 	copy->job.turn = (uint16_t)((to + n - from) % n);
 	ck_assert_int_ne(copy->link->kind, CEI_MACHINE_NONE);
 }
@@ -136,7 +137,7 @@ void sim_add(struct sim *sim, struct sim_copy *copy)
 	struct sim_engine *engine = &sim->engines[copy->engine];
 
 	copy->t0_ns = (double)copy->link->t0_ns;
-	copy->bytes = (double)copy->job.bytes;
+	copy->bytes = (double)cei_job_row_bytes(&copy->job);
 	copy->slowness = 1 + NOISE * (double)testing_below(&sim->seed, 1000) / 1000;
 	copy->job.ready_ns = sim->now_ns;
 	engine->n_open++;

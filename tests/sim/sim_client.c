@@ -49,6 +49,7 @@ static void end(struct sim *sim, struct sim_copy *copy)
 
 	(void)sim;
 	client->n_bytes += copy->job.bytes;
+	client->n_ended++;
 	client->slowest_ns = took > client->slowest_ns ? took : client->slowest_ns;
 	if (--part->launch->n_open)
 		return;
@@ -72,6 +73,9 @@ static void start(struct sim_client_launch *launch)
 		part->copy.done = end;
 		sim_ask(client->sim, &part->copy, client->copies[i].from, client->copies[i].to);
 		part->copy.job.bytes = client->chunk_bytes;
+		part->copy.job.gap_bytes = client->gap_bytes;
+		if (client->hides_links)
+			part->copy.job.link = NULL;
 		part->copy.job.client = (uint16_t)client->slot;
 		part->copy.job.urgency = client->urgency;
 		part->copy.job.keeps_order = client->keeps_order;

@@ -21,12 +21,15 @@ struct sim_client {
 	uint8_t     urgency;
 	uint8_t     keeps_order;
 	uint64_t    chunk_bytes;        /* of each copy */
+	uint64_t    gap_bytes;          /* likewise: see struct cei_job */
+	uint8_t     hides_links;        /* the scheduler does not know its copies' links */
 	struct {
 		uint32_t from, to;      /* places */
 	} copies[SIM_CLIENT_COPIES];    /* the plan */
 	uint32_t    n_copies;
 	int         is_paused;          /* launches nothing again */
-	uint64_t    n_bytes;            /* of copies that have ended */
+	uint64_t    n_bytes;            /* of copies that have ended, ... */
+	uint64_t    n_ended;            /* ... and how many these are */
 	uint64_t    slowest_ns;         /* the longest time that any copy took */
 	uint32_t    n_open;             /* launches in flight */
 	uint32_t    n_launches;

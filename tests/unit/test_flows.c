@@ -186,7 +186,7 @@ static void uses_part(struct cei_flows *flows, const struct cei_flows_classes *c
 	uint64_t used = 0, now;
 
 	for (now = begin_ns; now < begin_ns + period; now += 1000)
-		while (cei_flows_use_urgent(flows, &link, takes, now))
+		while (cei_flows_use_urgent(flows, &link, NULL, takes, now))
 			used += takes;
 	ck_assert_uint_ge(used, period * classes->urgent_percent / 100);
 	ck_assert_uint_le(used, (period + classes->urgent_ns) * classes->urgent_percent / 100 +
@@ -206,7 +206,7 @@ START_TEST(test_urgent_time_is_a_part)
 	uses_part(flows, &classes, 2 * NOW);
 	classes.urgent_percent = 0;
 	ck_assert_int_eq(cei_flows_tune(flows, &classes), 0);
-	ck_assert_int_eq(cei_flows_use_urgent(flows, &link, 1, 3 * NOW), 0);
+	ck_assert_int_eq(cei_flows_use_urgent(flows, &link, NULL, 1, 3 * NOW), 0);
 	cei_flows_destroy(flows);
 }
 END_TEST
@@ -250,6 +250,54 @@ START_TEST(test_a_limit_is_kept_and_can_be_changed)
 	ck_assert_int_eq(cei_flows_change(flows, slot, &none), 0);
 	cei_flows_charge(flows, slot, 1000 * MIB, now);
 	ck_assert(cei_flows_may_go(flows, slot, now));
+	cei_flows_destroy(flows);
+}
+END_TEST
+
+START_TEST(test_short_copies_count_for_more_at_a_limit)
+{
+	struct cei_flows *flows = create();
+	uint32_t n = 0, slot = open_slot(flows, 1, 20 * MIB);
+	uint64_t now;
+
+	for (now = NOW; now < NOW + 100 * TESTING_MS; now += 1000)
+		for (; cei_flows_may_go(flows, slot, now); n++)
+			cei_flows_charge(flows, slot, 1, now);
+	ck_assert_uint_ge(n, 2 * MIB / CEI_FLOWS_COPY_BYTES);
+	ck_assert_uint_le(n, 2 * MIB / CEI_FLOWS_COPY_BYTES + 10);
+	cei_flows_destroy(flows);
+}
+END_TEST
+
+START_TEST(test_the_shortest_job_of_the_heaviest_flow_counts)
+{
+	struct cei_flows_classes classes = cei_flows_classes_default();
+	struct cei_flows *flows = create();
+	uint32_t slot = open_slot(flows, CEI_FLOWS_WEIGHT_MAX, 0);
+
+	classes.normal = CEI_FLOWS_WEIGHT_MAX;
+	ck_assert_int_eq(cei_flows_tune(flows, &classes), 0);
+	ck_assert_uint_eq(cei_flows_service(flows, flow_of(slot, CEI_FLOW_NORMAL), 1), 1);
+	cei_flows_destroy(flows);
+}
+END_TEST
+
+START_TEST(test_lanes_without_ports_have_urgent_time_of_their_own)
+{
+	static const struct cei_machine_link local = { .kind = CEI_MACHINE_SELF,
+						       .bytes_per_s = 100 * MIB };
+	const struct cei_machine_link *links[] = { NULL, &local };
+	struct cei_flows *flows = create();
+	uint64_t now, until, used_ns;
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		for (used_ns = until = 0, now = NOW; now < NOW + 100 * TESTING_MS; now += 1000)
+			while (cei_flows_use_urgent(flows, links[i], &until, 10000, now))
+				used_ns += 10000;
+		ck_assert_uint_ge(used_ns, 25 * TESTING_MS);
+		ck_assert_uint_le(used_ns, 26 * TESTING_MS);
+	}
 	cei_flows_destroy(flows);
 }
 END_TEST
@@ -333,6 +381,9 @@ int main(void)
 	tcase_add_test(tests, test_urgent_time_is_a_part);
 	tcase_add_test(tests, test_weights_of_classes_can_be_set);
 	tcase_add_test(tests, test_a_limit_is_kept_and_can_be_changed);
+	tcase_add_test(tests, test_short_copies_count_for_more_at_a_limit);
+	tcase_add_test(tests, test_the_shortest_job_of_the_heaviest_flow_counts);
+	tcase_add_test(tests, test_lanes_without_ports_have_urgent_time_of_their_own);
 	tcase_add_test(tests, test_counts_are_by_port_slot_and_urgency);
 	tcase_add_test(tests, test_threads_lose_no_count);
 	suite_add_tcase(suite, tests);

@@ -152,6 +152,30 @@ START_TEST(test_cuts_are_nearly_equal_and_aligned)
 }
 END_TEST
 
+START_TEST(test_short_rows_bound_a_chunk_as_their_time_does)
+{
+	struct cei_piece piece = { BASE, 2 * BASE, 1, UINT64_C(4) << 20, 64, 64 };
+	struct cei_piece cut;
+
+	ck_assert_uint_eq(cei_split_count(&piece, UINT64_C(16) << 20), 128);
+	cut = cei_split_at(&piece, UINT64_C(16) << 20, 127);
+	ck_assert_uint_eq(cut.n_rows, 32768);
+	ck_assert_uint_eq(cut.source, BASE + UINT64_C(127) * 32768 * 64);
+	ck_assert_uint_eq(cei_split_gap_bytes(&cut, 32768), 32768 * 511);
+	ck_assert_uint_eq(cei_split_gap_bytes(&cut, 10), 10 * 511);
+	/* the limit of a chunk is small: few rows stay together */
+	ck_assert_uint_eq(cei_split_count(&piece, 4096), 4096);
+	/* a row is counted from its first byte on */
+	piece.row_bytes = 100;
+	ck_assert_uint_eq(cei_split_gap_bytes(&piece, 101), 2 * 412);
+	/* long rows, or one alone, take the time of their bytes */
+	piece.row_bytes = CEI_SPLIT_ROW_BYTES;
+	ck_assert_uint_eq(cei_split_gap_bytes(&piece, 4096), 0);
+	piece.row_bytes = piece.n_rows = 1;
+	ck_assert_uint_eq(cei_split_gap_bytes(&piece, 1), 0);
+}
+END_TEST
+
 START_TEST(test_sizes_beyond_32_bits)
 {
 	struct cei_piece piece = { 0, 0, UINT64_C(1) << 40, 1, 0, 0 };
@@ -184,6 +208,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_the_first_rows_of_a_piece);
 	tcase_add_test(all, test_a_piece_of_nothing_is_one_chunk_of_nothing);
 	tcase_add_test(all, test_cuts_are_nearly_equal_and_aligned);
+	tcase_add_test(all, test_short_rows_bound_a_chunk_as_their_time_does);
 	tcase_add_test(all, test_sizes_beyond_32_bits);
 	suite_add_tcase(made, all);
 	return made;

@@ -20,7 +20,7 @@ struct group {
 	uint32_t           n_chunks;
 	uint32_t           n_pieces;
 	uint32_t           n_posts;
-	uint64_t           n_bytes;
+	uint64_t           n_bytes;             /* as if each copy were one row */
 	uint64_t           number;
 	struct cei_await   await;               /* counter 0: none */
 	struct cei_chunk  *chunks[CEI_GROUP_MAX];
@@ -184,7 +184,7 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 
 	if (chunk->job.lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
 		return 0;
-	if (group->n_bytes + chunk->job.bytes > plan->program.mark_group_bytes)
+	if (group->n_bytes + cei_job_row_bytes(&chunk->job) > plan->program.mark_group_bytes)
 		return 0;
 	/* The marks of a group are raised when all of its copies are done. So chunks of different
 	 * urgency are not grouped, and background chunks go alone. */
@@ -261,7 +261,7 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	if (chunk->job.bytes)
 		add_piece(group, chunk);
 	group->chunks[group->n_chunks++] = chunk;
-	group->n_bytes += chunk->job.bytes;
+	group->n_bytes += cei_job_row_bytes(&chunk->job);
 	if (then)
 		group->posts[group->n_posts++] = cei_lower_post(then, chunk->launch->base);
 }

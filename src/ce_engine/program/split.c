@@ -10,6 +10,14 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
 	return a / b + (a % b != 0);
 }
 
+/* The most rows of a chunk, however short they are. */
+static uint64_t rows_most(uint64_t max_bytes)
+{
+	uint64_t rows = max_bytes / CEI_SPLIT_ROW_BYTES;
+
+	return rows > CEI_SPLIT_ROWS ? rows : CEI_SPLIT_ROWS;
+}
+
 /* Rows per chunk; 0: a row is too long and must be cut. */
 static uint64_t rows_per_chunk(const struct cei_piece *piece, uint64_t max_bytes)
 {
@@ -21,6 +29,8 @@ static uint64_t rows_per_chunk(const struct cei_piece *piece, uint64_t max_bytes
 	    piece->target_pitch_bytes > CEI_PITCH_MAX_BYTES)
 		return 1;
 	rows = max_bytes / piece->row_bytes;
+	if (rows > rows_most(max_bytes))
+		rows = rows_most(max_bytes);
 	return divide_up(piece->n_rows, divide_up(piece->n_rows, rows));
 }
 
@@ -88,6 +98,13 @@ uint64_t cei_split_bytes_within(const struct cei_piece *piece, const struct cei_
 	if (within <= before)
 		return 0;
 	return within - before < all ? within - before : all;
+}
+
+uint64_t cei_split_gap_bytes(const struct cei_piece *chunk, uint64_t n_bytes)
+{
+	if (chunk->n_rows < 2 || chunk->row_bytes >= CEI_SPLIT_ROW_BYTES)
+		return 0;
+	return divide_up(n_bytes, chunk->row_bytes) * (CEI_SPLIT_ROW_BYTES - chunk->row_bytes);
 }
 
 struct cei_piece cei_split_shorten(const struct cei_piece *chunk, uint64_t n_bytes)

@@ -197,7 +197,7 @@ uint64_t cei_flows_service(const struct cei_flows *flows, uint32_t flow, uint64_
 	uint64_t weight = load_count(&flows->clients[flow / CEI_FLOW_CLASSES].weight);
 
 	weight *= load_count(&flows->weight[flow % CEI_FLOW_CLASSES]);
-	return ns * CEI_FLOWS_SCALE / weight;
+	return (ns * CEI_FLOWS_SCALE + weight - 1) / weight;
 }
 
 void cei_flows_wait(struct cei_flows *flows, const struct cei_machine_link *link, uint32_t flow)
@@ -306,8 +306,17 @@ void cei_flows_serve(struct cei_flows *flows, const struct cei_flows_use *use)
 
 /* --- urgent time and limits --------------------------------------------------- */
 
+/* Uses urgent time of a lane, which one thread deals with. */
+static int use_lane(uint64_t *until_ns, uint64_t used_ns, uint64_t unused_ns, uint64_t now_ns)
+{
+	if (*until_ns >= now_ns + unused_ns)
+		return 0;
+	*until_ns = (*until_ns > now_ns ? *until_ns : now_ns) + used_ns;
+	return 1;
+}
+
 int cei_flows_use_urgent(struct cei_flows *flows, const struct cei_machine_link *link,
-			 uint64_t takes_ns, uint64_t now_ns)
+			 uint64_t *lane_until_ns, uint64_t takes_ns, uint64_t now_ns)
 {
 	uint32_t i, percent = load_count(&flows->urgent_percent);
 	uint64_t unused_ns = load(&flows->urgent_ns);
@@ -315,6 +324,8 @@ int cei_flows_use_urgent(struct cei_flows *flows, const struct cei_machine_link 
 
 	if (!percent)
 		return 0;
+	if (!link || !link->n_ports)
+		return use_lane(lane_until_ns, takes_ns * 100 / percent, unused_ns, now_ns);
 	for (i = 0; i < link->n_ports; i++) {
 		until_ns = &flows->ports[link->ports[i]].urgent_until_ns;
 		if (load(until_ns) >= now_ns + unused_ns)
@@ -337,7 +348,7 @@ void cei_flows_charge(struct cei_flows *flows, uint32_t slot, uint64_t n_bytes, 
 {
 	struct cei_flows_client *client = &flows->clients[slot];
 	uint64_t rate = load(&client->bytes_per_s);
-	double ns = (double)n_bytes * 1e9;
+	double ns = (double)(n_bytes > CEI_FLOWS_COPY_BYTES ? n_bytes : CEI_FLOWS_COPY_BYTES) * 1e9;
 
 	if (!rate)
 		return;

@@ -60,12 +60,16 @@
 /* A client below its limit in bytes per second may make up for so much time. */
 #define CEI_FLOWS_LIMIT_NS UINT64_C(1000000)
 
+/* So many bytes a job counts at least against a limit: a limit of 20 MB/s allows 4882 copies in a
+ * second, which keep a lane busy for about a hundredth of it. */
+#define CEI_FLOWS_COPY_BYTES UINT64_C(4096)
+
 /* See above: as much as 14 chunks of CEI_FLOWS_CHUNK_BYTES take at 25 GB/s. It has to be more than
  * few of them, since flows of equal rights lag by a chunk or two. */
 #define CEI_FLOWS_CREDIT_NS UINT64_C(10000000)
 
-/* Service is in ns times this: so the shortest job of a flow of the largest weight counts, too. A
- * flow of the least weight reaches 2^64 after two years of copies. */
+/* Service is in ns times this, and at least 1, so the shortest job of a flow of the largest weight
+ * counts, too. A flow of the least weight reaches 2^64 after two years of copies. */
 #define CEI_FLOWS_SCALE 256u
 
 enum cei_flow_class { CEI_FLOW_NORMAL, CEI_FLOW_BACKGROUND, CEI_FLOW_CLASSES };
@@ -78,7 +82,8 @@ enum cei_flow_class { CEI_FLOW_NORMAL, CEI_FLOW_BACKGROUND, CEI_FLOW_CLASSES };
 struct cei_flows_limits {               /* of a client */
 	uint32_t weight;                /* 1 to CEI_FLOWS_WEIGHT_MAX */
 	uint64_t bytes_per_s;           /* of all its copies; a chunk over a staged path is two
-					 * copies. 0: no limit */
+					 * copies, and short copies and rows count for more:
+					 * see cei_flows_charge(). 0: no limit */
 };
 
 struct cei_flows_classes {              /* how classes share, for all clients */
@@ -187,14 +192,17 @@ struct cei_flows_use {                  /* a job that goes */
 /* The flow receives service at the link's ports. While the job is counted as waiting there. */
 void cei_flows_serve(struct cei_flows *flows, const struct cei_flows_use *use);
 
-/* Uses urgent time of all of the link's ports. 0: one of them has none left. */
+/* Uses urgent time of all of the link's ports. 0: one of them has none left. A job that crosses no
+ * port, or of which that is not known (link NULL), uses urgent time of its lane: *lane_until_ns
+ * says until when that is used up. */
 int  cei_flows_use_urgent(struct cei_flows *flows, const struct cei_machine_link *link,
-			  uint64_t takes_ns, uint64_t now_ns);
+			  uint64_t *lane_until_ns, uint64_t takes_ns, uint64_t now_ns);
 
 /* Whether the client's limit lets its next job go. */
 int  cei_flows_may_go(const struct cei_flows *flows, uint32_t slot, uint64_t now_ns);
 
-/* A job of the client goes: counts against its limit. */
+/* A job of the client goes: counts against its limit, as CEI_FLOWS_COPY_BYTES at least. n_bytes: in
+ * one row that takes as long as the job. */
 void cei_flows_charge(struct cei_flows *flows, uint32_t slot, uint64_t n_bytes, uint64_t now_ns);
 
 /* A job of the client has gone, over the link or, if that is NULL, over unknown ports. */

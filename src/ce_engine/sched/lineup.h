@@ -33,11 +33,15 @@ enum cei_job_state { CEI_JOB_IDLE, CEI_JOB_WAITING, CEI_JOB_MOVING };
 struct cei_job {
 	const struct cei_machine_link *link;    /* NULL: its ports are not known */
 	uint64_t        bytes;
+	uint64_t        gap_bytes;      /* so many bytes longer one row would be that takes as long
+					 * as the job's rows (split.h) */
 	uint64_t        ready_ns;       /* when it became ready */
 	uint16_t        lane;
 	uint16_t        turn;           /* tie-breaker among equally good jobs: the least goes
 					 * first */
 	uint8_t         urgency;        /* enum ceov_urgency */
+	uint8_t         direction;      /* enum cei_direction, whose default link predicts the
+					 * job's time where its own is not known */
 	uint8_t         keeps_order;
 	uint8_t         state;          /* queues: enum cei_job_state */
 	uint8_t         class;          /* queues: its link's index in `links`, or
@@ -131,6 +135,12 @@ uint32_t cei_lineup_flows(struct cei_lineup *lineup, const struct cei_flows *flo
 static inline enum cei_flow_class cei_job_flow_class(const struct cei_job *job)
 {
 	return job->urgency == CEOV_URGENCY_BACKGROUND ? CEI_FLOW_BACKGROUND : CEI_FLOW_NORMAL;
+}
+
+/* The job's bytes as if they were one row that takes as long. */
+static inline uint64_t cei_job_row_bytes(const struct cei_job *job)
+{
+	return job->bytes + job->gap_bytes;
 }
 
 /* The first job of a list, or NULL. */

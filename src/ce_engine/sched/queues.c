@@ -72,6 +72,18 @@ void cei_queues_fini(struct cei_queues *queues)
 	memset(queues, 0, sizeof(*queues));
 }
 
+/* --- what jobs take ------------------------------------------------------- */
+
+/* How long the job should take on its lane. */
+static uint64_t takes_ns_of(const struct cei_job *job)
+{
+	const struct cei_machine_link *link = job->link;
+
+	if (!link)
+		link = cei_link_default((enum cei_direction)job->direction);
+	return cei_machine_link_ns(link, cei_job_row_bytes(job));
+}
+
 /* --- adding jobs ---------------------------------------------------------- */
 
 /* The link's index in the table of links; where that is full, it shares another link's. */
@@ -138,12 +150,6 @@ static uint64_t start_on(const struct cei_lineup *lineup, uint64_t now_ns)
 	return start > now_ns ? start : now_ns;
 }
 
-/* The time of a job for its flow's account; where its ports are not known, an estimate. */
-static uint64_t account_ns(const struct cei_job *job)
-{
-	return job->link ? job->takes_ns : job->bytes / CEI_QUEUES_BYTES_PER_NS;
-}
-
 /* Puts a job that goes on the account of its flow, which then stands last among those of equal
  * rights. */
 static void serve(struct cei_queues *queues, const struct cei_job *job)
@@ -151,7 +157,7 @@ static void serve(struct cei_queues *queues, const struct cei_job *job)
 	struct cei_waiting *waiting = queues->lanes[job->lane]->waiting[job->client];
 	const struct cei_decision *decision = &queues->decision;
 	struct cei_flows_use use = { job->link, flow_of(job), decision->is_urgent,
-				     account_ns(job), decision->now_ns };
+				     job->takes_ns, decision->now_ns };
 	struct cei_shares_use share = { .is_urgent = decision->is_urgent };
 
 	share.service = cei_flows_service(queues->flows, use.flow, use.takes_ns);
@@ -159,7 +165,7 @@ static void serve(struct cei_queues *queues, const struct cei_job *job)
 	cei_shares_serve(&waiting->lineup->shares,
 			 &waiting->start[use.flow % CEI_FLOW_CLASSES], &share);
 	cei_shares_go_on(&waiting->lineup->shares, decision->now_ns);
-	cei_flows_charge(queues->flows, job->client, job->bytes, decision->now_ns);
+	cei_flows_charge(queues->flows, job->client, cei_job_row_bytes(job), decision->now_ns);
 	if (job->link)
 		cei_flows_serve(queues->flows, &use);
 	cei_list_remove(&waiting->link);
@@ -171,7 +177,7 @@ static struct cei_job *move(struct cei_queues *queues, struct cei_job *job, uint
 {
 	struct cei_lineup *lineup = queues->lanes[job->lane];
 
-	job->takes_ns = job->link ? cei_machine_link_ns(job->link, job->bytes) : 0;
+	job->takes_ns = takes_ns_of(job);
 	job->ends_ns = ends_ns;
 	if (queues->flows)
 		serve(queues, job);
@@ -196,7 +202,7 @@ static struct cei_job *move_at_once(struct cei_queues *queues, struct cei_job *j
 	ask.start_ns = start_on(queues->lanes[job->lane], now_ns);
 	if (queues->ports && job->link && !decision->is_urgent &&
 	    (decision->is_shared || !cei_ports_are_quiet(queues->ports))) {
-		ask.takes_ns = cei_machine_link_ns(job->link, job->bytes);
+		ask.takes_ns = takes_ns_of(job);
 		ends = cei_ports_book(queues->ports, &ask);
 	}
 	return move(queues, job, ask.start_ns, ends);
@@ -267,7 +273,7 @@ static uint64_t soon_ns(const struct cei_queues *queues, const struct cei_job *j
 static enum fit fit_of(struct cei_queues *queues, const struct cei_job *job,
 		       const struct choice *choice, struct cei_patience *first)
 {
-	uint64_t takes = cei_machine_link_ns(job->link, job->bytes);
+	uint64_t takes = takes_ns_of(job);
 	uint64_t patience = CEI_QUEUES_PATIENCE * takes;
 
 	if (!first->since_ns)
@@ -354,7 +360,7 @@ static struct cei_job *move_free(struct cei_queues *queues, const struct choice 
 
 	if (choice->fit == FIT_DUE)
 		return move_at_once(queues, job, choice->now_ns);
-	ask.takes_ns = cei_machine_link_ns(job->link, job->bytes);
+	ask.takes_ns = takes_ns_of(job);
 	if (choice->fit != FIT_BUSY)
 		queues->decision.soon_ns = ask.takes_ns;
 	if (choice->fit != FIT_FREE)
@@ -371,13 +377,15 @@ static struct cei_job *move_ordered(struct cei_queues *queues, struct cei_waitin
 				    struct cei_job *job, uint64_t now_ns)
 {
 	struct choice choice = { .now_ns = now_ns, .job = job };
-	int is_patient = queues->decision.is_shared || job->urgency == CEOV_URGENCY_BACKGROUND;
+	int is_shared = queues->decision.is_shared, is_known = queues->ports && job->link;
 
-	if (!is_patient || !queues->ports || !job->link)
+	if (!is_shared && (!is_known || job->urgency != CEOV_URGENCY_BACKGROUND))
 		return move_at_once(queues, job, now_ns);
 	choice.start_ns = start_on(waiting->lineup, now_ns);
 	if (choice.start_ns - now_ns > CEI_QUEUES_AHEAD_NS)
 		return NULL;
+	if (!is_known)
+		return move_at_once(queues, job, now_ns);
 	choice.fit = fit_of(queues, job, &choice, &waiting->first[job->urgency]);
 	return move_free(queues, &choice);
 }
@@ -447,9 +455,9 @@ static struct cei_job *take_urgent(struct cei_queues *queues, const struct cei_w
 {
 	struct cei_job *job = cei_job_first(&waiting->ordered[CEOV_URGENCY_URGENT]);
 
-	if (!job || !job->link ||
-	    !cei_flows_use_urgent(queues->flows, job->link,
-				  cei_machine_link_ns(job->link, job->bytes), now_ns))
+	if (!job || !cei_flows_use_urgent(queues->flows, job->link,
+					  &waiting->lineup->shares.urgent_until_ns,
+					  takes_ns_of(job), now_ns))
 		return NULL;
 	queues->decision.is_urgent = 1;
 	job = move_at_once(queues, job, now_ns);

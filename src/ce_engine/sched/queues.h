@@ -29,12 +29,12 @@
  *
  * - a flow that received more than others which wait for the same port leaves the port to them for
  * a moment, even if they wait for other lanes: see CEI_QUEUES_LEAD;
- * - jobs that keep their order wait for their ports and reserve them, and no link gets work further
- * ahead: so clients do not disturb each other's rotations, and no client has more than one job
- * queued behind the one that moves;
- * - urgent jobs go before those of all clients and reserve nothing while their ports have urgent
- * time left, since they are short and other lanes should not change their order for them; beyond
- * that they go in turn;
+ * - jobs that keep their order wait for their ports and reserve them, and no lane gets work further
+ * ahead, whether its jobs' ports are known or not: so clients do not disturb each other's
+ * rotations, and no client has more than one long job queued behind the one that moves;
+ * - urgent jobs go before those of all clients and reserve nothing while their ports, or the lane
+ * of a job that crosses none, have urgent time left, since they are short and other lanes should
+ * not change their order for them; beyond that they go in turn;
  * - a client goes no faster than its limit.
  */
 
@@ -81,9 +81,6 @@
 
 /* Ordered jobs may overtake jobs that have waited up to this much longer. */
 #define CEI_QUEUES_OVERTAKE_NS UINT64_C(1000000)
-
-/* What a job is for its client's account where its link is not known: about the rate of PCIe. */
-#define CEI_QUEUES_BYTES_PER_NS 32u
 
 /* Flows lead at a port by this many of their jobs before they leave it to others, ... */
 #define CEI_QUEUES_LEAD 2u

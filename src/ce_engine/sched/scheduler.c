@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/program/split.h"
 #include "ce_engine/sched/launch.h"
 #include "ce_engine/sched/tally.h"
 #include "ce_engine/sched/trace.h"
@@ -61,6 +62,16 @@ static uint32_t lane_of(const struct cei_chunk *chunk)
 	return cei_chunk_step(chunk)->lane;
 }
 
+/* What the chunk's copy, or that of its leg at hand, goes from and to. */
+static enum cei_direction direction_of(const struct cei_chunk *chunk)
+{
+	if (!chunk->path)
+		return cei_chunk_step(chunk)->direction;
+	if (chunk->path->kind == CEOV_PLACE_GPU)
+		return CEI_DIRECTION_PEER;
+	return chunk->leg ? CEI_DIRECTION_IN : CEI_DIRECTION_OUT;
+}
+
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 {
 	const struct ceov_plan *plan = chunk->launch->plan;
@@ -68,6 +79,8 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 	int is_gated = chunk->launch->gate != CEOV_NOBODY;
 
 	job->link = link_of(chunk);
+	job->gap_bytes = cei_split_gap_bytes(&cei_chunk_cut(chunk)->piece, job->bytes);
+	job->direction = (uint8_t)direction_of(chunk);
 	job->ready_ns = cei_now_ns();
 	job->lane = (uint16_t)lane_of(chunk);
 	job->turn = cei_chunk_step(chunk)->turn;

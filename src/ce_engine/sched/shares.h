@@ -30,6 +30,8 @@
 struct cei_shares {
 	uint64_t clock;
 	uint64_t floor;                 /* as a port's: see flows.h */
+	uint64_t urgent_until_ns;       /* until when urgent time of jobs is used up that cross no
+					 * port; see flows.h */
 	uint64_t held_since_ns;         /* since when it waits for the flow whose turn it is; 0: it
 					 * does not */
 	uint64_t held_most_ns;          /* the longest that it may have waited */
