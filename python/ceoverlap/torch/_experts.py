@@ -183,7 +183,8 @@ def dispatch(x: torch.Tensor, expert_ids: Optional[torch.Tensor],
         experts = expert_ids.data_ptr()
     x = operand(x)
     received = x.new_empty((routing.n_received, x.shape[1]))
-    op = group.operators.find(routing.key(MoeDispatch, x))
+    what = "dispatch by its routing" if is_routed else "dispatch by expert_ids"
+    op = group.operators.find(routing.key(MoeDispatch, x), (what, x, (routing.n_most,)))
     _run_dispatch(group, op, routing.n, x.data_ptr(), is_routed, experts,
                   routing.slots.data_ptr(), routing.arrived.data_ptr(), received.data_ptr(),
                   routing.ends.data_ptr(), routing.sent.data_ptr(), routing.number)

@@ -11,7 +11,7 @@ import torch
 
 from .. import errors, ops
 from .group import Group
-from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, operand, reduce_scatter_into,
+from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, Call, operand, reduce_scatter_into,
                         round_up, run_move, run_reduce, sum_shape)
 
 # --- shares ---------------------------------------------------------------------------
@@ -64,6 +64,8 @@ def _check_sum(x: torch.Tensor, what: str) -> None:
 
 
 def all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> torch.Tensor:
+    call = ("all_gather", x, rows)
+    at.operators.compare(call)
     check(at, x, "all_gather")
     rows = gathered_rows(at, x, rows)
     row_bytes = _inner(x) * x.element_size()
@@ -71,13 +73,13 @@ def all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> tor
     if not result.numel():
         return result
     if any(n * row_bytes % ALIGN_BYTES for n in rows):
-        return _all_gather_padded(at, x, rows, result)
-    run_move(at, ops.AllGather, operand(x), [n * row_bytes for n in rows], result)
+        return _all_gather_padded(at, x, rows, result, call)
+    run_move(at, ops.AllGather, operand(x), [n * row_bytes for n in rows], result, call)
     return result
 
 
-def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
-                       result: torch.Tensor) -> torch.Tensor:
+def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int], result: torch.Tensor,
+                       call: Call) -> torch.Tensor:
     """Gathers shards whose size is not a multiple of 16 bytes: all are padded to the length of
     the longest one, rounded up."""
     sizes = [n * _inner(x) * x.element_size() for n in rows]
@@ -85,7 +87,7 @@ def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
     source = torch.empty(length, dtype=torch.uint8, device=x.device)
     source[:sizes[group.rank]].view(x.dtype).view(x.shape).copy_(x)
     target = source.new_empty((group.size, length))
-    run_move(group, ops.AllGather, source, [length] * group.size, target)
+    run_move(group, ops.AllGather, source, [length] * group.size, target, call)
     torch.cat([target[rank, :size] for rank, size in enumerate(sizes)],
               out=result.view(-1).view(torch.uint8))
     return result
@@ -110,6 +112,8 @@ def _block_rows(group: Group, x: torch.Tensor,
 
 
 def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> torch.Tensor:
+    call = ("all_to_all", x, splits)
+    at.operators.compare(call)
     check(at, x, "all_to_all")
     splits, received = _block_rows(at, x, splits)
     row_bytes = _inner(x) * x.element_size()
@@ -119,7 +123,7 @@ def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> t
     if row_bytes % ALIGN_BYTES and any(n * row_bytes % ALIGN_BYTES for n in splits):
         raise errors.InvalidError(f"all_to_all: blocks of {row_bytes} bytes a row: each block "
                                   f"has to be a multiple of {ALIGN_BYTES} bytes")
-    run_move(at, ops.AllToAll, operand(x), [n * row_bytes for n in splits], result)
+    run_move(at, ops.AllToAll, operand(x), [n * row_bytes for n in splits], result, call)
     return result
 
 
@@ -128,6 +132,8 @@ def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> t
 
 def reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
                    at: Group) -> torch.Tensor:
+    call = ("reduce_scatter", x, rows)
+    at.operators.compare(call)
     check(at, x, "reduce_scatter")
     _check_sum(x, "reduce_scatter")
     rows = scattered_rows(at, x.shape[0], rows)
@@ -135,11 +141,13 @@ def reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
     result = x.new_empty((rows[at.rank], *x.shape[1:]))
     if not x.numel():
         return result
-    reduce_scatter_into(at, x, [n * inner for n in rows], result)
+    reduce_scatter_into(at, x, [n * inner for n in rows], result, call=call)
     return result
 
 
 def all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
+    call = ("all_reduce", x, None)
+    at.operators.compare(call)
     check(at, x.reshape(-1), "all_reduce")
     _check_sum(x, "all_reduce")
     result = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -149,12 +157,12 @@ def all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
     length = round_up(n, ELEMENT_STEP * at.size)
     if length == n:
         run_reduce(at, ops.AllReduce, operand(x), result,
-                   sum_shape([n // at.size] * at.size, x.dtype))
+                   sum_shape([n // at.size] * at.size, x.dtype), call)
         return result
     source = x.new_zeros(length)
     source[:n] = x.reshape(-1)
     target = torch.empty_like(source)
     run_reduce(at, ops.AllReduce, source, target,
-               sum_shape([length // at.size] * at.size, x.dtype))
+               sum_shape([length // at.size] * at.size, x.dtype), call)
     result.view(-1).copy_(target[:n])
     return result

@@ -99,6 +99,7 @@ def all_gather_matmul(x: torch.Tensor, weights: Sequence[torch.Tensor],
                        ) -> Tuple[Optional[torch.Tensor], List[torch.Tensor]]:
     """Returns the gathered rows and the list of products. The gathered rows are None if
     keeps_gathered is false and they were not needed."""
+    at.operators.compare(("all_gather_matmul", x, rows, *weights))
     products = _gathered_products(x, weights, rows, is_k_by_n, at)
     if products.operator is None:
         gathered = all_gather(x, products.rows, at)
@@ -131,6 +132,7 @@ def _scattered_products(x: torch.Tensor, weight: torch.Tensor,
 def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor,
                            rows: Optional[Sequence[int]], is_k_by_n: bool,
                            at: Group) -> torch.Tensor:
+    at.operators.compare(("matmul_reduce_scatter", x, rows, weight))
     products = _scattered_products(x, weight, rows, is_k_by_n, at)
     if products.operator is None:
         return reduce_scatter(multiply(x, weight, is_k_by_n), products.rows, at)

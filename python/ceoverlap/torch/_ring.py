@@ -12,7 +12,7 @@ import torch
 
 from .. import errors, ops
 from .group import Group
-from .operators import ALIGN_BYTES, run_move
+from .operators import ALIGN_BYTES, Call, run_move
 
 Moved = Tuple[torch.Tensor, Optional["torch.cuda.Event"]]
 
@@ -35,18 +35,18 @@ class Ring:
 
     n_rows  n_rows(rank, source) is how many of the source's rows the rank gets: its first ones
     row     bytes of a row
-    what    names the call and the rows in errors
+    call    as in Operators.find()
     is_aside   whether moves run on a stream beside the caller's, else on that
     """
 
-    def __init__(self, group: Group, n_rows: Callable[[int, int], int], row: int, what: str,
+    def __init__(self, group: Group, n_rows: Callable[[int, int], int], row: int, call: Call,
                  is_aside: bool = True):
-        self.group, self._n_rows, self._row = group, n_rows, row
+        self.group, self._n_rows, self._row, self._call = group, n_rows, row, call
         self._side = group.part(Side).stream if group.is_gpu and is_aside else None
         self._kept: List[torch.Tensor] = []
         if any(n_rows(rank, source) * row % ALIGN_BYTES
                for rank in range(group.size) for source in range(group.size)):
-            raise errors.InvalidError(f"{what} of {row} bytes: a rank's rows have to be a "
+            raise errors.InvalidError(f"{call[0]}: rows of {row} bytes: a rank's rows have to be a "
                                       f"multiple of {ALIGN_BYTES} bytes")
 
     def __enter__(self) -> Ring:
@@ -83,12 +83,12 @@ class Ring:
         None on the caller's stream and on the host."""
         result = x.new_empty((n, *x.shape[1:]))
         if self._side is None:
-            run_move(self.group, kind, x, n_bytes, result)
+            run_move(self.group, kind, x, n_bytes, result, self._call)
             return result, None
         self._kept += [x, result]
         self._side.wait_stream(torch.cuda.current_stream(self.group.device))
         with torch.cuda.stream(self._side):
-            run_move(self.group, kind, x, n_bytes, result)
+            run_move(self.group, kind, x, n_bytes, result, self._call)
         return result, self._side.record_event()
 
     def gather(self, x: torch.Tensor) -> Moved:

@@ -37,6 +37,7 @@ from ._ring import Ring
 from .functional import all_to_all, group_of
 from .group import Group
 from .linear import cast
+from .operators import Call
 
 # --- which keys which queries need -------------------------------------------------------
 
@@ -78,8 +79,8 @@ class _Ring(Ring):
     row   bytes of a row
     """
 
-    def __init__(self, group: Group, mask: _Mask, row: int):
-        super().__init__(group, mask.n_keys, row, "ring_attention: keys and values")
+    def __init__(self, group: Group, mask: _Mask, row: int, call: Call):
+        super().__init__(group, mask.n_keys, row, call)
         self.mask = mask
 
 
@@ -112,8 +113,12 @@ def _unpack(rows: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
     return k, v
 
 
-def _ring_of(group: Group, k: torch.Tensor, mask: _Mask) -> _Ring:
-    return _Ring(group, mask, 2 * k[:, :, :1].numel() * k.element_size())
+def _ring_of(group: Group, k: torch.Tensor, mask: _Mask, call: Call) -> _Ring:
+    return _Ring(group, mask, 2 * k[:, :, :1].numel() * k.element_size(), call)
+
+
+def _call_of(name: str, k: torch.Tensor, is_causal: bool, is_balanced: bool) -> Call:
+    return name, k, None, "causal" if is_causal else "all", "balanced" if is_balanced else "in order"
 
 
 # --- ring --------------------------------------------------------------------------------
@@ -203,7 +208,8 @@ class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, group, mask, scale):
         q, k, v = (one if one.stride(3) == 1 else one.contiguous() for one in (q, k, v))
-        with _ring_of(group, k, mask) as ring:
+        call = _call_of("ring_attention", k, mask.is_causal, mask.is_balanced)
+        with _ring_of(group, k, mask, call) as ring:
             out, lse = _attend_in_ring(ring, q, k, v, scale)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.group, ctx.mask, ctx.scale = group, mask, scale
@@ -213,7 +219,9 @@ class _RingAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, out, lse = ctx.saved_tensors
-        with _ring_of(ctx.group, k, ctx.mask) as ring:
+        mask = ctx.mask
+        call = _call_of("gradient of ring_attention", k, mask.is_causal, mask.is_balanced)
+        with _ring_of(ctx.group, k, mask, call) as ring:
             grads = _gradients_in_ring(ring, grad.contiguous(), q, k, v, out, lse, ctx.scale)
         return *grads, None, None, None
 
@@ -248,6 +256,7 @@ def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None
     1 / sqrt(width). Gradients have no gradients again."""
     at = group_of(group)
     q, k, v = cast(q, k, v)
+    at.operators.compare(_call_of("ring_attention", k, is_causal, is_balanced))
     _check(q, k, v, at, "ring_attention")
     n = k.shape[2]
     if is_causal and (q.shape[2] != n or is_balanced and n % 2):

@@ -144,10 +144,29 @@ def _numbers_of(group: Group, parts: int, n_copies: int, n_experts: int) -> _Num
     return made if group.is_capturing() else group.operators.remember(key, made)
 
 
-def _keys(ids: torch.Tensor, numbers: _Numbers, n_experts: int) -> torch.Tensor:
-    """Returns what ids, parts x n x top_k, are sorted by. A number that no expert has would reach
-    over the memory of others, so in ids, too, it becomes the nearest one."""
-    ids.clamp_(0, min(n_experts - 1, torch.iinfo(ids.dtype).max))
+def _narrow(ids: torch.Tensor, n_experts: int, is_gpu: bool) -> torch.Tensor:
+    """Returns numbers of experts in a dtype that n_experts alone decides, so that ranks may have
+    them in different ones. On GPUs a number that no expert has would reach over the memory of
+    others, so it becomes the nearest one; on the host -1 or n_experts, for _check_all()."""
+    is_short = n_experts <= torch.iinfo(torch.int16).max
+    if is_gpu:
+        ids = ids.clamp(0, min(n_experts - 1, torch.iinfo(ids.dtype).max))
+    else:
+        ids = ids.long().clamp(-1, n_experts)
+    return ids.to(torch.int16 if is_short else torch.int32)
+
+
+def _check_all(ids: torch.Tensor, n_experts: int, group: Group) -> None:
+    """Raises an error at all ranks if one of them named an expert that does not exist. ids: those
+    of all ranks, in order, on the host."""
+    for rank, own in enumerate(ids.chunk(group.size)):
+        if own.min() < 0 or own.max() >= n_experts:
+            raise errors.InvalidError(f"ag_moe: rank {rank} names an expert that does not exist: "
+                                      f"expert_ids must be 0 to {n_experts - 1}")
+
+
+def _keys(ids: torch.Tensor, numbers: _Numbers) -> torch.Tensor:
+    """Returns what ids, parts x n x top_k, are sorted by."""
     if len(ids) == 1:
         return ids.to(numbers.all_keys.dtype)
     keys = torch.empty(ids.shape, dtype=numbers.all_keys.dtype, device=ids.device)
@@ -160,7 +179,7 @@ def _sorted(group: Group, ids: torch.Tensor, n_experts: int) -> Tuple[torch.Tens
     One sort for all parts takes little longer than for one."""
     parts = ids.shape[0]
     numbers = _numbers_of(group, parts, ids.shape[1] * ids.shape[2], n_experts)
-    keys, order = _keys(ids, numbers, n_experts).flatten().sort(stable=True)
+    keys, order = _keys(ids, numbers).flatten().sort(stable=True)
     ends = torch.searchsorted(keys, numbers.all_keys, right=True, out_int32=True)
     order, ends = order.view(parts, -1), ends.view(parts, -1)
     return (order, ends) if parts == 1 else (order - numbers.copies, ends - numbers.ends)
@@ -192,9 +211,6 @@ def _check(x: torch.Tensor, ids: torch.Tensor, n_experts: int, group: Group) -> 
     if x.device != group.device or ids.device != group.device:
         raise errors.InvalidError(f"ag_moe: x on {x.device}, expert_ids on {ids.device}: must be "
                                   f"on {group.device}")
-    if not group.is_gpu and (ids.min() < 0 or ids.max() >= n_experts):
-        raise errors.InvalidError(f"ag_moe: rank {group.rank}: an expert is {ids.min().item()} or "
-                                  f"{ids.max().item()}: must be 0 to {n_experts - 1}")
 
 
 class _Parts:
@@ -229,25 +245,29 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
     token and the expert's place in expert_ids.
 
     x           n x hidden: this rank's tokens, as many at all ranks, and a multiple of 16 bytes
-    expert_ids  n x top_k integers from 0 to n_experts - 1, of the same dtype at all ranks. On GPUs
-                the host cannot see them: a number beyond that counts as the nearest expert
+    expert_ids  n x top_k integers from 0 to n_experts - 1; ranks may differ in their dtype. On
+                GPUs the host cannot see them: a number beyond that counts as the nearest expert
     experts     see the module; it is called once, or once for each rank
 
     x and the parameters of experts have gradients, x at all ranks or at none. Its gradient is the
     sum over ranks, as that of ct.all_gather(); it is sent when all of it is there, and so does not
     overlap."""
     at = group_of(group)
+    call = ("ag_moe", x, None, expert_ids.shape, n_experts)
+    at.operators.compare(call)
     _check(x, expert_ids, n_experts, at)
     n, top_k = expert_ids.shape
     row = x.shape[1] * x.element_size()
     source = operand(x)
     is_long = n * row >= PART_BYTES
-    with Ring(at, lambda _rank, _source: n, row, "ag_moe: tokens",
+    with Ring(at, lambda _rank, _source: n, row, call,
               is_aside=is_long or at.is_capturing()) as ring:
-        moved_ids = ring.gather(_padded(expert_ids))
+        moved_ids = ring.gather(_padded(_narrow(expert_ids, n_experts, at.is_gpu)))
         parts = _Parts(ring, source, is_long and n * top_k >= PART_COPIES * n_experts)
-        all_ids = ring.fetch(moved_ids).view(len(parts.ranks), -1, moved_ids[0].shape[1])
-        orders, ends = _sorted(at, all_ids[:, :, :top_k], n_experts)
+        all_ids = ring.fetch(moved_ids)[:, :top_k]
+        if not at.is_gpu:
+            _check_all(all_ids, n_experts, at)
+        orders, ends = _sorted(at, all_ids.unflatten(0, (len(parts.ranks), -1)), n_experts)
         y, n_copies = None, orders.shape[1]
         for step, rank in enumerate(parts.ranks):
             rows = _apply(_Copied, parts.rows(step), orders[rank], top_k)

@@ -292,11 +292,8 @@ class Group:
             told = self.exchange(text)
         except errors.DeadlineError as error:
             raise errors.DeadlineError(f"{what} {text}: {error}") from None
-        for rank, one in enumerate(told):
-            if one != told[0]:
-                raise errors.InvalidError(
-                    f"{what}: rank 0 has {told[0]}, rank {rank} has {one}: must be the same "
-                    "at all ranks")
+        if len(set(told)) > 1:
+            raise errors.InvalidError(f"{what}: {_by_ranks(told)}: must be the same at all ranks")
 
     def together(self, what: str, make):
         """Calls make() at all ranks and returns its result, an object with close(), if it
@@ -400,6 +397,15 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<ceoverlap.torch.Group {self.name}: rank {self.rank} of {self.size}>"
+
+
+def _by_ranks(told: List[str]) -> str:
+    """Returns each text with the ranks that have it."""
+    ranks: Dict[str, List[str]] = {}
+    for rank, one in enumerate(told):
+        ranks.setdefault(one, []).append(str(rank))
+    return "; ".join(f"rank {some[0]} has {one}" if len(some) == 1 else
+                     f"ranks {', '.join(some)} have {one}" for one, some in ranks.items())
 
 
 def _is_of(known: Optional[weakref.ref], process_group) -> bool:

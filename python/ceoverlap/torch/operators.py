@@ -21,6 +21,11 @@ DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "
 ALIGN_BYTES = 16                        # of operands and results
 ELEMENT_STEP = 8                        # what k, n and counts are multiples of
 
+# What a rank calls: a name; a tensor; the numbers of rows of all ranks, or None if all have as many
+# as the tensor; and further tensors and values. All but the tensor's own number of rows, where
+# those of all ranks are given, has to be the same at all ranks.
+Call = tuple
+
 # What a reduce-scatter takes of scratch, twice, the same at all ranks: a larger one goes
 # column by column in several runs. But not in more than these: each costs the calling thread
 # 10 to 20 us, and the GPU a start and an end without copies.
@@ -44,9 +49,10 @@ class Operators:
               kernel at its first launch, so a thread that ran ahead would stand still until the
               deadline. True unless CUDA_MODULE_LOADING is EAGER; with False nobody may call
               cudaFree meanwhile, as torch.cuda.empty_cache() does
-    compares  whether ranks compare every run's operator on the host, not only the first one of a
-              shape: slow, to find where ranks call different operators. The same at all ranks;
-              set by TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its own calls"""
+    compares  whether ranks compare each call and each run's operator on the host, not only the
+              first one of a shape: slow, to find where ranks call something different. The same
+              at all ranks; set by TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its
+              own calls"""
 
     def __init__(self, group: Group):
         self._group = group
@@ -66,8 +72,15 @@ class Operators:
         capture."""
         return self.find((kind, shape))
 
-    def find(self, key: Tuple[type, tuple]):
-        """Returns the operator of a key (kind, shape), as get() does."""
+    def compare(self, call: Call) -> None:
+        """Raises an error at all ranks if their calls differ, where `compares` says that calls are
+        compared. It comes before a call's other checks, which one rank alone may fail."""
+        if self.compares:
+            self._group.agree("call", _text(call))
+
+    def find(self, key: Tuple[type, tuple], call: Optional[Call] = None):
+        """Returns the operator of a key (kind, shape), as get() does. call: for which it is needed;
+        ranks that make the operator compare it, too."""
         op = self._made.get(key)
         if self._group.is_capturing() and not self._can_capture(key[0]):
             raise errors.InvalidError(
@@ -75,7 +88,8 @@ class Operators:
                 "transfers to other hosts, or of as many rows as experts get: run it outside "
                 "the capture")
         if op is None or self.compares:
-            self._group.agree("operator", f"{key[0].__name__} {key[1]}")
+            needed = f"{key[0].__name__} {key[1]}"
+            self._group.agree("operator", f"{needed} for {_text(call)}" if call else needed)
         if op is None:
             op = self._make(key)
         self._made.move_to_end(key)
@@ -158,6 +172,21 @@ class Operators:
         for known in self._workspaces.values():
             while known:
                 known.pop()[1].close()
+
+
+def _text(call: Call) -> str:
+    """Returns the text of a call by which ranks compare it."""
+    name, x, rows, *others = call
+    arguments = [_type_of(x.dtype, x.shape)]
+    if rows is not None:
+        arguments = [f"rows {list(rows)} of " + _type_of(x.dtype, x.shape[1:])]
+    arguments += [_type_of(one.dtype, one.shape) if isinstance(one, torch.Tensor) else str(one)
+                  for one in others]
+    return f"{name}({', '.join(arguments)})"
+
+
+def _type_of(dtype: torch.dtype, shape: torch.Size) -> str:
+    return f"{str(dtype).replace('torch.', '')} {list(shape)}"
 
 
 def round_up(n: int, step: int) -> int:
@@ -263,10 +292,10 @@ def sum_shape(counts: Sequence[int], dtype: torch.dtype, stride: int = 0,
 
 
 def run_reduce(group: Group, kind: type, source: torch.Tensor, target: torch.Tensor,
-               shape: tuple) -> None:
+               shape: tuple, call: Optional[Call] = None) -> None:
     """Runs a sum of this shape, as sum_shape() returns it. kind: ops.ReduceScatter or
-    ops.AllReduce."""
-    op = group.operators.get(kind, *shape)
+    ops.AllReduce; call: as in Operators.find()."""
+    op = group.operators.find((kind, shape), call)
     _reduce(group, op, source.data_ptr(), target.data_ptr())
 
 
@@ -280,11 +309,12 @@ def sum_length(longest: int, size: int, item_bytes: int) -> int:
 
 
 def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int],
-                        target: torch.Tensor, scale: float = 1.0) -> None:
+                        target: torch.Tensor, scale: float = 1.0,
+                        call: Optional[Call] = None) -> None:
     """Sets target (contiguous) to this rank's part of the sum over ranks of source, times scale
     (see ops.is_scale(); the same at all ranks). Counts and alignment may be any. What operators
     do not accept as it is goes through copies: of all of source if it has gaps, else of pieces
-    that are not larger than a run's scratch memory."""
+    that are not larger than a run's scratch memory. call: as in Operators.find()."""
     if not source.is_contiguous() or source.is_neg():
         source = operand(source)
     longest, size = max(counts), group.size
@@ -293,7 +323,7 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
     source, target = source.view(-1), target.view(-1)
     if is_plain and length >= longest:
         _sum_into(group, operand(source), target,
-                  sum_shape(counts, source.dtype, scale=scale))
+                  sum_shape(counts, source.dtype, scale=scale), call)
         return
     is_plain = (is_plain and len(set(counts)) == 1 and
                 source.data_ptr() % ALIGN_BYTES == 0)
@@ -301,20 +331,21 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
         n = min(length, longest - at)
         if is_plain:
             _sum_into(group, source[at:], target[at:at + n],
-                      sum_shape([n] * size, source.dtype, longest, scale))
+                      sum_shape([n] * size, source.dtype, longest, scale), call)
         else:
             padded = _padded(source, counts, at, n)
             _sum_into(group, padded, target[at:at + n],
-                      sum_shape([padded.shape[1]] * size, source.dtype, scale=scale))
+                      sum_shape([padded.shape[1]] * size, source.dtype, scale=scale), call)
 
 
-def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: tuple) -> None:
+def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: tuple,
+              call: Optional[Call]) -> None:
     """Makes one run of a sum. target receives as many of the first elements of this rank's part
     as it has room for."""
     n, n_own, whole = target.numel(), shape[0][group.rank], target
     if n_own != n or operand(target) is not target:
         whole = target.new_empty(n_own)
-    run_reduce(group, ops.ReduceScatter, source, whole, shape)
+    run_reduce(group, ops.ReduceScatter, source, whole, shape, call)
     if whole is not target:
         target.copy_(whole[:n])
 
@@ -333,8 +364,8 @@ def _padded(source: torch.Tensor, counts: Sequence[int], at: int, n: int) -> tor
 
 
 def run_move(group: Group, kind: type, source: torch.Tensor, n_bytes: Sequence[int],
-             target: torch.Tensor) -> None:
+             target: torch.Tensor, call: Optional[Call] = None) -> None:
     """Runs a collective that only moves. kind: ops.AllGather or ops.AllToAll; n_bytes as these
-    classes take them, multiples of 16."""
-    op = group.operators.get(kind, tuple(n_bytes))
+    classes take them, multiples of 16; call: as in Operators.find()."""
+    op = group.operators.find((kind, (tuple(n_bytes),)), call)
     _move(group, op, source.data_ptr(), target.data_ptr())

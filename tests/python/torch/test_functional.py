@@ -403,6 +403,44 @@ def ranks_differ():
           torch.full((8 * group.size,), float(group.size), device=group.device), "after it")
 
 
+def says_both_calls(group, call, x, other):
+    """The last rank calls with `other`, which has as many bytes as x: all ranks refuse it, and say
+    which rank has called what."""
+    last = group.size - 1
+    try:
+        call(other if group.rank == last else x, group)
+    except errors.InvalidError as error:
+        for text in ("rank 0 has " if last == 1 else "ranks 0, ", f"; rank {last} has ",
+                     f"{call.__name__}(float32 {list(x.shape)})",
+                     f"{call.__name__}({str(other.dtype)[6:]} {list(other.shape)})"):
+            if text not in str(error):
+                raise AssertionError(f"{error} does not say {text!r}") from error
+        return
+    raise AssertionError(f"{call.__name__} of {other.dtype} {list(other.shape)} was not refused")
+
+
+def ranks_differ_by_no_byte(compares):
+    """At the first call of so many bytes, or at a later one where calls are compared."""
+    group = Group()
+    group.operators.compares = compares
+    for i, (call, other) in enumerate((
+            (ct.all_gather, torch.Tensor.int), (ct.all_gather, lambda x: x.view(-1, 16)),
+            (ct.all_to_all, torch.Tensor.int), (ct.all_reduce, lambda x: x.view(-1, 16)),
+            (ct.reduce_scatter, lambda x: x.view(-1, 16)))):
+        x = torch.ones(2 * group.size * (i + 1), 8, device=group.device)
+        if compares:
+            call(x, group)
+            call(other(x), group)
+        says_both_calls(group, call, x, other(x))
+        call(x, group)
+    q = torch.ones(1, 4, 6, 8, device=group.device)
+    if compares:
+        ct.ring_attention(q, q, q, group)
+        raises(errors.InvalidError, "balanced", ct.ring_attention, q, q, q, group, is_causal=True,
+               is_balanced=group.rank == 0)
+    group.close()
+
+
 def ranks_fall_out_of_step():
     """Shapes that all ranks know, but not the same one everywhere: found where calls are
     compared."""
@@ -413,10 +451,10 @@ def ranks_fall_out_of_step():
     group.operators.compares = True
     for x in xs:
         equal(ct.all_reduce(x, group), x * group.size, "in step")
-    raises(errors.InvalidError, "rank 0 has AllReduce", ct.all_reduce,
+    raises(errors.InvalidError, "all_reduce(float32 ", ct.all_reduce,
            xs[group.rank == group.size - 1], group)
     ct.reduce_scatter(xs[0], group)
-    raises(errors.InvalidError, "has ReduceScatter",
+    raises(errors.InvalidError, "have reduce_scatter(" if group.size > 2 else "has reduce_scatter(",
            ct.reduce_scatter if group.rank else ct.all_reduce, xs[0], group)
     equal(ct.all_reduce(xs[0], group), xs[0] * group.size, "after it")
     group.close()
@@ -530,6 +568,10 @@ class OnTensors(unittest.TestCase):
 
     def test_ranks_differ(self):
         rig.run(ranks_differ)
+
+    def test_ranks_differ_by_no_byte(self):
+        for compares in (False, True):
+            rig.run(ranks_differ_by_no_byte, compares)
 
     def test_ranks_fall_out_of_step(self):
         rig.run(ranks_fall_out_of_step)

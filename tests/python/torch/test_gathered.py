@@ -10,7 +10,7 @@ from unittest import mock
 
 import rig
 import torch
-from rig import equal, normal, raises
+from rig import equal, integers, normal, raises
 from torch.nn import functional as F
 
 import ceoverlap.torch as ct
@@ -282,21 +282,35 @@ def is_refused():
                       ("multiple of 16 bytes", lambda: call(x[:3, :7], ids[:3]))):
         raises(errors.InvalidError, text, one)
     if not case.group.is_gpu:
-        raises(errors.InvalidError, "must be 0 to 2", call, ids=ids + 1)
-        raises(errors.InvalidError, "must be 0 to 2", call, ids=ids - 3)
+        for wrong in (ids + 1, ids - 3, ids.to(torch.uint8) + 254, ids + (1 << 32)):
+            mine = wrong if case.group.rank == 1 else ids
+            raises(errors.InvalidError, "rank 1 names an expert", call, ids=mine)
     case.check()
 
 
+def takes_numbers_of_any_dtype():
+    """Ranks may differ in it, also where rows of numbers have as many bytes."""
+    group = Group.of()
+    x = integers(5, group.rank, (4, 8))
+    dtype = gathered.ID_DTYPES[group.rank % len(gathered.ID_DTYPES)]
+    for top_k in (1, 2, 16):
+        ids = torch.arange(4 * top_k, device=x.device).view(4, top_k) % 3
+        got = ct.ag_moe(x, ids.to(dtype), lambda rows, ends: rows, 3)
+        xs = torch.cat([integers(5, rank, (4, 8)) for rank in range(group.size)])
+        equal(got, xs[:, None].expand(-1, top_k, -1), top_k)
+
+
 def takes_wrong_numbers_for_the_nearest():
-    """Where the host does not look at them, as on GPUs, they must not reach over other memory."""
+    """On GPUs, where the host does not look at them, they must not reach over other memory."""
     case = Case(4, torch.float32, (6, 8, 8, 3, 2))
     for dtype in gathered.ID_DTYPES:
         ids = case.ids[case.group.rank] * 5 - 3
         ids[0, 0], ids[1, 1] = torch.iinfo(dtype).max, torch.iinfo(dtype).min
         ids.clamp_(min=torch.iinfo(dtype).min)
-        with mock.patch.object(gathered, "_check", lambda *_arguments: None):
+        equal(gathered._narrow(ids.to(dtype), 3, True).long(), ids.clamp(0, 2).long(), dtype)
+        if case.group.is_gpu:
             got = case.run(ids.to(dtype))
-        equal(got.detach(), case.run(ids.clamp(0, 2)).detach(), dtype)
+            equal(got.detach(), case.run(ids.clamp(0, 2)).detach(), dtype)
 
 
 class GatheredExperts(unittest.TestCase):
@@ -330,6 +344,9 @@ class GatheredExperts(unittest.TestCase):
 
     def test_refusals(self):
         rig.run(is_refused)
+
+    def test_dtypes_of_numbers(self):
+        rig.run(takes_numbers_of_any_dtype)
 
     def test_wrong_numbers(self):
         rig.run(takes_wrong_numbers_for_the_nearest)
