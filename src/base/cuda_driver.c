@@ -105,6 +105,7 @@ static const struct symbol symbols[] = {
 	{ "cuMemImportFromShareableHandle", 10020, AT(vmm_import), 0 },
 	{ "cuMemGetAllocationPropertiesFromHandle", 10020, AT(vmm_properties), 0 },
 	{ "cuCtxSynchronize", 2000, AT(ctx_synchronize), 0 },
+	{ "cuCtxGetDevResource", 12040, AT(ctx_resource), 1 },
 	{ "cuModuleLoadData", 2000, AT(module_load), 0 },
 	{ "cuModuleUnload", 2000, AT(module_unload), 0 },
 	{ "cuModuleGetFunction", 2000, AT(module_function), 0 },
@@ -420,6 +421,22 @@ void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold)
 
 	(void)cuda->calls.capture_mode(&mode);
 	(void)cuda->calls.ctx_pop(&context);
+}
+
+uint32_t cei_cuda_stream_sms(const struct cei_cuda *cuda, uint32_t gpu, CUstream stream)
+{
+	const struct cei_cuda_calls *calls = &cuda->calls;
+	CUcontext context = NULL;
+	CUdevResource resource;
+
+	if (stream == CU_STREAM_LEGACY || !calls->ctx_resource ||
+	    calls->stream_ctx(stream, &context) != CUDA_SUCCESS ||
+	    context == cuda->gpus[gpu].context)
+		return 0;
+	memset(&resource, 0, sizeof(resource));
+	if (calls->ctx_resource(context, &resource, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS)
+		return 0;
+	return resource.sm.smCount;
 }
 
 CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline_ns)

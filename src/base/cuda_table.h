@@ -46,6 +46,7 @@ struct cei_cuda_calls {
 	PFN_cuCtxGetDevice_v2000                  ctx_device;
 	PFN_cuCtxGetStreamPriorityRange_v5050     ctx_priorities;
 	PFN_cuCtxSynchronize_v2000                ctx_synchronize;
+	PFN_cuCtxGetDevResource_v12040            ctx_resource;  /* NULL before 12.4 */
 	PFN_cuCtxEnablePeerAccess_v4000           ctx_enable_peer;
 	PFN_cuThreadExchangeStreamCaptureMode_v10010 capture_mode;
 
@@ -159,6 +160,10 @@ void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold);
 /* Polls until everything queued on the stream has ended. CUDA_ERROR_NOT_READY: it has not by the
  * deadline, a time of cei_now_ns(). The stream's context must be current. */
 CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline_ns);
+
+/* Returns how many SMs a green context leaves to the kernels of its stream; 0: the stream belongs
+ * to no green context, or the driver is older than 12.4 and does not know. Any thread. */
+uint32_t cei_cuda_stream_sms(const struct cei_cuda *cuda, uint32_t gpu, CUstream stream);
 
 /* Notes that a call in the GPU's context has failed, and tells what was noted: the first error that
  * lasts until the process ends, or CUDA_SUCCESS. Any thread. */

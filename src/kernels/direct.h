@@ -24,10 +24,12 @@
  * BLOCKS Block b of each rank stores, awaits and reads the same vectors of each span as block b of
  * every other rank, so blocks of one kernel do not wait for each other, and all ranks must launch
  * the same number of blocks and threads, with the same `each`. All blocks must run at the same
- * time as those of peers on the same GPU. Counters of `arrived`: source * n_blocks + b, and
- * `second` more for the second step. Every block raises and awaits its counters even if its spans
- * are empty: so a rank that has ended a run knows that all others have begun it, on which the
- * halves of scratch rest (workspace.c).
+ * time as those of peers on the same GPU. On a stream of a green context with fewer SMs they take
+ * turns: a GPU begins blocks in their order, so of all blocks that have not ended the first one
+ * runs at each rank (CUDA does not promise that order; tests/gpu/test_gpu_few_sms.c looks).
+ * Counters of `arrived`: source * n_blocks + b, and `second` more for the second step. Every block
+ * raises and awaits its counters even if its spans are empty: so a rank that has ended a run knows
+ * that all others have begun it, on which the halves of scratch rest (workspace.c).
  *
  * STEPS   Sums of many bytes are made in steps by kernels of their own, cei_direct_steps_bf16,
  * _fp16 and _fp32, for GPUs of sm_90 (direct_steps_kernels.cu): what is above is done for one step

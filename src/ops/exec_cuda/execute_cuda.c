@@ -133,6 +133,13 @@ uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word wor
 	return (uint32_t *)(uintptr_t)own->words + word;
 }
 
+uint32_t cei_gpu_sms(const struct cei_gpu_executor *own, void *stream)
+{
+	uint32_t n = cei_cuda_stream_sms(own->cuda, own->gpu, stream);
+
+	return n && n < own->n_sms ? n : own->n_sms;
+}
+
 static int open_all(struct cei_gpu_executor *own, uint64_t n_sms_max)
 {
 	int r = cei_module_open(own->cuda, own->gpu, &cei_kernels, &own->module);
@@ -322,12 +329,14 @@ static int fill_marks(const struct cei_gpu_executor *own, const struct cei_reduc
 int cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 		   const struct cei_reduce_job *job)
 {
+	/* blocks of a sum wait for peers' blocks, so all of them have to run at the same time */
+	uint32_t n_sms = cei_gpu_sms(own, stream);
 	char name[KERNEL_NAME_BYTES];
 	struct cei_reduce sum;
 	void *arguments[] = { &sum };
 	struct cei_module_launch launch = {
 		.name = name,
-		.n_blocks = job->n_blocks < own->n_sms ? job->n_blocks : own->n_sms,
+		.n_blocks = n_sms < job->n_blocks ? n_sms : job->n_blocks,
 		.n_threads = CEI_REDUCE_THREADS,
 		.stream = stream,
 		.arguments = arguments,

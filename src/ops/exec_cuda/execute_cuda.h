@@ -57,6 +57,10 @@ struct cei_gpu_executor {
 /* Returns the address of one of the executor's words in GPU memory, for kernels. */
 uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word word);
 
+/* Returns how many SMs a job may use on this stream: those of the executor, or fewer if the stream
+ * belongs to a green context with fewer. The GPU's context need not be current. */
+uint32_t cei_gpu_sms(const struct cei_gpu_executor *own, void *stream);
+
 /* Returns 0 for CUDA_SUCCESS; else raises the driver's error with rank and GPU. `what` names the
  * attempted action in the message. */
 int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,

@@ -211,14 +211,17 @@ static int make_marks(const struct cei_gpu_executor *own, const struct cei_job_m
 	return r;
 }
 
-/* Returns how many blocks to launch: as many clusters as fit, but no more than the job may use, nor
- * than there are pairs of tiles. */
-static uint32_t n_blocks(const struct cei_gpu_executor *own, const struct cei_gemm_job *job,
-			 uint32_t n_pairs)
+/* Returns how many blocks to launch: as many clusters as fit on the stream's SMs, but no more than
+ * the job may use, nor than there are pairs of tiles. */
+static uint32_t n_blocks(const struct cei_gpu_executor *own, void *stream,
+			 const struct cei_gemm_job *job, uint32_t n_pairs)
 {
-	uint32_t n = own->n_clusters, most = job->n_blocks / CEI_GEMM_CLUSTER;
+	uint32_t n = own->n_clusters, most = cei_gpu_sms(own, stream);
 
-	if (job->n_blocks && n > most)
+	if (job->n_blocks && job->n_blocks < most)
+		most = job->n_blocks;
+	most /= CEI_GEMM_CLUSTER;
+	if (n > most)
 		n = most ? most : 1;
 	if (n > n_pairs)
 		n = n_pairs ? n_pairs : 1;      /* one cluster is needed to await `sent` */
@@ -254,7 +257,7 @@ int cei_gpu_gemm(struct cei_gpu_executor *own, void *stream, const struct cei_ge
 	if (!r)
 		r = make_marks(own, &job->marks, &gemm.marks);
 	name_kernel(name, job);
-	launch.n_blocks = n_blocks(own, job, gemm.n_pairs);
+	launch.n_blocks = n_blocks(own, stream, job, gemm.n_pairs);
 	if (!r && job->marks.awaited)
 		r = cei_gpu_check_waiting(own, launch.n_blocks, name);
 	if (!r)
