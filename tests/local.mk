@@ -260,6 +260,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_experts \
 	%D%/gpu/test_gpu_embedding \
 	%D%/gpu/test_gpu_ops \
+	%D%/gpu/test_gpu_few_sms \
 	%D%/gpu/test_gpu_tune \
 	%D%/gpu/test_gpu_routes \
 	%D%/gpu/test_gpu_op_graphs \
@@ -287,6 +288,7 @@ product_tests = \
 	%D%/product/check_runner.sh \
 	%D%/product/check_steps.sh \
 	%D%/product/check_ll.sh \
+	%D%/product/check_pairs.sh \
 	model/check.sh \
 	%D%/system/test_bench.sh \
 	%D%/system/test_bench_daemon.sh \
@@ -433,6 +435,7 @@ libtesting_la_SOURCES += \
 	%D%/gpu/gpu_process.c %D%/gpu/gpu_process.h \
 	%D%/gpu/gpu_rounds.c %D%/gpu/gpu_rounds.h \
 	%D%/gpu/gpu_graph.c %D%/gpu/gpu_graph.h \
+	%D%/gpu/gpu_green.c %D%/gpu/gpu_green.h \
 	%D%/gpu/gpu_op_a2a.c %D%/gpu/gpu_op_check.h \
 	%D%/gpu/gpu_op_rig.c %D%/gpu/gpu_op_rig.h \
 	%D%/gpu/gpu_op_data.c \
@@ -451,6 +454,7 @@ AM_TESTS_ENVIRONMENT = \
 EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
+	%D%/product/pairs.cc \
 	%D%/system/check_sweep.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml \

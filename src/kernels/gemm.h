@@ -98,14 +98,15 @@ struct cei_gemm_map {
  * Tiles 2i and 2i + 1 of the list are a pair, which one cluster computes in its blocks 0 and 1.
  * Both have the same column; their rows differ, or n_rows of the second one is 0. Clusters take
  * pairs in the list's order. If `claimed` is NULL, the cluster's number says which pairs it takes.
- * Else each free cluster takes the next pair, so that the clusters that find an SM do all pairs,
- * even if they are few (gemm_pairs.cuh).
+ * Else clusters claim pairs, one by one or n_pairs / n_columns at a time, so that the clusters that
+ * find an SM do all pairs, even if they are few (gemm_pairs.cuh).
  *
  * The tensor maps have boxes of 64 columns, all swizzled by 128 bytes. The rows of a box are: for A
  * tile_rows; for an n x k B tile_columns / 2; for a k x n B CEI_GEMM_K_STEP; for C tile_rows / 2.
  */
 #define CEI_GEMM_THREADS 384u
 #define CEI_GEMM_CLUSTER 2u
+#define CEI_GEMM_CLUSTERS_MAX 128u      /* more than an sm_90 can run at once */
 #define CEI_GEMM_K_STEP  64u
 
 /* The bytes of shared memory of a block; the kernel's layout and the launch must use the same
@@ -156,6 +157,10 @@ struct cei_gemm {
 						 * claims (gemm_pairs.cuh); it is 0 before and
 						 * after a launch, and one launch at a time may
 						 * use it */
+	uint32_t                    n_columns;  /* if pairs are claimed: n_pairs, or the number of
+						 * clusters */
+	uint32_t                    n_free;     /* likewise: the pairs in front of the first one
+						 * that adds partial sums */
 	struct cei_gemm_marks       marks;
 	struct cei_gemm_partials    partials;
 };

@@ -13,8 +13,8 @@
  *                     of A if A is kept
  *   warps 1, 2        one for each group: load partial     --full-->   consumers
  *                     sums, store C, arrive                <-empty--
- *   warp 3            claims pairs of tiles, if clusters
- *                     claim them (gemm_pairs.cuh)
+ *   warp 3            claims columns of pairs of tiles, if
+ *                     clusters claim them (gemm_pairs.cuh)
  *
  * So the multiplying warps lose no time by storing, or by waiting until stored rows may be
  * announced.
@@ -83,7 +83,7 @@ load_boxes(uint8_t *b, const struct cei_gemm_map *map, struct cei_box at, uint64
 template <class L>
 static __device__ __forceinline__ void
 load_tile(const struct cei_gemm &p, const struct shared &shared,
-	  const struct cei_gemm_tile &tile, struct turn *turn)
+	  const struct cei_gemm_tile &tile, uint32_t pair_turn, struct turn *turn)
 {
 	const uint32_t block = cei_cluster_block();
 	const struct cei_gemm_map *a = &p.a[tile.a];
@@ -95,7 +95,7 @@ load_tile(const struct cei_gemm &p, const struct shared &shared,
 		uint64_t *full = &shared.bars->full[turn->index];
 		const int32_t k = (int32_t)(step * CEI_GEMM_K_STEP);
 
-		cei_pair_look_ahead(p, &shared.bars->pairs, step);
+		cei_pair_look_ahead(p, &shared.bars->pairs, pair_turn, step);
 		cei_bar_wait(&shared.bars->empty[turn->index], turn->parity ^ 1);
 		cei_bar_expect(full, L::stage_bytes);
 		cei_box_load(stage, a, { k, (int32_t)tile.a_row }, full);
@@ -128,7 +128,7 @@ static __device__ void load_all(const struct cei_gemm &p,
 			      &shared.bars->failed);
 			awaited = tile.await;
 		}
-		load_tile<L>(p, shared, tile, &turn);
+		load_tile<L>(p, shared, tile, n - 1, &turn);
 	}
 	for (uint32_t i = 0; blockIdx.x == 0 && i < p.marks.n_sent; i++)
 		await(p.marks, p.marks.sent, p.marks.sent_index + i, p.marks.sent_value,
@@ -442,8 +442,8 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 	const struct shared shared = share_out<L>(raw);
 	const uint32_t warp = threadIdx.x / 32;
 	const bool claims = p.claimed && threadIdx.x == CLAIMER && !cei_cluster_block();
-	/* claimed here, so that begin() hides the latency of the claim */
-	const uint32_t first = claims ? cei_pair_claim(p) : 0;
+	/* made while another thread initialises barriers in begin(), which tells all of it */
+	const uint32_t first = claims ? cei_pair_claim_first(p, &shared.bars->pairs) : 0;
 
 	static_assert(L::stages >= 2 && L::stages <= 8,
 		      "the ring fits struct bars");

@@ -66,6 +66,19 @@ static __device__ __forceinline__ uint32_t cei_word_load(const uint32_t *source)
 	return word;
 }
 
+/* Loads the word at the same address of a block of the cluster. */
+static __device__ __forceinline__ uint32_t cei_word_load_at(const uint32_t *source, uint32_t block)
+{
+	uint32_t word;
+
+	asm volatile("{\n"
+		     ".reg .b32 there;\n"
+		     "mapa.shared::cluster.u32 there, %1, %2;\n"
+		     "ld.shared::cluster.u32 %0, [there];\n"
+		     "}\n" : "=r"(word) : "r"(cei_shared(source)), "r"(block) : "memory");
+	return word;
+}
+
 /* Named barriers: threads that call sync wait for those that call arrive. */
 static __device__ __forceinline__ void cei_named_sync(uint32_t id, uint32_t n_threads)
 {

@@ -480,11 +480,15 @@ static void run_beside_others(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_others_hold_sms)
 {
-	struct gpu_op_mode mode = { "held", 0, 0, 1, 0 };
+	struct gpu_op_mode mode = { "held", 0, 0, 0, 0 };
+	int i;
 
 	gpu_op_open(&rig, n_all);
-	for (; mode.is_capturable < 2; mode.is_capturable++)
+	for (i = 0; i < 4; i++) {
+		mode.is_capturable = i % 2;
+		mode.shares_sms = i / 2;
 		gpu_op_each(&rig, run_beside_others, &mode);
+	}
 	gpu_op_close(&rig);
 }
 END_TEST

@@ -287,6 +287,10 @@ static void check_arrivals(const struct asked *asked, const struct cei_tiles *ti
 	uint32_t n[COUNTERS_MAX] = { 0 }, i;
 	const struct cei_gemm_tile *tile;
 
+	for (i = 0; i < tiles->n_free; i++)
+		hold(tiles->tile[i].reduce == CEI_GEMM_NONE, "free tiles add no partial sums");
+	hold(i == tiles->n_tiles || tiles->tile[i].reduce != CEI_GEMM_NONE,
+	     "the tile behind the free ones adds partial sums");
 	for (i = 0; i < tiles->n_tiles; i++) {
 		tile = &tiles->tile[i];
 		if (tile->arrive != CEI_GEMM_NONE)

@@ -88,7 +88,9 @@ struct cei_gemm_job {
 	uint32_t              n_blocks;         /* on a GPU: how many SMs our own kernel uses at
 						 * most; 0: as many as the executor may */
 	int                   is_claimed;       /* 1: whichever cluster is free takes the next
-						 * tiles; 0: they are assigned in advance */
+						 * tiles; 0: they are assigned in advance, but for
+						 * those of clusters that find no SM before others
+						 * have to wait for peers */
 	struct cei_job_marks  marks;
 };
 

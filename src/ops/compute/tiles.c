@@ -478,6 +478,15 @@ static int has_whole_halves(const struct cei_tiles *tiles, uint32_t shape_rows)
 	return 1;
 }
 
+static uint32_t count_free(const struct cei_tiles *tiles)
+{
+	uint32_t n = 0;
+
+	while (n < tiles->n_tiles && tiles->tile[n].reduce == CEI_GEMM_NONE)
+		n++;
+	return n;
+}
+
 int cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_args *args)
 {
 	uint64_t n;
@@ -495,6 +504,7 @@ int cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_args *args)
 	if (!tiles->tile)
 		return CEOV_ERR_NO_MEMORY;
 	tiles->n_tiles = (uint32_t)walk(args, tiles->tile);
+	tiles->n_free = count_free(tiles);
 	tiles->has_whole_halves = has_whole_halves(tiles, args->shape.rows);
 	return 0;
 }

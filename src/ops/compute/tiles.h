@@ -127,6 +127,8 @@ struct cei_tiles_args {
 struct cei_tiles {
 	struct cei_gemm_tile *tile;             /* freed by cei_tiles_fini() */
 	uint32_t              n_tiles;          /* a multiple of pair */
+	uint32_t              n_free;           /* tiles in front of the first one that adds
+						 * partial sums; n_tiles: none does */
 	/* 1: every tile has no rows, half of cei_tiles_args.shape.rows, or all of them. */
 	int                   has_whole_halves;
 };

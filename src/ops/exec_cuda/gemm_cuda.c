@@ -89,6 +89,8 @@ int cei_gpu_gemm_open(struct cei_gpu_executor *own)
 
 	memset(&job, 0, sizeof(job));
 	own->n_clusters = own->n_sms / CEI_GEMM_CLUSTER;
+	if (own->n_clusters > CEI_GEMM_CLUSTERS_MAX)
+		own->n_clusters = CEI_GEMM_CLUSTERS_MAX;
 	for (i = 0; !r && i < 4 * N_SHAPES; i++) {      /* two dtypes, two layouts of B */
 		job.shape = shapes[i / 4];
 		job.dtype = i % 4 < 2 ? CEOV_BF16 : CEOV_FP16;
@@ -228,6 +230,17 @@ static uint32_t n_blocks(const struct cei_gpu_executor *own, void *stream,
 	return n * CEI_GEMM_CLUSTER;
 }
 
+/* Has clusters claim pairs of tiles if the caller wants that, and where tiles wait for partial sums
+ * of peers: the pairs of a cluster that finds no SM would keep theirs from them. */
+static void make_claims(const struct cei_gpu_executor *own, const struct cei_gemm_job *job,
+			uint32_t n_clusters, struct cei_gemm *gemm)
+{
+	gemm->n_free = job->tiles->n_free / CEI_GEMM_CLUSTER;
+	gemm->n_columns = job->is_claimed ? gemm->n_pairs : n_clusters;
+	if (job->is_claimed || job->tiles->n_free < job->tiles->n_tiles)
+		gemm->claimed = cei_gpu_word(own, CEI_GPU_WORD_CLAIMED);
+}
+
 int cei_gpu_gemm(struct cei_gpu_executor *own, void *stream, const struct cei_gemm_job *job)
 {
 	struct cei_gemm gemm;
@@ -250,14 +263,14 @@ int cei_gpu_gemm(struct cei_gpu_executor *own, void *stream, const struct cei_ge
 	gemm.tiles = job->held_tiles;
 	gemm.n_pairs = job->tiles->n_tiles / CEI_GEMM_CLUSTER;
 	gemm.n_steps = (uint32_t)((job->k + CEI_GEMM_K_STEP - 1) / CEI_GEMM_K_STEP);
-	gemm.claimed = job->is_claimed ? cei_gpu_word(own, CEI_GPU_WORD_CLAIMED) : NULL;
+	launch.n_blocks = n_blocks(own, stream, job, gemm.n_pairs);
+	make_claims(own, job, launch.n_blocks / CEI_GEMM_CLUSTER, &gemm);
 	r = make_maps(own, job, &gemm);
 	if (!r && job->partials)
 		r = make_partials(own, job, &gemm.partials);
 	if (!r)
 		r = make_marks(own, &job->marks, &gemm.marks);
 	name_kernel(name, job);
-	launch.n_blocks = n_blocks(own, stream, job, gemm.n_pairs);
 	if (!r && job->marks.awaited)
 		r = cei_gpu_check_waiting(own, launch.n_blocks, name);
 	if (!r)

@@ -213,7 +213,7 @@ static void split_list(ceov_op *op)
 	while (n < all->n_tiles && all->tile[n].c == CEI_GEMM_C_PARTIAL)
 		n++;
 	op->product.others.tiles.tile = all->tile;
-	op->product.others.tiles.n_tiles = n;
+	op->product.others.tiles.n_tiles = op->product.others.tiles.n_free = n;
 	op->product.own.tiles.tile = all->tile + n;
 	op->product.own.tiles.n_tiles = all->n_tiles - n;
 }
@@ -249,7 +249,7 @@ int cei_product_cut(ceov_op *op, uint64_t n_rows)
 		for (n = 0; at + n < all->n_tiles && all->tile[at + n].c_row < end; n++)
 			;
 		tiles->tile = all->tile + at;
-		tiles->n_tiles = n;
+		tiles->n_tiles = tiles->n_free = n;     /* none adds partial sums */
 		r = hold(op, &op->product.pieces[piece]);
 		at += n;
 	}
