@@ -5,7 +5,8 @@ with versions that lack it. No other module of the package names a private modul
 PyTorch's; tests/python/torch/test_compat.py checks that.
 
 look_at_fsdp2() finds out what is missing of FSDP2 before anything of it is used, because its
-internal parts change between versions. TRIED lists the versions with which all tests passed."""
+internal parts change between versions. TRIED lists the versions with which all tests of those
+parts passed; with others FSDP2 is reached by its public hooks."""
 
 from __future__ import annotations
 
@@ -84,6 +85,12 @@ def flash_attention_backward(grad: torch.Tensor, q: torch.Tensor, k: torch.Tenso
 # --- process groups ----------------------------------------------------------------------
 
 
+# PyTorch 2.15 renames these two; the former names warn there.
+plain_all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+plain_reduce_scatter = (getattr(dist, "reduce_scatter_single", None) or
+                        dist.reduce_scatter_tensor)
+
+
 def default_store():
     """Returns the store through which the default process group's ranks found each other."""
     return dist.distributed_c10d._get_default_store()
@@ -102,8 +109,6 @@ class Fsdp2(NamedTuple):
     """The classes and modules of FSDP2 that the package uses."""
     Module: type
     MeshInfo: type
-    AllGather: type
-    ReduceScatter: type
     Work: type                          # that an all-gather returns
     collectives: ModuleType
 
@@ -113,7 +118,7 @@ def look_at_fsdp2() -> Fsdp2:
     has other parameters in this PyTorch."""
     try:
         from torch.distributed.fsdp import FSDPModule
-        from torch.distributed.fsdp._fully_shard import _fsdp_api, _fsdp_collectives
+        from torch.distributed.fsdp._fully_shard import _fsdp_collectives
         from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo
         from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
         from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
@@ -123,10 +128,6 @@ def look_at_fsdp2() -> Fsdp2:
         (dist, "_Work", ""),
         (FSDPModule, "set_custom_all_gather", "comm"),
         (FSDPModule, "set_custom_reduce_scatter", "comm"),
-        (_fsdp_api, "AllGather", ""),
-        (_fsdp_api, "ReduceScatter", ""),
-        (_fsdp_api.AllGather, "allocate", "dtype"),
-        (_fsdp_api.ReduceScatter, "__call__", "op"),
         (FSDPParamGroup, "unshard", "async_op"),
         (FSDPParamGroup, "_to_sharded", "self"),
         (FSDPParamGroup, "_to_sharded_post_forward", "self"),
@@ -138,8 +139,21 @@ def look_at_fsdp2() -> Fsdp2:
         (torch.ops.fsdp, "split_with_sizes_copy", "")])
     if missing is not None:
         raise _unknown(missing)
-    return Fsdp2(FSDPModule, FSDPMeshInfo, _fsdp_api.AllGather, _fsdp_api.ReduceScatter,
-                 dist._Work, _fsdp_collectives)
+    return Fsdp2(FSDPModule, FSDPMeshInfo, dist._Work, _fsdp_collectives)
+
+
+def look_at_fsdp2_hooks() -> type:
+    """Returns the class of modules to which fully_shard() was applied. Raises VersionError if it
+    lacks the public hooks, by which a module's communication is replaced."""
+    try:
+        from torch.distributed.fsdp import FSDPModule
+    except ImportError as error:
+        raise _unknown(str(error)) from error
+    missing = _first_missing([(FSDPModule, "set_custom_all_gather", "comm"),
+                              (FSDPModule, "set_custom_reduce_scatter", "comm")])
+    if missing is not None:
+        raise _unknown(missing)
+    return FSDPModule
 
 
 @functools.lru_cache(maxsize=None)
@@ -160,8 +174,8 @@ def _first_missing(wanted) -> Optional[str]:
 
 
 def _unknown(missing: str) -> errors.VersionError:
-    return errors.VersionError(f"enable: PyTorch {torch.__version__}: FSDP2 has no {missing}; "
-                               f"known to work: {', '.join(TRIED)}")
+    return errors.VersionError(f"enable: PyTorch {torch.__version__}: FSDP2 has no {missing}; its "
+                               f"inner parts are known of {', '.join(TRIED)}")
 
 
 def param_group_of(module):

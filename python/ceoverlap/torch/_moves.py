@@ -68,29 +68,36 @@ def all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> tor
     at.operators.compare(call)
     check(at, x, "all_gather")
     rows = gathered_rows(at, x, rows)
-    row_bytes = _inner(x) * x.element_size()
     result = x.new_empty((sum(rows), *x.shape[1:]))
-    if not result.numel():
-        return result
-    if any(n * row_bytes % ALIGN_BYTES for n in rows):
-        return _all_gather_padded(at, x, rows, result, call)
-    run_move(at, ops.AllGather, operand(x), [n * row_bytes for n in rows], result, call)
+    all_gather_into(at, x, rows, result, call)
     return result
 
 
-def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int], result: torch.Tensor,
-                       call: Call) -> torch.Tensor:
-    """Gathers shards whose size is not a multiple of 16 bytes: all are padded to the length of
-    the longest one, rounded up."""
+def all_gather_into(group: Group, x: torch.Tensor, rows: Sequence[int], target: torch.Tensor,
+                    call: Call) -> None:
+    """Sets target (sum(rows) x ..., contiguous and aligned to 16 bytes) to the x of all ranks.
+    This rank's x, rows[rank] x ..., may be its own place in target. call: as in
+    Operators.find()."""
+    if not target.numel():
+        return
     sizes = [n * _inner(x) * x.element_size() for n in rows]
+    if any(size % ALIGN_BYTES for size in sizes):
+        _all_gather_padded(group, x, sizes, target, call)
+        return
+    run_move(group, ops.AllGather, operand(x), sizes, target, call)
+
+
+def _all_gather_padded(group: Group, x: torch.Tensor, sizes: Sequence[int],
+                       target: torch.Tensor, call: Call) -> None:
+    """Gathers shards whose size is not a multiple of 16 bytes: all are padded to the length of
+    the longest one, rounded up. sizes: bytes of each."""
     length = round_up(max(sizes), ALIGN_BYTES)
     source = torch.empty(length, dtype=torch.uint8, device=x.device)
     source[:sizes[group.rank]].view(x.dtype).view(x.shape).copy_(x)
-    target = source.new_empty((group.size, length))
-    run_move(group, ops.AllGather, source, [length] * group.size, target, call)
-    torch.cat([target[rank, :size] for rank, size in enumerate(sizes)],
-              out=result.view(-1).view(torch.uint8))
-    return result
+    padded = source.new_empty((group.size, length))
+    run_move(group, ops.AllGather, source, [length] * group.size, padded, call)
+    torch.cat([padded[rank, :size] for rank, size in enumerate(sizes)],
+              out=target.view(-1).view(torch.uint8))
 
 
 def _block_rows(group: Group, x: torch.Tensor,

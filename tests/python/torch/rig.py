@@ -52,6 +52,7 @@ def patience(seconds: float) -> float:
     return seconds * TURNS if SHARES_GPUS else seconds
 
 
+START_S = patience(150.0)               # until all ranks are there: each imports PyTorch
 LIMIT_S = patience(60.0)                # of a function that all ranks run
 GRACE_S = patience(3.0)                 # for the other ranks, once one has failed
 SEED = int(os.environ.setdefault("CEOVERLAP_TEST_SEED", str(random.randrange(10 ** 6))))
@@ -115,7 +116,7 @@ def _serve(rank: int, size: int, port: int, pipe) -> None:
     if HAS_GPUS:
         torch.cuda.set_device(rank % N_GPUS)
     store = dist.TCPStore("127.0.0.1", port, None, False,
-                          datetime.timedelta(seconds=LIMIT_S))
+                          datetime.timedelta(seconds=START_S))
     dist.init_process_group(backend_of(size), store=store, rank=rank, world_size=size,
                             timeout=datetime.timedelta(seconds=LIMIT_S))
     pipe.send((True, None))
@@ -158,7 +159,7 @@ class World:
             theirs.close()
             self._pipes.append(ours)
             self._processes.append(process)
-        self._gather(LIMIT_S, ())
+        self._gather(START_S, ())
 
     def run(self, function, *args, limit_s: float = LIMIT_S, dying=()):
         """function(*args) at all ranks: their results by rank. AssertionError with what a

@@ -8,6 +8,7 @@ import unittest
 from unittest import mock
 
 import torch
+from fsdp_models import needs_inner
 from torch.autograd import forward_ad
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
@@ -45,12 +46,19 @@ class Names(unittest.TestCase):
 class Versions(unittest.TestCase):
     def refused(self, text):
         with self.assertRaisesRegex(ceoverlap.errors.VersionError, text) as caught:
-            fsdp.enable(torch.nn.Linear(2, 2))
-        for part in (torch.__version__, "known to work", *_compat.TRIED):
+            fsdp.enable(torch.nn.Linear(2, 2), level="inner")
+        for part in (torch.__version__, "inner parts are known of", *_compat.TRIED):
             self.assertIn(part, str(caught.exception))
+        with self.assertLogs("ceoverlap", "INFO") as logs:
+            self.assertEqual(fsdp._level_of_this_version(), "public")
+        self.assertRegex(logs.output[0], text)
 
+    @needs_inner
     def test_this_one_has_all(self):
-        self.assertTrue(callable(_compat.look_at_fsdp2().AllGather.allocate))
+        self.assertTrue(_compat.look_at_fsdp2().Module)
+        self.assertEqual(fsdp._level_of_this_version(), "inner")
+
+    def test_a_model_without_fsdp2_is_refused(self):
         with self.assertRaisesRegex(ceoverlap.errors.InvalidError, "no FSDP2 parameter"):
             fsdp.enable(torch.nn.Linear(2, 2))
 
@@ -61,7 +69,10 @@ class Versions(unittest.TestCase):
     def test_a_missing_parameter_is_refused(self):
         with mock.patch.object(FSDPModule, "set_custom_all_gather", lambda self: None):
             self.refused(r"no FSDPModule\.set_custom_all_gather\(comm\);")
+            with self.assertRaisesRegex(ceoverlap.errors.VersionError, r"gather\(comm\);"):
+                fsdp.enable(torch.nn.Linear(2, 2))
 
+    @needs_inner
     def test_a_missing_operator_is_refused(self):
         class Empty:
             __name__ = "torch.ops.fsdp"

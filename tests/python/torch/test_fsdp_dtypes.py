@@ -11,8 +11,8 @@ import unittest
 import rig
 import torch
 import torch.nn as nn
-from fsdp_models import (N_LAYERS, N_STEPS, assert_on_engines, assert_same_training,
-                         model_of, train_plainly)
+from fsdp_models import (N_LAYERS, N_STEPS, WORDS, assert_on_engines, assert_same_training,
+                         model_of, needs_inner, train_plainly)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ceoverlap.torch import fsdp
@@ -95,7 +95,7 @@ def other_dtypes_stay():
                                                               dtype=torch.float64),
                                      change=nn.Module.double)
     for stats in handle.stats:
-        assert stats.all_gather == "copy engines", stats
+        assert stats.all_gather == WORDS[handle.level], stats
         assert stats.reduce_scatter.startswith("PyTorch: gradients of torch.float64"), stats
     handle.disable()
 
@@ -120,9 +120,11 @@ class Dtypes(unittest.TestCase):
     def test_mixed_dtypes(self):
         rig.run(mixed_dtypes)
 
+    @needs_inner
     def test_some_need_no_cast(self):
         rig.run(some_need_no_cast)
 
+    @needs_inner
     def test_cast_on_the_way(self):
         rig.run(cast_on_the_way)
 

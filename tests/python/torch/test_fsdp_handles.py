@@ -2,6 +2,7 @@
 # Copyright (c) The ceoverlap developers
 """What enable() refuses, what Handle.disable() leaves, and ranks that fail."""
 
+import functools
 import gc
 import os
 import time
@@ -14,8 +15,8 @@ import rig
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-from fsdp_models import (STANDS_STILL_S, assert_same_training, batch, mesh_of, model_of,
-                         train_plainly)
+from fsdp_models import (STANDS_STILL_S, WORDS, assert_same_training, batch, mesh_of, model_of,
+                         needs_inner, train_plainly)
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
 import ceoverlap
@@ -55,15 +56,18 @@ def nothing_is_left():
 
 def disabled():
     handle, ours = assert_same_training(1e-5)
-    assert handle.slot_bytes
+    words = WORDS[handle.level]
+    if handle.level == "inner":
+        assert handle.slot_bytes
     handle.disable()
     handle.disable()
     assert not handle.stats and not handle.slot_bytes
-    for name in ("_to_sharded", "_to_sharded_post_forward"):
-        assert name not in ours[0]._get_fsdp_state()._fsdp_param_group.__dict__
+    if handle.level == "inner":
+        for name in ("_to_sharded", "_to_sharded_post_forward"):
+            assert name not in ours[0]._get_fsdp_state()._fsdp_param_group.__dict__
     expected = train_plainly(ours, 0)
-    for options, ways in (({"gather": False}, ("PyTorch: not asked for", "copy engines")),
-                          ({"scatter": False}, ("copy engines", "PyTorch: not asked for"))):
+    for options, ways in (({"gather": False}, ("PyTorch: not asked for", words)),
+                          ({"scatter": False}, (words, "PyTorch: not asked for"))):
         handle = fsdp.enable(ours, **options)
         assert train_plainly(ours, 0) == expected
         stats = handle.stats[0]
@@ -74,15 +78,24 @@ def disabled():
 def refused():
     rig.raises(ceoverlap.InvalidError, "fully_shard", fsdp.enable, nn.Linear(4, 4))
     ours = model_of()
+    rig.raises(ceoverlap.InvalidError, "must be 'inner'", functools.partial(
+        fsdp.enable, ours, level="deep"))
+    handle = fsdp.enable(ours)          # none of it is left
+    rig.raises(ceoverlap.StateError, "enabled already", fsdp.enable, ours)
+    handle.disable()
+    fsdp.enable(ours).disable()
+
+
+def inner_parts_are_refused():
+    ours = model_of()
     with mock.patch.object(FSDPParamGroup, "_to_sharded", None):
-        rig.raises(ceoverlap.VersionError, "no FSDPParamGroup._to_sharded", fsdp.enable, ours)
+        rig.raises(ceoverlap.VersionError, "no FSDPParamGroup._to_sharded", functools.partial(
+            fsdp.enable, ours, level="inner"))
     answers = [Group.of(mesh_of(dist.get_world_size()).get_group()),
                ceoverlap.InvalidError("on 2 hosts")]
     with mock.patch.object(Group, "of", side_effect=answers):
         rig.raises(ceoverlap.InvalidError, "on 2 hosts", fsdp.enable, ours)
-    handle = fsdp.enable(ours)          # none of it is left
-    rig.raises(ceoverlap.StateError, "enabled already", fsdp.enable, ours)
-    handle.disable()
+    fsdp.enable(ours).disable()         # none of it is left
 
 
 def slots_fail_at_one_rank():
@@ -131,6 +144,7 @@ def survive_a_death():
 
 
 class Handles(unittest.TestCase):
+    @needs_inner
     def test_nothing_is_left(self):
         rig.run(nothing_is_left)
 
@@ -139,6 +153,10 @@ class Handles(unittest.TestCase):
 
     def test_refused(self):
         rig.run(refused)
+
+    @needs_inner
+    def test_inner_parts_are_refused(self):
+        rig.run(inner_parts_are_refused)
 
     def test_layouts_differ(self):
         rig.run(layouts_differ)

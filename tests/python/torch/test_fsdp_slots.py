@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 from fsdp_models import (N_LAYERS, STANDS_STILL_S, WIDTHS, assert_on_engines,
-                         assert_same_training, mesh_of, model_of)
+                         assert_same_training, mesh_of, model_of, needs_inner)
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 import ceoverlap
@@ -333,6 +333,7 @@ class Launches(unittest.TestCase):
 
 
 class Slots(unittest.TestCase):
+    @needs_inner
     def test_shared(self):
         rig.run(shared_slots)
 

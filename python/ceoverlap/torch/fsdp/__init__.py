@@ -18,53 +18,83 @@ kernel. All ranks enable and disable together; results are PyTorch's, but for th
 averages (see _sums.py) and the order of sums.
 
 What is not understood (compiled autograd, all-gather extensions such as float8's, gradients
-of other dtypes, ...) stays with PyTorch, group by group, and the stats say why.
+of other dtypes, ...) stays with PyTorch, group by group, and the stats say why. Where FSDP2's
+inner parts are not known, its public hooks are used; see enable().
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from typing import List, Optional
 
 import torch.nn as nn
 
 from ... import errors
 from .. import _compat
-from ._handle import GroupStats, Handle
+from ._handle import GroupStats, Handle, Part
 
 __all__ = ["GroupStats", "Handle", "enable"]
 
+LEVELS = (None, "inner", "public")
 
-def enable(model: nn.Module, *, gather: bool = True, scatter: bool = True) -> Handle:
+
+def enable(model: nn.Module, *, gather: bool = True, scatter: bool = True,
+           level: Optional[str] = None) -> Handle:
     """Puts the communication of a model's FSDP2 parameter groups on copy engines. After
     fully_shard() was applied to the submodules and the root; by all ranks together.
 
     gather, scatter  which of both
+    level            "inner": all-gathers go straight into the parameters, which takes inner
+                     parts of FSDP2. "public": FSDP2's public hooks alone, so that FSDP2 copies
+                     what was gathered once more, as it does with PyTorch's collectives. None:
+                     the former where this PyTorch's inner parts are known, else the latter,
+                     the same at all ranks; Handle.level tells
 
-    The process groups that shard parameters have to be on one host; each gets a
-    ceoverlap.torch.Group (for another deadline than its default one make it before, by
-    Group(process_group, deadline_s=...)). With HSDP the shards' communication is ours, the
+    The process groups that shard parameters each get a ceoverlap.torch.Group (for another
+    deadline than its default one make it before, by Group(process_group, deadline_s=...)), at
+    level "public" at the first call. With HSDP the shards' communication is ours, the
     all-reduce among replicas stays PyTorch's.
 
     Streams wait for peers in the GPU. What they wait for does not depend on what the process
     does next: it may load kernels and free memory meanwhile.
 
-    VersionError: this PyTorch's FSDP2 is not what is known. InvalidError: no parameter group,
-    several hosts. StateError: enabled already, or one hardware queue for all streams.
+    VersionError: this PyTorch has no FSDP2 with public hooks, or for level "inner" not the inner
+    parts that are known. InvalidError: no parameter group, an unknown level. StateError: enabled
+    already, or one hardware queue for all streams.
     """
-    _compat.look_at_fsdp2()             # before anything is imported that is made from it
-    from . import _parts
-
+    if level not in LEVELS:
+        raise errors.InvalidError(f"enable: level {level!r}: must be 'inner', 'public' or None")
     _check_environment(model)
-    parts = _parts.parts_of(model)
+    found = level or _level_of_this_version()
+    parts = (_inner_parts if found == "inner" else _public_parts)(model, gather, scatter)
     if not parts:
         raise errors.InvalidError("enable: the model has no FSDP2 parameter group: apply "
                                   "torch.distributed.fsdp.fully_shard() to it first")
-    for part in parts:                  # which may refuse, so all of it comes first
-        _parts.join(part)
-    shared = _parts.Shared({}, {}, {})
-    for part in parts:
-        _parts.equip(part, shared, gather, scatter)
-    return Handle(parts)
+    return Handle(parts, found)
+
+
+def _level_of_this_version() -> str:
+    try:
+        _compat.look_at_fsdp2()
+    except errors.VersionError as error:
+        logging.getLogger("ceoverlap").info("%s: its public hooks are used", error)
+        return "public"
+    return "inner"
+
+
+def _inner_parts(model: nn.Module, gather: bool, scatter: bool) -> List[Part]:
+    _compat.look_at_fsdp2()             # before anything is imported that is made from it
+    from . import _parts
+
+    return _parts.inner_parts(model, gather, scatter)
+
+
+def _public_parts(model: nn.Module, gather: bool, scatter: bool) -> List[Part]:
+    _compat.look_at_fsdp2_hooks()
+    from . import _public
+
+    return _public.public_parts(model, gather, scatter)
 
 
 def _check_environment(model: nn.Module) -> None:

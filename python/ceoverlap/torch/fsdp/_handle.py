@@ -18,12 +18,14 @@ class GroupStats:
     """Statistics of one FSDP parameter group since enable().
 
     name             the module's name in the model, "" for the root
-    n_ranks          number of ranks that share the group's parameters
-    all_gather       who gathers: "copy engines", "PyTorch" with the reason, or both
+    n_ranks          number of ranks that share the group's parameters; by public hooks 0 before
+                     the first call
+    all_gather       who gathers: "copy engines", "PyTorch" with the reason, or both; "copy
+                     engines by FSDP2's public hooks" where the handle's level is "public"
     reduce_scatter   who sums, in the same words
     n_gathers        number of all-gathers on copy engines
     gathered_bytes   bytes that this rank received in them from peers
-    copied_bytes     of these, bytes that had to be copied once more
+    copied_bytes     of these, bytes that had to be copied once more, but not by FSDP2 itself
     n_sums           number of reduce-scatters on copy engines
     summed_bytes     bytes that this rank sent in them to peers
     n_plans          number of plans kept for all-gathers, of all parameter groups with the same
@@ -45,23 +47,33 @@ class GroupStats:
 
 @dataclass
 class Part:
-    """A parameter group of the model with its PullAllGather and SumScatter. Each of them is
-    None if it could not be used; the reason says why, and gather_reason why only PullAllGather
-    could not."""
+    """A parameter group of the model with its all-gather and reduce-scatter. Each of them is
+    None if it could not be used; the reason says why, and gather_reason why only the all-gather
+    could not. Of a group that only public hooks reach, the module is all that is known."""
     name: str
     module: nn.Module
     reason: str = ""
     gather_reason: str = ""
     group: Optional[Group] = None
-    gather: Any = None
-    scatter: Any = None
+    gather: Any = None                  # a PullAllGather or a HookGather
+    scatter: Any = None                 # a SumScatter or a HookSums
+
+    @property
+    def groups(self) -> List[Group]:
+        """The Groups that its communication uses."""
+        comms = [comm for comm in (self.gather, self.scatter) if comm is not None]
+        return [group for comm in comms for group in comm.groups.values()]
 
 
 class Handle:
-    """The handle that enable() returns. It keeps the model's modules alive."""
+    """The handle that enable() returns. It keeps the model's modules alive.
 
-    def __init__(self, parts: List[Part]):
+    level  "inner" or "public", as enable() takes it
+    """
+
+    def __init__(self, parts: List[Part], level: str):
         self._parts = parts
+        self.level = level
 
     @property
     def stats(self) -> List[GroupStats]:
@@ -77,7 +89,7 @@ class Handle:
 
     def _stagings(self) -> list:
         found = [part.gather.staging for part in self._parts if part.gather is not None]
-        return list({id(staging): staging for staging in found}.values())
+        return list({id(staging): staging for staging in found if staging}.values())
 
     def check(self) -> None:
         """Raises the error that ended an all-gather or a sum, if any. Never blocks. Without
@@ -91,10 +103,9 @@ class Handle:
     def disable(self) -> None:
         """Gives all communication back to PyTorch and releases the slots. All ranks call it,
         between steps. It may be called twice."""
-        parts = [part for part in self._parts if part.group is not None]
-        groups = {id(part.group): part.group for part in parts}.values()
+        groups = {id(group): group for part in self._parts for group in part.groups}.values()
         _meet(groups)                   # no peer reads our slots any more
-        for part in parts:
+        for part in self._parts:
             if part.gather is not None:
                 part.gather.close()
             if part.scatter is not None:
@@ -118,19 +129,26 @@ def _way_of(reason: str, comm) -> str:
         return f"PyTorch: {reason or 'not asked for'}"
     why = ", ".join(f"{reason} ({n})" for reason, n in comm.reasons.items())
     if not why:
-        return "copy engines"
-    return f"copy engines; PyTorch: {why}" if comm.n_runs else f"PyTorch: {why}"
+        return comm.words
+    return f"{comm.words}; PyTorch: {why}" if comm.n_runs else f"PyTorch: {why}"
+
+
+def _n_ranks(part: Part) -> int:
+    if part.groups:
+        return part.groups[0].size
+    return 0 if part.gather or part.scatter else 1
 
 
 def _stats_of(part: Part) -> GroupStats:
     counts = {}
     if part.gather is not None:
         counts.update(n_gathers=part.gather.n_runs, gathered_bytes=part.gather.n_bytes,
-                      copied_bytes=part.gather.n_copied_bytes,
-                      n_plans=part.gather.staging.n_plans,
-                      slot_bytes=part.gather.staging.n_bytes)
+                      copied_bytes=part.gather.n_copied_bytes)
+        if part.gather.staging is not None:
+            counts.update(n_plans=part.gather.staging.n_plans,
+                          slot_bytes=part.gather.staging.n_bytes)
     if part.scatter is not None:
         counts.update(n_sums=part.scatter.n_runs, summed_bytes=part.scatter.n_bytes)
-    return GroupStats(part.name, part.group.size if part.group else 1,
+    return GroupStats(part.name, _n_ranks(part),
                       _way_of(part.reason or part.gather_reason, part.gather),
                       _way_of(part.reason, part.scatter), **counts)

@@ -88,9 +88,11 @@ class _Work(_FSDP.Work):
         return self._event.query()
 
 
-class PullAllGather(_FSDP.AllGather):
+class PullAllGather:
     """The all-gathers of one FSDP parameter group. Those that it does not support go to
     `plain`, the implementation that the group had before, and `reasons` counts why."""
+
+    words = "copy engines"
 
     def __init__(self, param_group, staging: Staging, pools: Pools):
         self.param_group = param_group
@@ -100,6 +102,7 @@ class PullAllGather(_FSDP.AllGather):
         self.n_bytes = 0                # that came from peers
         self.n_copied_bytes = 0         # that could not go where they belong at once
         self.staging = staging
+        self.groups = {param_group.mesh_info.shard_process_group: staging.group}
         self._group = staging.group
         self._pools = pools
         self._turns: Set[int] = set()   # the pools of what is gathered now

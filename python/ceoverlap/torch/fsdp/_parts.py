@@ -62,6 +62,17 @@ def join(part: Part) -> None:
             part.gather_reason = f"ranks on {part.group.n_nodes} hosts"
 
 
+def inner_parts(model: nn.Module, gather: bool, scatter: bool) -> List[Part]:
+    """Returns the parts of a model, with their communication replaced; see enable()."""
+    parts = parts_of(model)
+    for part in parts:                  # which may refuse, so all of it comes first
+        join(part)
+    shared = Shared({}, {}, {})
+    for part in parts:
+        equip(part, shared, gather, scatter)
+    return parts
+
+
 def equip(part: Part, shared: Shared, gather: bool, scatter: bool) -> None:
     if part.group is None:
         return

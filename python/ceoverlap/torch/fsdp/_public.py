@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Finds a model's FSDP2 modules and replaces their communication by public hooks."""
+
+from __future__ import annotations
+
+import weakref
+from typing import List, Set
+
+import torch.nn as nn
+
+from ... import errors
+from .._compat import look_at_fsdp2_hooks
+from ._handle import Part
+from ._hooks import Hook, HookGather, HookSums, plain_all_gather, plain_reduce_scatter
+
+# FSDP2 does not tell which hooks a module has, so this remembers the latest ones that are ours.
+_hooks_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def public_parts(model: nn.Module, gather: bool, scatter: bool) -> List[Part]:
+    """Returns a Part for each FSDP2 module of the model that has parameters of its own, with
+    hooks of ours. Of modules that share one parameter group, FSDP2 calls the last one's."""
+    parts = _parts_of(model)
+    for part in parts:                  # which may refuse, so all of it comes first
+        if any(not hook.is_closed for hook in _hooks_of.get(part.module, ())):
+            raise errors.StateError(f"enable: module {part.name!r} is enabled already: "
+                                    "Handle.disable() first")
+    for part in parts:
+        _equip(part, gather, scatter)
+    return parts
+
+
+def _parts_of(model: nn.Module) -> List[Part]:
+    kind, seen, parts = look_at_fsdp2_hooks(), set(), []
+    for name, module in reversed(list(model.named_modules())):      # children come first
+        if isinstance(module, kind) and _takes_new(module, seen):
+            parts.append(Part(name, module))
+    return parts[::-1]
+
+
+def _takes_new(module: nn.Module, seen: Set[int]) -> bool:
+    """Returns whether the module has parameters that are not seen yet, and marks them as seen."""
+    new = {id(parameter) for parameter in module.parameters()} - seen
+    seen |= new
+    return bool(new)
+
+
+def _equip(part: Part, gather: bool, scatter: bool) -> None:
+    hooks: List[Hook] = []
+    try:
+        if gather:
+            hook = HookGather(plain_all_gather)
+            part.module.set_custom_all_gather(hook)
+            part.gather = hook
+            hooks.append(hook)
+        if scatter:
+            hook = HookSums(plain_reduce_scatter)
+            part.module.set_custom_reduce_scatter(hook)
+            part.scatter = hook
+            hooks.append(hook)
+    except ValueError as error:         # parameter groups of several meshes in one module
+        part.reason = str(error)
+    _hooks_of[part.module] = hooks
