@@ -448,11 +448,6 @@ static int host_warm(struct cei_backend *backend, uint64_t address)
 	return 0;
 }
 
-static int is_words(uint64_t address, uint64_t n_bytes)
-{
-	return (address | n_bytes) % sizeof(uint64_t) == 0;
-}
-
 static int host_staging_open(struct cei_backend *backend, enum ceov_place_kind kind,
 			     uint64_t n_bytes, uint64_t *ret_address)
 {
@@ -479,42 +474,6 @@ static int host_reach(struct cei_backend *backend, struct ceov_place place)
 {
 	(void)backend;
 	(void)place;
-	return 0;
-}
-
-static int host_store(struct cei_backend *backend, uint64_t address, const void *bytes,
-		      uint64_t n_bytes)
-{
-	uint64_t i, word;
-
-	(void)backend;
-	if (!is_words(address, n_bytes)) {
-		memcpy((void *)(uintptr_t)address, bytes, n_bytes);
-		return 0;
-	}
-	for (i = 0; i < n_bytes; i += sizeof(word)) {
-		memcpy(&word, (const char *)bytes + i, sizeof(word));
-		raise_counter(address + i, word);
-	}
-	return 0;
-}
-
-static int host_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
-		     uint64_t n_bytes)
-{
-	uint64_t i, word;
-
-	(void)backend;
-	if (!is_words(address, n_bytes)) {
-		memcpy(ret_bytes, (const void *)(uintptr_t)address, n_bytes);
-		return 0;
-	}
-	for (i = 0; i < n_bytes; i += sizeof(word)) {
-		/* acquire: pairs with raise_counter() */
-		word = atomic_load_explicit((const _Atomic uint64_t *)(uintptr_t)(address + i),
-					    memory_order_acquire);
-		memcpy((char *)ret_bytes + i, &word, sizeof(word));
-	}
 	return 0;
 }
 
@@ -576,8 +535,8 @@ const struct cei_backend_ops cei_backend_host = {
 	.staging_open  = host_staging_open,
 	.staging_close = host_staging_close,
 	.reach         = host_reach,
-	.store         = host_store,
-	.load          = host_load,
+	.store         = cei_host_store,
+	.load          = cei_host_load,
 	.stream_queue  = host_stream_queue,
 	.event_open    = host_event_open,
 	.event_close   = host_event_close,

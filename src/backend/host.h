@@ -58,4 +58,10 @@ int  cei_host_faults_tell(const struct cei_host_faults *faults, uint32_t rank,
 /* Call it before the first copy. */
 void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script);
 
+/* See struct cei_backend_ops. */
+int  cei_host_store(struct cei_backend *backend, uint64_t address, const void *bytes,
+		    uint64_t n_bytes);
+int  cei_host_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
+		   uint64_t n_bytes);
+
 #endif /* CEI_HOST_H */

@@ -8,6 +8,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/lane.c %D%/lane.h \
 	%D%/copier.c %D%/copier.h \
 	%D%/host.c %D%/host.h \
+	%D%/host_access.c \
 	%D%/host_script.c \
 	%D%/net.c \
 	%D%/waits.c %D%/waits.h
