@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,4 +375,15 @@ void testing_stop(pid_t child)
 	ck_assert_int_eq(kill(child, SIGSTOP), 0);
 	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
 	ck_assert(WIFSTOPPED(status));
+}
+
+void testing_refuse_threads(int refuse)
+{
+	pthread_attr_t attributes;
+
+	ck_assert_int_eq(pthread_attr_init(&attributes), 0);
+	ck_assert_int_eq(pthread_attr_setstacksize(&attributes, (size_t)1 << (refuse ? 46 : 21)),
+			 0);
+	ck_assert_int_eq(pthread_setattr_default_np(&attributes), 0);
+	ck_assert_int_eq(pthread_attr_destroy(&attributes), 0);
 }

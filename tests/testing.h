@@ -112,4 +112,8 @@ struct ceov_failure testing_failure(ceov_context *context);
  * may still run. SIGCONT lets it go on. */
 void testing_stop(pid_t child);
 
+/* From now on threads of this process can (0) or cannot (1) be started, since no memory is left for
+ * their stacks. */
+void testing_refuse_threads(int refuse);
+
 #endif /* CEI_TESTING_H */

@@ -303,9 +303,10 @@ struct cei_backend_ops {
 	int      (*is_idle)(struct cei_lane *lane);
 
 	/* mend makes a lane that broke and was stopped usable again, if it has another way to its
-	 * rank; reap then counts all lane->n_submitted submits so far as done, though what they
-	 * moved is lost. The engine's thread, without blocking. CEOV_PENDING: it is not idle yet;
-	 * errors, not raised: it stays broken. NULL: lanes that break stay broken.
+	 * rank, or has executed nothing yet; reap then counts all lane->n_submitted submits so
+	 * far as done, though what they moved is lost. The engine's thread, without blocking.
+	 * CEOV_PENDING: it is not idle yet; errors, not raised: it stays broken. NULL: lanes that
+	 * break stay broken.
 	 * explain writes what broke the lane, a few words. NULL: there is no more to say than the
 	 * error. */
 	int      (*mend)(struct cei_lane *lane);

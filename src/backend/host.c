@@ -365,6 +365,20 @@ static int host_submit(struct cei_lane *lane)
 	return 0;
 }
 
+/* Without a worker nothing has begun. What a worker was given may have failed in the middle. */
+static int host_mend(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+
+	if (own->has_thread || lane->backend->site->progress_by_caller)
+		return CEOV_ERR_STATE;
+	/* relaxed, all: there is no worker yet, and pthread_create() orders what it will see */
+	own->appended = atomic_load_explicit(&own->submitted, memory_order_relaxed);
+	atomic_store_explicit(&own->n_done, lane->n_submitted, memory_order_relaxed);
+	atomic_store_explicit(&own->must_stop, 0, memory_order_relaxed);
+	return 0;
+}
+
 static int host_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 {
 	const struct host_backend *host = lane->backend->private;
@@ -551,4 +565,5 @@ const struct cei_backend_ops cei_backend_host = {
 	.drain         = host_drain,
 	.stop          = host_stop,
 	.is_idle       = host_is_idle,
+	.mend          = host_mend,
 };

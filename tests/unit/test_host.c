@@ -7,7 +7,6 @@
 #include <check.h>
 #include <string.h>
 #include <unistd.h>
-#include <pthread.h>
 
 #include "backend/host.h"
 #include "base/clock.h"
@@ -157,20 +156,36 @@ START_TEST(test_an_abort_word_ends_a_wait)
 }
 END_TEST
 
-/* No memory is left for the stack of the lane's thread. Operations that were appended are not
- * executed. */
+/* Operations that were appended are not executed. */
 START_TEST(test_a_lane_whose_worker_cannot_be_started_is_idle)
 {
-	pthread_attr_t attributes;
-
-	ck_assert_int_eq(pthread_attr_init(&attributes), 0);
-	ck_assert_int_eq(pthread_attr_setstacksize(&attributes, (size_t)1 << 46), 0);
-	ck_assert_int_eq(pthread_setattr_default_np(&attributes), 0);
-	ck_assert_int_eq(pthread_attr_destroy(&attributes), 0);
+	testing_refuse_threads(1);
 	rig_copy(0, rig_at(1, 0), rig_at(0, 0), 4096);
 	ck_assert_int_eq(rig.ops->submit(&rig.lane[0]), CEOV_ERR_SYSTEM);
 	ck_assert(rig.ops->is_idle(&rig.lane[0]));
 	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
+}
+END_TEST
+
+START_TEST(test_a_lane_whose_worker_could_not_be_started_can_be_mended)
+{
+	rig_fill(rig_at(0, 0), 4096, 1);
+	rig_fill(rig_at(1, 0), 4096, 2);
+	testing_refuse_threads(1);
+	rig_copy(0, rig_at(1, 0), rig_at(0, 0), 4096);
+	rig_post(0, 0, 7);
+	ck_assert_int_eq(rig.ops->submit(&rig.lane[0]), CEOV_ERR_SYSTEM);
+	rig.lane[0].n_submitted = ++rig.n_submitted[0];
+	rig.ops->stop(&rig.lane[0]);
+	testing_refuse_threads(0);
+	ck_assert_int_eq(rig.ops->mend(&rig.lane[0]), 0);
+	ck_assert_uint_eq(rig_reaped(0), 1);
+	copy_with_mark(1);
+	rig_reap(0, 2);
+	ck_assert_uint_eq(rig_value(0), 0);     /* what was appended before is forgotten */
+	ck_assert_uint_eq(rig_value(1), 1);
+	/* a lane that has a worker is not mended: a copy may have failed halfway */
+	ck_assert_int_lt(rig.ops->mend(&rig.lane[0]), 0);
 }
 END_TEST
 
@@ -329,6 +344,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_lost_copy_never_ends);
 	tcase_add_test(all, test_a_stopped_lane_begins_nothing_more);
 	tcase_add_test(all, test_a_lane_whose_worker_cannot_be_started_is_idle);
+	tcase_add_test(all, test_a_lane_whose_worker_could_not_be_started_can_be_mended);
 	tcase_add_test(all, test_full_batches_of_all_submits_have_room);
 	tcase_add_test(all, test_a_lane_without_room_refuses_whole_calls);
 	tcase_add_test(all, test_a_caller_turns_the_lane);

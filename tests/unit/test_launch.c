@@ -469,6 +469,34 @@ START_TEST(test_a_caller_turns_launches)
 }
 END_TEST
 
+/* A lane starts its thread with its first launch. That fails once; afterwards the lane works. */
+START_TEST(test_a_thread_that_is_refused_fails_one_launch)
+{
+	struct loopback loop;
+	uint64_t k;
+
+	loopback_open(&loop, 1, 0);
+	testing_refuse_threads(1);
+	loopback_ready(&loop, 1);
+	ck_assert_int_eq(loopback_wait(&loop, loopback_launch(&loop, 0, POLLED)), CEOV_ERR_SYSTEM);
+	testing_log_has(&loop.log, "cannot start its worker", NULL, NULL);
+	testing_refuse_threads(0);
+	while (ceov_signal_renew(loop.ready) == CEOV_PENDING)
+		usleep(1000);
+	ck_assert_int_eq(ceov_signal_renew(loop.arrived), 0);
+	ck_assert_int_eq(ceov_signal_renew(loop.free), 0);
+	for (k = 0; k < 3; k++) {
+		testing_fill(ceov_buffer_base(loop.source, 0), LOOPBACK_BYTES, k);
+		loopback_ready(&loop, k + 1);
+		loopback_free(&loop, k);
+		ck_assert_int_eq(loopback_wait(&loop, loopback_launch(&loop, k, POLLED)), 0);
+		ck_assert_uint_eq(testing_check(ceov_buffer_base(loop.target, 1), LOOPBACK_BYTES,
+						k), LOOPBACK_BYTES);
+	}
+	loopback_close(&loop);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("launch");
@@ -492,6 +520,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_release_waits_for_launches_in_flight);
 	tcase_add_test(all, test_a_plan_tells_whether_its_release_waits);
 	tcase_add_test(all, test_a_caller_turns_launches);
+	tcase_add_test(all, test_a_thread_that_is_refused_fails_one_launch);
 	suite_add_tcase(made, all);
 	return made;
 }
