@@ -96,6 +96,18 @@ def default_store():
     return dist.distributed_c10d._get_default_store()
 
 
+def own_client(store):
+    """Returns a client of the store that nobody else uses. The ranks' one store is locked while
+    one of its threads waits, so other threads could tell nothing meanwhile. A store that cannot
+    be cloned is returned itself: it was written in Python, and has locks of its own."""
+    try:
+        return store.clone()
+    except dist.DistError:              # the connection has failed
+        raise
+    except RuntimeError:
+        return store
+
+
 def process_group_named(name: str):
     """Returns the process group with this group_name. Raises RuntimeError or ValueError if
     there is none."""

@@ -139,7 +139,9 @@ class Group:
 
     All ranks make it together, as they would call a collective; it blocks until all have.
     Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
-    communicators of the same process go on working; nothing of the environment is set.
+    communicators of the same process go on working; nothing of the environment is set. Threads
+    may use different groups at the same time, in any order; calls of one group come in the same
+    order at all ranks, so one thread at a time makes them.
 
     Between hosts bytes go over UCX (docs/nodes.md); n_nodes says how many hosts there are. Runs
     cannot be captured into CUDA graphs then, and FSDP2 gathers by PyTorch's own means.
@@ -178,8 +180,9 @@ class Group:
         rank = dist.get_rank(process_group)
         if rank < 0:
             raise errors.InvalidError("this process is not in the process group")
+        self._default_store = _compat.default_store()   # its server ends when nobody holds it
         store = dist.PrefixStore(f"ceoverlap/{process_group.group_name}",
-                                 _compat.default_store())
+                                 _compat.own_client(self._default_store))
         return store, rank, dist.get_world_size(process_group)
 
     def _agree_on_name(self, process_group) -> str:
@@ -369,10 +372,12 @@ class Group:
             return named(process_group)
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
-        for known, group in _known:
-            if _is_of(known, process_group):
-                return group
-        return cls(process_group, device)
+        known = _group_of(process_group)
+        if known is not None:
+            return known
+        name = process_group and process_group.group_name
+        with _making.setdefault(name, threading.RLock()):   # not all: others may wait for peers
+            return _group_of(process_group) or cls(process_group, device)
 
     @property
     def is_open(self) -> bool:
@@ -416,9 +421,18 @@ def _is_of(known: Optional[weakref.ref], process_group) -> bool:
     return known() is process_group
 
 
+def _group_of(process_group) -> Optional[Group]:
+    """Returns the Group that was made first of this process group, if one is open."""
+    for known, group in list(_known):
+        if _is_of(known, process_group):
+            return group
+    return None
+
+
 # Operators registered with torch.library name their group by a string, as PyTorch's do.
 _groups: Dict[str, Group] = {}
 _known: list = []                       # (reference to a process group or None, its Group)
+_making: Dict[Optional[str], threading.RLock] = {}      # of the process groups by name
 
 
 def named(name: str) -> Group:

@@ -2,6 +2,7 @@
 # Copyright (c) The ceoverlap developers
 """Groups: meeting, exchanging, agreeing, deadlines, several at once, closing."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from ceoverlap.torch import Group, all_reduce
 from ceoverlap.torch import group as group_module
 
 SHORT_S = rig.patience(1.5)
+HEAD_START_S = rig.patience(0.3)        # of one thread before the other
 
 
 def exchanges():
@@ -70,6 +72,49 @@ def meets_twice():
             group.close()
 
 
+def two_threads():
+    """A pool of threads on this rank's GPU: which one is current, each thread has to say."""
+    on_gpu = {"initializer": torch.cuda.set_device, "initargs": (rig.device(),)}
+    return concurrent.futures.ThreadPoolExecutor(2, **(on_gpu if rig.HAS_GPUS else {}))
+
+
+def crosses(first_calls):
+    """Two threads come to two groups, rank 0's in one order and the others' in the other one, so
+    that each thread waits for ranks whose other thread waits, too. first_calls: the threads make
+    the groups as well."""
+    made = [dist.new_group(list(range(dist.get_world_size()))) for _ in range(2)]
+    if not first_calls:
+        made = [Group(one) for one in made]
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def call(which):
+        group = Group.of(made[which])
+        x = torch.full((64,), rank + 1.0, device=group.device)
+        rig.equal(all_reduce(x, group), torch.full_like(x, size * (size + 1) / 2), which)
+
+    def body(is_second):
+        if is_second:
+            time.sleep(HEAD_START_S)
+        call(is_second != (rank == 0))
+
+    with two_threads() as pool:
+        for done in [pool.submit(body, is_second) for is_second in (False, True)]:
+            done.result(rig.LIMIT_S / 2)
+    dist.barrier()
+    for one in made:
+        Group.of(one).close()
+
+
+def makes_one():
+    """Two threads ask for the Group of a process group that has none."""
+    made = dist.new_group(list(range(dist.get_world_size())))
+    with two_threads() as pool:
+        first, second = pool.map(Group.of, [made, made])
+    assert first is second
+    dist.barrier()
+    first.close()
+
+
 def closes():
     group = Group()
     x = torch.ones(8 * group.size, device=group.device)
@@ -109,6 +154,14 @@ class Groups(unittest.TestCase):
     def test_two_groups_at_once(self):
         rig.run(meets_twice)
 
+    def test_threads_that_cross(self):
+        for first_calls in (False, True):
+            with self.subTest(first_calls=first_calls):
+                rig.run(crosses, first_calls)
+
+    def test_threads_that_make_one_group(self):
+        rig.run(makes_one)
+
     def test_close(self):
         rig.run(closes)
 
@@ -139,7 +192,7 @@ print("rank", group.rank, "is right")
 """
 
     AGAIN = """
-import gc, os, sys, torch, torch.distributed as dist
+import gc, os, torch, torch.distributed as dist
 from ceoverlap.torch import Group, all_reduce
 is_gpu = torch.cuda.is_available()
 if is_gpu:
@@ -147,7 +200,8 @@ if is_gpu:
 has_one_each = is_gpu and torch.cuda.device_count() >= 2
 groups = []
 for i in range(2):
-    store = dist.FileStore(os.path.join(sys.argv[1], f"store{i}"), 2)
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, False)
+    store = dist.PrefixStore(f"process group {i}", store)
     dist.init_process_group("nccl" if has_one_each else "gloo", store=store, world_size=2,
                             rank=int(os.environ["RANK"]))
     groups.append(Group.of())
@@ -168,14 +222,14 @@ print("rank", groups[2].rank, "is right")
 """
 
     def run_program(self, text):
-        """By torchrun, with a folder of its own."""
+        """By torchrun, whose store the ranks share."""
         with tempfile.TemporaryDirectory(prefix="ceoverlap-torchrun-") as folder:
             path = os.path.join(folder, "program.py")
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
             done = subprocess.run(
                 [sys.executable, "-m", "torch.distributed.run", "--standalone",
-                 "--nproc-per-node", "2", path, folder], capture_output=True, text=True,
+                 "--nproc-per-node", "2", path], capture_output=True, text=True,
                 timeout=rig.LIMIT_S, check=False, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("is right"), 2, done.stdout)
