@@ -206,7 +206,7 @@ pure_suites = \
 	%D%/unit/test_gpu_trial \
 	%D%/unit/test_wire
 if HAVE_CUDA
-pure_suites += %D%/unit/test_share_cuda
+pure_suites += %D%/unit/test_share_cuda %D%/unit/test_stream_order
 endif
 
 # One thread uses a transport; UCX itself does not run under a thread sanitizer.

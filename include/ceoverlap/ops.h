@@ -54,8 +54,9 @@
  *            sent unrounded: then only the additions, and the multiplication by a scale,
  *            round.
  * FLIGHT     Runs of one workspace follow each other, whatever their streams; at most 16
- *            are in flight, and a further one waits for the oldest. Runs of
- *            different workspaces are independent, but their kernels, which wait for
+ *            are in flight, and a further one waits for the oldest. So do runs of
+ *            workspaces of which one follows the other (`follows`). Runs of other
+ *            workspaces are independent, but their kernels, which wait for
  *            peers, need SMs at the same time. So do not run two operators, or an
  *            operator and any other kernel that waits for a peer (NCCL's do), side by
  *            side on one GPU unless all ranks give them SMs in the same order: if the first
@@ -66,12 +67,14 @@
  *            Do not create or release ops, which allocates and frees GPU memory, while a
  *            peer's run waits for a run that this rank has not called yet.
  * GRAPHS     Workspaces that are capturable: captures count as runs, so all ranks make the
- *            same ones in the same order, and no other runs of that workspace between a
- *            capture's begin and end. The caller orders replays, among themselves and
- *            with plain runs. A graph uses memory of its ops: capture it again after
- *            ceov_op_tune(), and do not replay it, nor leave it in flight, once one of its
- *            ops or their workspace is released. Runs of workspaces that are not capturable
- *            refuse a stream that is being captured.
+ *            same ones in the same order. Runs follow each other within a graph, too,
+ *            whatever its branches. From the first run in a capture until its end, runs
+ *            outside of that capture are refused (CEOV_ERR_STATE), of that workspace and
+ *            of those that it follows or that follow it. The caller orders replays, among
+ *            themselves and with plain runs. A graph uses memory of its ops: capture it again
+ *            after ceov_op_tune(), and do not replay it, nor leave it in flight, once one of
+ *            its ops or their workspace is released. Runs of workspaces that are not
+ *            capturable refuse a stream that is being captured.
  * DEADLINE   Each wait of a run is bounded by it; a run may wait several times.
  * FAILURE    A rank that dies, a deadline that passes or an abort ends a run: its kernels
  *            return, the stream continues, and results are undefined. The next run and
@@ -137,6 +140,12 @@ struct ceov_workspace_config {
 					 * Where these ranks are of one process, the budgets of
 					 * all of them must fit on the GPU at once. Without
 					 * effect on host ranks */
+	ceov_workspace *follows;        /* NULL, or another workspace of the rank: on GPUs, runs of
+					 * both then follow each other whatever their streams, as
+					 * those of one workspace do, and so those of all others
+					 * that follow it. So they never compete for SMs. Peers
+					 * make the runs of all of them in the same order. It is
+					 * released after those that follow it */
 };
 
 /* Allocates the workspace and exports it to the group. Does not wait for peers. In a group of

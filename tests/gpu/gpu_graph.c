@@ -60,6 +60,21 @@ void gpu_graph_end(struct gpu_graph *graph)
 	graph->executable = executable;
 }
 
+void gpu_graph_go_on(struct gpu_graph *graph, enum gpu_stream from, enum gpu_stream to)
+{
+	const struct cei_cuda_calls *calls = &graph->cuda->calls;
+	struct cei_cuda_hold hold;
+	CUevent event = NULL;
+
+	enter(graph, &hold);
+	check(graph, calls->event_create(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+	check(graph, calls->event_record(event, graph->gpu->streams[from]), "cuEventRecord");
+	check(graph, calls->stream_wait_event(graph->gpu->streams[to], event, 0),
+	      "cuStreamWaitEvent");
+	check(graph, calls->event_destroy(event), "cuEventDestroy");
+	cei_cuda_pop(graph->cuda, &hold);
+}
+
 void gpu_graph_launch(const struct gpu_graph *graph)
 {
 	struct cei_cuda_hold hold;

@@ -23,6 +23,10 @@ struct gpu_graph {
 void gpu_graph_begin(struct gpu_graph *graph, struct gpu *gpu, enum gpu_stream stream);
 void gpu_graph_end(struct gpu_graph *graph);
 
+/* Orders what is queued on `to` from now on behind what is on `from`, in the graph that is being
+ * captured from one of them: so it makes `to` a branch of the graph, or joins a branch again. */
+void gpu_graph_go_on(struct gpu_graph *graph, enum gpu_stream from, enum gpu_stream to);
+
 /* Queues a replay of the graph on the stream it was captured from. */
 void gpu_graph_launch(const struct gpu_graph *graph);
 

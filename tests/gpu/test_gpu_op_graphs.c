@@ -33,21 +33,26 @@ struct sequence {                       /* the runs of one graph, in order */
 	uint32_t     n;
 	enum op_sort sorts[RUNS_MAX];
 	int          is_wide;           /* products are computed by cuBLAS */
+	int          is_branched;       /* every second run is in another branch of the graph, and
+					 * only the library orders the branches */
 };
 
 static const struct sequence sequences[] = {
-	{ 1, { OP_AG_GEMM }, 0 },
-	{ 1, { OP_GEMM_RS }, 0 },
-	{ 1, { OP_ALL_REDUCE }, 0 },
-	{ 1, { OP_GEMM_A2A }, 0 },
-	{ 1, { OP_GEMM_AR }, 0 },
-	{ 2, { OP_GEMM_AR, OP_GEMM_RS }, 0 },
-	{ 2, { OP_GEMM_A2A, OP_A2A_GEMM }, 0 },
-	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 0 },
-	{ 3, { OP_AG_GEMM, OP_GEMM_RS, OP_ALL_REDUCE }, 0 },
-	{ 4, { OP_GEMM_RS, OP_REDUCE_SCATTER, OP_GEMM_RS, OP_AG_GEMM }, 0 },
-	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 1 },
-	{ 2, { OP_GEMM_AR, OP_AG_GEMM }, 1 },
+	{ 1, { OP_AG_GEMM }, 0, 0 },
+	{ 1, { OP_GEMM_RS }, 0, 0 },
+	{ 1, { OP_ALL_REDUCE }, 0, 0 },
+	{ 1, { OP_GEMM_A2A }, 0, 0 },
+	{ 1, { OP_GEMM_AR }, 0, 0 },
+	{ 2, { OP_GEMM_AR, OP_GEMM_RS }, 0, 0 },
+	{ 2, { OP_GEMM_A2A, OP_A2A_GEMM }, 0, 0 },
+	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 0, 0 },
+	{ 3, { OP_AG_GEMM, OP_GEMM_RS, OP_ALL_REDUCE }, 0, 0 },
+	{ 4, { OP_GEMM_RS, OP_REDUCE_SCATTER, OP_GEMM_RS, OP_AG_GEMM }, 0, 0 },
+	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 1, 0 },
+	{ 2, { OP_GEMM_AR, OP_AG_GEMM }, 1, 0 },
+	{ 2, { OP_ALL_REDUCE, OP_ALL_REDUCE }, 0, 1 },
+	{ 3, { OP_AG_GEMM, OP_GEMM_RS, OP_ALL_REDUCE }, 0, 1 },
+	{ 4, { OP_GEMM_RS, OP_GEMM_AR, OP_GEMM_A2A, OP_AG_GEMM }, 0, 1 },
 };
 
 #define N_SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))
@@ -96,12 +101,16 @@ static void capture(struct player *player)
 	int r;
 
 	gpu_graph_begin(&player->graph, &player->rank->gpu, GPU_CONSUME);
+	if (sequence->is_branched)
+		gpu_graph_go_on(&player->graph, GPU_CONSUME, GPU_PRODUCE);
 	for (i = 0; i < sequence->n; i++) {
 		r = gpu_op_data_run(&player->captured[i], player->ops[sequence->sorts[i]],
-				    GPU_CONSUME);
+				    sequence->is_branched && i % 2 ? GPU_PRODUCE : GPU_CONSUME);
 		ck_assert_msg(!r, "rank %u: run %u of a capture: %s", player->rank->rank, i,
 			      ceov_strerror(r));
 	}
+	if (sequence->is_branched)
+		gpu_graph_go_on(&player->graph, GPU_PRODUCE, GPU_CONSUME);
 	gpu_graph_end(&player->graph);
 	gpu_op_meet(player->rank);
 }

@@ -81,6 +81,12 @@ START_TEST(test_refused)
 	config.n_sms = 1;
 	expect_refusal(context, &config, "n_sms must be 0 or at least 2");
 	config = config_of(0);
+	config.follows = op_workspace(context, 1, "other", SCRATCH, 0);
+	expect_refusal(context, &config, "follows: workspace 'other' is another context's or "
+		       "another rank's");
+	ck_assert_int_eq(ceov_workspace_release(config.follows), 0);
+	expect_refusal(context, &config, "ceov_workspace_create");
+	config = config_of(0);
 	context->site.n_ranks = 65;
 	expect_refusal(context, &config, "at most 64 ranks");
 	context->site.n_ranks = 2;
@@ -236,6 +242,33 @@ START_TEST(test_released_after_its_ops_and_peers)
 	ck_assert_int_eq(ceov_workspace_release(rig.workspaces[1]), 0);
 	ck_assert_int_eq(ceov_workspace_release(rig.workspaces[0]), 0);
 	op_rig_close(&rig);
+}
+END_TEST
+
+START_TEST(test_released_before_what_it_follows)
+{
+	ceov_context *context = testing_open(1, &log_);
+	struct ceov_workspace_config config = config_of(0);
+	ceov_workspace *first = op_workspace(context, 0, "first", SCRATCH, 0);
+	ceov_workspace *second = NULL, *third = NULL;
+
+	config.name = "second";
+	config.follows = first;
+	ck_assert_int_eq(ceov_workspace_create(context, &config, &second), 0);
+	config.name = "third";
+	config.follows = second;                /* and so the first one */
+	ck_assert_int_eq(ceov_workspace_create(context, &config, &third), 0);
+	ck_assert_ptr_eq(third->leader, first);
+	ck_assert_int_eq(ceov_workspace_release(second), 0);
+	ck_assert_int_eq(ceov_workspace_release(first), CEOV_ERR_STATE);
+	testing_log_has(&log_, "'first' of rank 0 still has ops, or workspaces that follow it",
+			NULL, NULL);
+	ck_assert_int_eq(ceov_workspace_release(third), 0);
+	ck_assert_int_eq(ceov_workspace_release(first), 0);
+	first = op_workspace(context, 0, "first", SCRATCH, 0);
+	config.follows = first;
+	ck_assert_int_eq(ceov_workspace_create(context, &config, &third), 0);
+	ceov_close(context);                    /* releases both */
 }
 END_TEST
 
@@ -457,6 +490,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_peers_differ_in_size);
 	tcase_add_test(all, test_peers_differ_in_mode);
 	tcase_add_test(all, test_released_after_its_ops_and_peers);
+	tcase_add_test(all, test_released_before_what_it_follows);
 	tcase_add_test(all, test_close_releases_the_rest);
 	tcase_add_test(all, test_results_may_be_overtaken);
 	tcase_add_test(all, test_abort_ends_a_run_that_waits);

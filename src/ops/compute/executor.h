@@ -127,6 +127,9 @@ struct cei_executor {
 	uint32_t                       rank;
 	uint64_t                       n_sms;   /* how many SMs jobs may use at once; 0: all. The
 						 * GPU's open() sets it to the actual number */
+	/* An open executor of the same rank whose runs and this one's follow each other, and which
+	 * closes after this one; NULL: there is none. Set before open(). */
+	struct cei_executor           *leader;
 	void                          *private; /* belongs to the executor */
 	/* The name of the hardware, for stored tunings; set by open(). "": tunings are not
 	 * stored. */
@@ -195,7 +198,10 @@ struct cei_executor_ops {
 
 	/* Order work on one stream behind work on another: what is on the first stream when
 	 * mark_stream() is called comes before what is queued on the second stream after
-	 * follow_mark(). On the host they do nothing. */
+	 * follow_mark(). Streams that are being captured into one graph, as its branches, are
+	 * ordered within it. CEOV_ERR_STATE of follow_mark(), before anything has changed: marked
+	 * work is in a capture that has not ended, and the stream is not a part of that capture.
+	 * On the host both do nothing. */
 	int      (*mark_stream)(struct cei_executor *executor, void *stream);
 	int      (*follow_mark)(struct cei_executor *executor, void *stream);
 

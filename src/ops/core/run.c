@@ -261,13 +261,8 @@ static int begin(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
 	struct cei_executor *executor = &workspace->executor;
-	int r = check_capture(run);
+	int r = cei_workspace_look(workspace);
 
-	if (!r)
-		r = cei_workspace_make_room(workspace);
-	if (r)
-		return r;
-	r = cei_workspace_look(workspace);
 	if (r)
 		return cei_raise(cei_object_report(&workspace->object), r, 0,
 				 "%s: a run of workspace '%s' of rank %u has failed (%s); "
@@ -316,22 +311,39 @@ static int issue(const struct cei_run *run)
 	return r ? cei_workspace_fail(workspace, r) : 0;
 }
 
+/* On a GPU no run of a workspace that follows this one, or that this one follows, may be queued at
+ * the same time: it would not know this run as the one before it. */
+static int queue_in_turn(struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+	int r;
+
+	if (!workspace->is_host)
+		pthread_mutex_lock(&workspace->leader->turn);
+	r = begin(run);
+	if (!r)
+		r = issue(run);
+	if (!workspace->is_host)
+		pthread_mutex_unlock(&workspace->leader->turn);
+	return r;
+}
+
 int cei_run_make(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
 	int landed, r;
 
 	pthread_mutex_lock(&workspace->lock);
-	r = begin(run);
-	if (!r) {
-		r = issue(run);
-		/* A run on the host has ended when it returns, so nothing may use the caller's
-		 * memory any more. */
-		landed = workspace->is_host ? cei_workspace_land(workspace) : 0;
-		r = r ? r : landed;
-	}
+	r = check_capture(run);
+	if (!r)
+		r = cei_workspace_make_room(workspace);
+	if (!r)
+		r = queue_in_turn(run);
+	/* A run on the host has ended when it returns, so nothing may use the caller's memory any
+	 * more. */
+	landed = workspace->is_host ? cei_workspace_land(workspace) : 0;
 	pthread_mutex_unlock(&workspace->lock);
-	return r;
+	return r ? r : landed;
 }
 
 int cei_op_run(ceov_op *op, const char *run_call, const void *operands)

@@ -122,6 +122,20 @@ static int take_config(ceov_context *context, const struct ceov_workspace_config
 	return r;
 }
 
+/* Checks the workspace that another one will follow, if there is one. */
+static int check_follows(ceov_context *context, const struct ceov_workspace_config *config,
+			 const char *call)
+{
+	const ceov_workspace *leader = config->follows;
+	int r = leader ? cei_object_check(leader, &cei_workspace_type, call) : 0;
+
+	if (r || !leader || (leader->object.context == context && leader->rank == config->rank))
+		return r;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: follows: workspace '%s' is another context's or another "
+			 "rank's", call, config->rank, leader->name);
+}
+
 static int check_create(ceov_context *context, const struct ceov_workspace_config *config,
 			int has_ret, uint32_t *ret_member)
 {
@@ -138,7 +152,7 @@ static int check_create(ceov_context *context, const struct ceov_workspace_confi
 	fault = fault_of(context, config, context->site.members[*ret_member].place.kind ==
 			 CEOV_PLACE_HOST);
 	if (!fault)
-		return 0;
+		return check_follows(context, config, call);
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0, "%s: rank %u: %s", call,
 			 config->rank, fault);
 }
@@ -167,6 +181,8 @@ static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
 
 	executor->context = workspace->object.context;
 	executor->rank = workspace->rank;
+	if (workspace->leader != workspace)
+		executor->leader = &workspace->leader->executor;
 	executor->ops = executor_for(kind);
 	if (!executor->ops)
 		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
@@ -231,9 +247,14 @@ static void quarantine_workspace(struct cei_object *object)
 	ceov_workspace *workspace = CEI_OWNER(object, ceov_workspace, object);
 
 	cei_object_end(object);
+	pthread_mutex_lock(&workspace->leader->turn);
 	cei_capture_close(workspace->capture);
 	if (workspace->executor.ops)
 		workspace->executor.ops->close(&workspace->executor);
+	pthread_mutex_unlock(&workspace->leader->turn);
+	if (workspace->leader != workspace)
+		cei_object_unuse(&workspace->leader->object);
+	pthread_mutex_destroy(&workspace->turn);
 	pthread_mutex_destroy(&workspace->lock);
 	cei_levels_free(&workspace->levels);
 	cei_object_quarantine(object);
@@ -303,7 +324,11 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->allreduce.context = context;
 	workspace->allreduce.rank = workspace->rank;
 	workspace->allreduce.n_ranks = workspace->n_ranks;
+	workspace->leader = config.follows ? config.follows->leader : workspace;
+	if (workspace->leader != workspace)
+		cei_object_use(&workspace->leader->object);
 	pthread_mutex_init(&workspace->lock, NULL);
+	pthread_mutex_init(&workspace->turn, NULL);
 	cei_object_init(&workspace->object, context, &cei_workspace_type);
 	r = build(workspace, &context->site.members[member].place);
 	if (!r) {
@@ -482,8 +507,9 @@ int ceov_workspace_release(ceov_workspace *workspace)
 		return r;
 	if (cei_object_n_users(&workspace->object))
 		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_STATE, 0,
-				 "ceov_workspace_release: '%s' of rank %u still has ops; "
-				 "release them first", workspace->name, workspace->rank);
+				 "ceov_workspace_release: '%s' of rank %u still has ops, or "
+				 "workspaces that follow it; release them first",
+				 workspace->name, workspace->rank);
 	r = quiesce(workspace);
 	if (r)
 		return r;

@@ -66,6 +66,8 @@ struct ceov_workspace {
 	int                 is_host;
 	int                 is_capturable;
 	int                 shares_sms; /* as in struct ceov_workspace_config */
+	ceov_workspace     *leader;     /* whose runs and this one's follow each other on GPUs;
+					 * itself if it follows none */
 	uint64_t            half_bytes; /* size of one half of scratch */
 	uint64_t            deadline_ns;
 	struct cei_executor executor;
@@ -89,6 +91,9 @@ struct ceov_workspace {
 	int                 is_leaving; /* 1: the release of the workspace has begun */
 	uint64_t            find_by_ns; /* while connecting: until when peers may answer */
 	uint64_t            n_runs;
+	/* Held, behind `lock`, while a run on a GPU is queued: the leader's, by all that follow
+	 * it. */
+	pthread_mutex_t     turn;
 	struct cei_inflight inflights[CEI_OP_RUNS_MAX]; /* ring of the runs whose launches are
 							 * in flight */
 	uint32_t            first_flight;

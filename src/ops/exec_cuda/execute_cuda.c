@@ -175,6 +175,7 @@ static int gpu_open(struct cei_executor *executor)
 	own->cuda = site->cuda;
 	own->rank = executor->rank;
 	own->gpu = site->members[member].place.index;
+	own->order = executor->leader ? own_of(executor->leader)->order : &own->own_order;
 	r = cei_cuda_push(own->cuda, own->gpu, &hold);
 	if (r)
 		return r;
@@ -203,6 +204,7 @@ static void gpu_close(struct cei_executor *executor)
 	if (own->cuda && !cei_cuda_push(own->cuda, own->gpu, &hold)) {
 		cei_gpu_measure_close(own);
 		cei_gpu_sm_lane_close(own);
+		cei_gpu_order_close(own);
 		if (own->words)
 			(void)own->cuda->calls.mem_free(own->words);
 		if (own->mark)
@@ -442,7 +444,7 @@ static int gpu_await(struct cei_executor *executor, void *stream,
 	return cei_gpu_await(own_of(executor), stream, marks, counters);
 }
 
-/* --- order of streams ---------------------------------------------------------------------- */
+/* --- captures ------------------------------------------------------------------------------ */
 
 /* Returns in *ret_is whether the stream is being captured. If so, the graph determines the order of
  * its work, and events recorded outside the graph must not be used. */
@@ -464,40 +466,6 @@ static int gpu_is_capturing(struct cei_executor *executor, void *stream, int *re
 	if (r)
 		return r;
 	r = cei_gpu_is_capturing(own, stream, ret_is);
-	cei_cuda_pop(own->cuda, &hold);
-	return r;
-}
-
-static int gpu_mark_stream(struct cei_executor *executor, void *stream)
-{
-	struct cei_gpu_executor *own = own_of(executor);
-	struct cei_cuda_hold hold;
-	int r = cei_cuda_push(own->cuda, own->gpu, &hold), captures = 0;
-
-	if (r)
-		return r;
-	r = cei_gpu_is_capturing(own, stream, &captures);
-	if (!r && !captures)
-		r = cei_gpu_executor_check(
-			own, own->cuda->calls.event_record(own->mark, stream),
-			"recording the end of a run");
-	cei_cuda_pop(own->cuda, &hold);
-	return r;
-}
-
-static int gpu_follow_mark(struct cei_executor *executor, void *stream)
-{
-	struct cei_gpu_executor *own = own_of(executor);
-	struct cei_cuda_hold hold;
-	int r = cei_cuda_push(own->cuda, own->gpu, &hold), captures = 0;
-
-	if (r)
-		return r;
-	r = cei_gpu_is_capturing(own, stream, &captures);
-	if (!r && !captures)
-		r = cei_gpu_executor_check(
-			own, own->cuda->calls.stream_wait_event(stream, own->mark, 0),
-			"following the run before");
 	cei_cuda_pop(own->cuda, &hold);
 	return r;
 }
@@ -575,8 +543,8 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.sm_lane = &cei_gpu_sm_lane,
 	.await = gpu_await,
 	.is_capturing = gpu_is_capturing,
-	.mark_stream = gpu_mark_stream,
-	.follow_mark = gpu_follow_mark,
+	.mark_stream = cei_gpu_mark_stream,
+	.follow_mark = cei_gpu_follow_mark,
 	.fork = cei_gpu_fork,
 	.join = cei_gpu_join,
 	.end_fork = cei_gpu_end_fork,

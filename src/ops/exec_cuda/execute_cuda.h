@@ -25,6 +25,18 @@ enum cei_gpu_word {
 	CEI_GPU_WORDS,
 };
 
+/* The order of runs on streams (order_cuda.c). Executors whose runs follow each other share one,
+ * and their caller sees to it that only one of them uses it at a time. */
+struct cei_gpu_order {
+	struct cei_gpu_executor *last;          /* made the last run outside of graphs, behind
+						 * which is its `mark`; NULL: there was none */
+	CUevent                  captured;      /* behind the last captured run; NULL, as the next:
+						 * none was captured yet */
+	CUstream                 inside;        /* a part of the capture in which `captured` was
+						 * recorded, while that goes on */
+	unsigned long long       stream_id;     /* of the last captured run's stream */
+};
+
 struct cei_gpu_executor {
 	ceov_context      *context;
 	struct cei_cuda   *cuda;
@@ -44,7 +56,10 @@ struct cei_gpu_executor {
 						 * cei_experts_fault or cei_embedding_fault */
 	int                error;               /* the error that status showed; it is reported
 						 * once */
-	CUevent            mark;                /* recorded at the end of the last run */
+	CUevent            mark;                /* recorded at the end of the last run outside of
+						 * graphs */
+	struct cei_gpu_order *order;            /* own_order, or that of the executor's leader */
+	struct cei_gpu_order own_order;
 	CUstream           lane;                /* for lanes that SMs carry out, as are the next
 						 * two; NULL: no op needs one */
 	uint32_t           lane_blocks;         /* SMs that the lane of the run that is being
@@ -130,6 +145,12 @@ int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 
 /* rows_cuda.c: the function `copy_rows` of struct cei_executor_ops. */
 int  cei_gpu_copy_rows(struct cei_executor *executor, void *stream, const struct cei_rows *rows);
+
+/* order_cuda.c: the functions mark_stream and follow_mark of struct cei_executor_ops. close is
+ * called once, with the context current. */
+int  cei_gpu_mark_stream(struct cei_executor *executor, void *stream);
+int  cei_gpu_follow_mark(struct cei_executor *executor, void *stream);
+void cei_gpu_order_close(struct cei_gpu_executor *own);
 
 /* forks_cuda.c: branches of graphs, as struct cei_executor_ops describes them. */
 int  cei_gpu_fork(struct cei_executor *executor, void *stream, void **fork);
