@@ -229,7 +229,8 @@ class ceov_broadcast(Struct):
 class ceov_workspace_config(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("name", c_char_p),
                 ("scratch_bytes", c_uint64), ("is_capturable", c_int),
-                ("deadline_ns", c_uint64), ("shares_sms", c_int), ("n_sms", c_uint64)]
+                ("deadline_ns", c_uint64), ("shares_sms", c_int), ("n_sms", c_uint64),
+                ("follows", c_void_p)]
 
 
 class ceov_op_tuning(Struct):

@@ -37,7 +37,12 @@ class Handle:
         self.is_gone = False
         self.is_told = False            # that its release has failed
         if below is not None:
-            below.above.add(self)
+            self.stand_on(below)
+
+    def stand_on(self, below: Handle) -> None:
+        """Lets the handle `below` be released only after this one."""
+        self.below = below
+        below.above.add(self)
 
 
 class Releases:

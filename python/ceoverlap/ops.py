@@ -96,13 +96,16 @@ class Workspace(_object.Object):
     shares_sms     whether other kernels that wait for peers may run at the same time
     n_sms          how many SMs the kernels of runs take at most, the same at all ranks; 0: all.
                    For ranks that share a GPU, whose budgets fit on it together
+    follows        another workspace of the rank: on GPUs, runs of both follow each other whatever
+                   their streams. It closes after this one
     """
 
     _release_call = "ceov_workspace_release"
 
     def __init__(self, context: Context, name: str, scratch_bytes: int,
                  rank: Optional[int] = None, *, capturable: bool = False,
-                 deadline_s: float = 0.0, shares_sms: bool = False, n_sms: int = 0):
+                 deadline_s: float = 0.0, shares_sms: bool = False, n_sms: int = 0,
+                 follows: Optional[Workspace] = None):
         super().__init__(context, context._own(rank))
         self._ops: weakref.WeakSet = weakref.WeakSet()
         self.capturable = bool(capturable)
@@ -114,7 +117,11 @@ class Workspace(_object.Object):
         config.deadline_ns = _object.ns(deadline_s)
         config.shares_sms = bool(shares_sms)
         config.n_sms = n_sms
-        self._make_handle("ceov_workspace_create", ctypes.byref(config))
+        if follows is not None:
+            config.follows = follows._open_handle()
+        self._make_handle("ceov_workspace_create", ctypes.byref(config), kept=follows)
+        if follows is not None and self._record and follows._record:
+            self._record.stand_on(follows._record)
 
     def connect(self, timeout_s: Optional[float] = None) -> Workspace:
         """Finds the workspaces of all peers; operators can be created afterwards. If one

@@ -2,6 +2,8 @@
 # Copyright (c) The ceoverlap developers
 """Workspaces and operators on host ranks, against NumPy, in threads."""
 
+import gc
+import logging
 import unittest
 from unittest import mock
 
@@ -446,6 +448,27 @@ class Operators(Case):
         self.assertFalse(op.is_open)
         with self.assertRaises(ceoverlap.StateError):
             op.run(np.zeros(16, np.uint16))
+
+    def test_a_workspace_that_follows_another(self):
+        """Whichever is closed first, or forgotten, what is followed is released last."""
+        context = self.host(1)
+        for is_forgotten in (False, True):
+            first = Workspace(context, "first", 4096)
+            second = Workspace(context, "second", 4096, follows=first)
+            third = Workspace(context, "third", 4096, follows=second)
+            first.close()
+            with self.assertRaises(ceoverlap.StateError):
+                Workspace(context, "fourth", 4096, follows=first)
+            if is_forgotten:
+                del second, third
+            else:
+                second.close()
+                third.close()
+            gc.collect()
+            Workspace(context, "another", 4096).close()     # releases what was forgotten
+            for name in ("first", "second", "third"):       # so their names are free again
+                Workspace(context, name, 4096).close()
+        self.assertEqual(self.log.lines(logging.WARNING), [])
 
     def test_peers_that_do_not_come(self):
         context = self.host(2)

@@ -57,6 +57,7 @@ class Operators:
     def __init__(self, group: Group):
         self._group = group
         self._workspaces: Dict[bool, List[Tuple[int, ops.Workspace]]] = {False: [], True: []}
+        self._leader: Optional[ops.Workspace] = None    # the first one; all others follow it
         self._made: collections.OrderedDict = collections.OrderedDict()
         self._captured: set = set()
         self._n_names = 0
@@ -132,7 +133,8 @@ class Operators:
     def _workspace(self, n_bytes: int, capturable: bool) -> ops.Workspace:
         """Returns a workspace that is large enough, and capturable or not. A new one is at least
         half as large again as the largest so far, because slowly growing shapes would need ever
-        more workspaces otherwise."""
+        more workspaces otherwise. Runs of all of them follow each other, so that it makes no
+        difference to callers which shapes share one."""
         known = self._workspaces[capturable]
         for size, workspace in known:
             if size >= n_bytes:
@@ -146,8 +148,9 @@ class Operators:
         what = f"workspace of {size} bytes"
         workspace = group.together(what, lambda: ops.Workspace(
             group.context, name, size, capturable=capturable, deadline_s=group.deadline_s,
-            n_sms=group.n_sms))
+            n_sms=group.n_sms, follows=self._leader))
         group.together(what, lambda: workspace.connect(group.deadline_s))
+        self._leader = self._leader or workspace
         known.append((size, workspace))
         return workspace
 
@@ -171,7 +174,12 @@ class Operators:
             self._made.popitem()[1].close()
         for known in self._workspaces.values():
             while known:
-                known.pop()[1].close()
+                workspace = known.pop()[1]
+                if workspace is not self._leader:
+                    workspace.close()
+        if self._leader is not None:
+            self._leader.close()
+            self._leader = None
 
 
 def _text(call: Call) -> str:

@@ -151,6 +151,51 @@ def first_run_is_captured():
     del graph
 
 
+def branches():
+    """Two branches of a graph, with a collective of one group in each: of few and of many bytes,
+    and in two workspaces."""
+    group = Group.of()
+    side, ranks = torch.cuda.Stream(), sum(range(group.size))
+    for n, m in ((4096, 4096), (1 << 21, 4096), (1 << 25, 1 << 20)):
+        x, y = (torch.zeros(k, device=group.device) for k in (n, m))
+        ct.all_reduce(y, group), ct.all_reduce(x, group)        # the first one in a small workspace
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            main = torch.cuda.current_stream()
+            side.wait_stream(main)
+            with torch.cuda.stream(side):
+                a = ct.all_reduce(x, group)
+            b = ct.all_reduce(y, group)
+            main.wait_stream(side)
+        for i in range(10 * ROUNDS):
+            x.fill_(i % 97 + group.rank)
+            y.fill_(1000 + i % 89 + group.rank)
+            graph.replay()
+            equal(a, torch.full_like(x, group.size * (i % 97) + ranks), ("side", n, i))
+            equal(b, torch.full_like(y, group.size * (1000 + i % 89) + ranks), ("main", m, i))
+        torch.cuda.synchronize()
+        del graph, a, b
+
+
+def captures_meet():
+    """From the first run in a capture to its end, a run elsewhere is refused, and harms neither."""
+    group = Group.of()
+    x = torch.full((4096,), 1.0 + group.rank, device=group.device)
+    wanted = torch.full_like(x, sum(range(1, group.size + 1)))
+    ct.all_reduce(x, group)
+    torch.cuda.synchronize()
+    graph, beside = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.cuda.graph(graph, capture_error_mode="relaxed"):
+        y = ct.all_reduce(x, group)
+        with torch.cuda.stream(beside):         # not a branch of the graph
+            raises(errors.StateError, "still being captured", ct.all_reduce, x, group)
+    graph.replay()
+    equal(y, wanted, "replayed")
+    equal(ct.all_reduce(x, group), wanted, "not captured")
+    torch.cuda.synchronize()
+
+
 def is_elsewhere():
     """On another device than the group's rank."""
     group = Group.of()
@@ -178,6 +223,12 @@ class OnGpus(unittest.TestCase):
 
     def test_first_run_in_a_capture(self):
         rig.run(first_run_is_captured)
+
+    def test_branches_of_a_graph(self):
+        rig.run(branches)
+
+    def test_a_run_beside_a_capture(self):
+        rig.run(captures_meet)
 
     def test_other_devices(self):
         rig.run(is_elsewhere)
