@@ -216,7 +216,12 @@ struct ceov_config {
  * logged but counted; a later line says how many there were. */
 int  ceov_open(const struct ceov_config *config, ceov_context **ret_context);
 
-/* Aborts the launches in flight; on return no engine touches the caller's memory.
+/* Lets copies that are under way end, for 5 s at most, and then aborts the launches in flight; on
+ * return no engine touches the caller's memory. So who has seen a launch's last mark may close:
+ * that launch is not aborted. A launch whose transfers all wait for marks is aborted at once; one
+ * whose lane waits for a stream, or for a mark in a GPU that the host does not see, and one that a
+ * daemon carries out, within 100 ms. These aborts are what the caller asked for, and no errors:
+ * their lines have the level info. Peers that use the same signals are told as by ceov_abort().
  * Releases the objects that the caller did not release. Waits up to 2 s for peers that
  * still use buffers and signals which this process shared; to avoid that, call
  * ceov_barrier() at all ranks first. One thread; NULL is allowed.

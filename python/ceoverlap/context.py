@@ -290,7 +290,8 @@ class Context(_object.NotCopied, Owner):
     # --- the end ---------------------------------------------------------------------------
 
     def close(self, timeout_s: Optional[float] = None) -> None:
-        """Aborts what is in flight and releases everything. When it returns, registered memory
+        """Lets copies that are under way end, aborts the launches that still wait for marks, and
+        releases everything. When it returns, registered memory
         may be freed, and views of allocated memory must not be used any more. It waits for
         calls of other threads and raises StateError if they do not return in time. It waits up
         to 2 s for peers that still use shared memory, so let all ranks meet first, by

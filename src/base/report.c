@@ -256,16 +256,29 @@ struct ceov_failure cei_failure(int error, int native_code)
 	return failure;
 }
 
+void cei_report_end(struct cei_report *report)
+{
+	pthread_mutex_lock(&report->lock);
+	report->is_ending = 1;
+	pthread_mutex_unlock(&report->lock);
+}
+
 static int keep(struct cei_report *report, const char *format,
 		const struct ceov_failure *failure)
 {
+	int is_asked_for;
+
 	pthread_mutex_lock(&report->lock);
 	if (!report->has_first) {
 		report->first = *failure;
 		report->has_first = 1;
 	}
+	is_asked_for = report->is_ending && failure->error == CEOV_ERR_ABORTED;
 	pthread_mutex_unlock(&report->lock);
-	write_repeat(report, format, failure->error, failure->text);
+	if (is_asked_for)
+		cei_log(report, CEI_LOG_INFO, "closing: %s", failure->text);
+	else
+		write_repeat(report, format, failure->error, failure->text);
 	return failure->error;
 }
 

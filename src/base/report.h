@@ -39,13 +39,14 @@ struct cei_report_hold {
 };
 
 struct cei_report {
-	pthread_mutex_t     lock;       /* guards first, has_first, repeats and holds; never held
-					 * while the log function is called */
+	pthread_mutex_t     lock;       /* guards first to holds, and is_ending;
+					 * never held while the log function is called */
 	struct ceov_failure first;
 	int                 has_first;
 	struct cei_repeats  repeats;
 	struct cei_list     holds;
 	enum cei_log_level  level;      /* lines of a higher level are dropped */
+	int                 is_ending;  /* see cei_report_end() */
 	uint32_t            rank;       /* lowest rank of this process; each line begins with
 					 * it */
 	void              (*log)(void *log_arg, const char *line);
@@ -59,6 +60,10 @@ int  cei_log_level_of(const char *text);
  * info or debug; warn if unset). */
 void cei_report_init(struct cei_report *report, void (*log)(void *, const char *),
 		     void *log_arg);
+
+/* The context closes: from now on aborts (CEOV_ERR_ABORTED) are what its owner asked for, so their
+ * lines are no errors, and have the level info. Any thread. */
+void cei_report_end(struct cei_report *report);
 
 /* Frees the report. If repeated lines were held back and not reported yet, it logs their number. */
 void cei_report_fini(struct cei_report *report);

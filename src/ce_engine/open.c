@@ -279,6 +279,7 @@ void ceov_close(ceov_context *context)
 	if (!context || context->state != CEI_CONTEXT_OPEN ||
 	    (context->alive && !*context->alive))
 		return;                 /* in a forked child nothing here may be touched */
+	cei_report_end(&context->report);
 	stop_uppers(context);
 	if (stop_works(context)) {
 		abandon(context);

@@ -127,6 +127,8 @@ struct cei_client {
 						 * sets it, and the porter looks at it */
 	int                      end_error;     /* what its launches end with */
 	int                      has_aborted;   /* its signals were aborted at its end */
+	uint64_t                 abort_at_ns;   /* launches of a client that has said farewell may
+						 * end by themselves before this point in time */
 	_Atomic uint32_t         has_died;      /* set by the watch, ... */
 	_Atomic uint32_t         is_faulty;     /* ... by engines, ... */
 	_Atomic uint32_t         has_news;      /* ... and by its report: a launch has failed */

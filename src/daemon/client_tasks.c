@@ -15,9 +15,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/objects/context.h"
 #include "daemon/server.h"
+
+/* A client may see a launch's last mark, and say farewell, before the engine has seen that the
+ * launch is done. So its launches have this time to end. */
+#define FAREWELL_NS UINT64_C(100000000)
 
 /* A launch without a deadline of its own gets at least this one. */
 #define DEADLINE_LEAST_NS UINT64_C(1000000)
@@ -345,6 +350,8 @@ static int abort_launches(struct cei_client *client)
 
 	if (!client->context || (!is_first && !cei_guest_is_busy(client->context)))
 		return 0;
+	if (client->end_error == CEOV_ERR_ABORTED && cei_now_ns() < client->abort_at_ns)
+		return 1;
 	client->has_aborted = 1;
 	cei_guest_abort(client->context, client->end_error, client->hello.members[0].rank);
 	return 1;
@@ -395,5 +402,6 @@ static int run_close(struct cei_task *task)
 
 void cei_client_close(struct cei_client *client)
 {
+	client->abort_at_ns = cei_deadline(FAREWELL_NS);
 	cei_client_begin(client, run_close);
 }

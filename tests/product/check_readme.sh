@@ -4,7 +4,9 @@
 #
 # The code of the README and of docs/operators.md is right as printed: its C blocks compile
 # alone against the library of the build folder, those with a main() run on host memory, and
-# its Python blocks parse.
+# its Python blocks parse. The C programs, and the first program of docs/python.md, run 100 times
+# each, half of them on one processor, and write nothing to stderr: they close their context as soon
+# as they have seen their last mark.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -12,6 +14,31 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 read -ra cc <<< "${CC:-cc}"
 failed=0
+n_runs=50
+
+# on_all_and_on_one COMMAND [ARGUMENT...]: the command as it is, and bound to a processor.
+on_all_and_on_one() {
+	"$@" && taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" "$@"
+}
+
+# again PROGRAM: many runs, with the output of all.
+again() {
+	local i
+
+	for ((i = 0; i < n_runs; i++)); do
+		"$1" || return
+	done
+}
+export -f again
+export n_runs
+
+# is_quiet TEXT FILE: nothing was written to stderr.
+is_quiet() {
+	[ ! -s "$2" ] && return
+	sort "$2" | uniq -c | head -5
+	echo "FAIL: $1 writes to stderr"
+	failed=1
+}
 
 pages=("$srcdir/README.md" "$srcdir/docs/operators.md")
 
@@ -35,13 +62,16 @@ for source in "$folder"/block-*.c; do
 		n_ran=$((n_ran + 1))
 		./libtool --silent --mode=link "${cc[@]}" -o "$folder/program" "$source.o" \
 			libceoverlap.la -pthread &&
-			timeout 60 "$folder/program" > "$folder/out" 2>&1
+			on_all_and_on_one timeout 60 bash -c 'again "$0"' "$folder/program" \
+				> "$folder/out" 2> "$folder/err"
 		status=$?
-		cat "$folder/out"
-		if [ "$status" != 0 ] || ! grep -q '^42 arrived$' "$folder/out"; then
+		sort "$folder/out" | uniq -c
+		if [ "$status" != 0 ] ||
+				[ "$(grep -c '^42 arrived$' "$folder/out")" != $((2 * n_runs)) ]; then
 			echo "FAIL: README.md, $name: exit status $status"
 			failed=1
 		fi
+		is_quiet "README.md, $name" "$folder/err"
 	fi
 done
 if [ "$n_ran" = 0 ]; then
@@ -58,6 +88,25 @@ if command -v python3 > /dev/null; then
 			failed=1
 		fi
 	done
+
+	pages=("$srcdir/docs/python.md")
+	blocks python
+	cat > "$folder/again.py" <<-'END'
+		import sys, ceoverlap
+		code = compile(open(sys.argv[1]).read(), "docs/python.md", "exec")
+		for _ in range(int(sys.argv[2])):
+		    values = memoryview(bytearray(range(64)))
+		    names = {"ceoverlap": ceoverlap, "values": values}
+		    exec(code, names)
+	END
+	if [ -e .libs/libceoverlap.so ]; then
+		CEOVERLAP_LIBRARY=$PWD/.libs/libceoverlap.so PYTHONPATH=$srcdir/python \
+			PYTHONDONTWRITEBYTECODE=1 on_all_and_on_one timeout 60 \
+			python3 "$folder/again.py" "$folder/block-1.python" "$n_runs" \
+			2> "$folder/err" || { echo "FAIL: docs/python.md, its first program"
+			failed=1; }
+		is_quiet "docs/python.md, its first program," "$folder/err"
+	fi
 fi
 
 # The files and pages that it leads to.

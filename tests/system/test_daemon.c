@@ -26,6 +26,7 @@
 
 #define LAUNCHES 200u
 #define COMMITS  100u
+#define CLOSES   20u
 #define NORMAL   CEOV_URGENCY_NORMAL
 
 static struct daemon_rig rig;
@@ -184,6 +185,32 @@ START_TEST(test_an_abort_ends_a_launch_there)
 	ck_assert_int_eq(ceov_signal_wait(client.arrived, 0, 1, TESTING_PATIENCE),
 			 CEOV_ERR_ABORTED);
 	ceov_close(client.context);
+	daemon_rig_end(&rig);
+}
+END_TEST
+
+/* Clients close as soon as they see the last mark, which the daemon's lane raises before its engine
+ * has seen that the launch is done. A launch that waits for a mark is ended. */
+START_TEST(test_a_client_that_closes_aborts_no_launch_that_is_done)
+{
+	struct daemon_rig_client client;
+	uint32_t i;
+
+	daemon_rig_start(&rig, NULL);
+	for (i = 0; i < CLOSES; i++) {
+		daemon_rig_open(&rig, &client, NORMAL);
+		launch(&client);
+		ck_assert_int_eq(ceov_signal_raise(client.ready, 0, 1), 0);
+		ck_assert_int_eq(ceov_signal_wait(client.arrived, 0, 1, TESTING_PATIENCE), 0);
+		ceov_close(client.context);
+	}
+	ck_assert_uint_eq(rig.client_log.n_lines, 0);
+	daemon_rig_says(&rig, "metrics", "ceoverlap_launches_total 20\n");
+	daemon_rig_says(&rig, "metrics", "ceoverlap_launch_errors_total{error=\"aborted\"} 0\n");
+	daemon_rig_open(&rig, &client, NORMAL);
+	launch(&client);
+	ceov_close(client.context);
+	ck_assert_uint_eq(rig.client_log.n_lines, 0);
 	daemon_rig_end(&rig);
 }
 END_TEST
@@ -458,6 +485,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(cases, test_aborts_look_at_plans_that_come_and_go, 0, 2);
 	tcase_add_test(cases, test_aborts_look_at_plans_while_the_link_is_closed);
 	tcase_add_test(cases, test_an_abort_ends_a_launch_there);
+	tcase_add_test(cases, test_a_client_that_closes_aborts_no_launch_that_is_done);
 	tcase_add_test(cases, test_a_killed_daemon_is_told);
 	tcase_add_test(cases, test_a_killed_client_does_not_disturb);
 	tcase_add_test(cases, test_signals_of_an_idle_client_that_died_are_aborted);

@@ -23,31 +23,54 @@ struct desk {
 	ceov_context      *context;
 	ceov_buffer       *source;
 	ceov_buffer       *target;
+	ceov_signal       *ready;
 	ceov_signal       *arrived;
 	ceov_plan         *plan;
 };
 
-/* Opens a desk whose copies start only after copy_delay_ns. */
-static void desk_open(struct desk *desk, uint64_t copy_delay_ns, uint64_t deadline_ns)
+/* Opens a context of two ranks whose copies start only after copy_delay_ns. */
+static void desk_open_bare(struct desk *desk, uint64_t copy_delay_ns, uint64_t deadline_ns,
+			   int progress_by_caller)
 {
-	struct ceov_member members[1];
-	struct ceov_config config = testing_config(members, 1, &desk->log);
-	struct ceov_transfer transfer;
+	struct ceov_member members[2];
+	struct ceov_config config = testing_config(members, 2, &desk->log);
 	char text[32];
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)copy_delay_ns);
 	ck_assert_int_eq(setenv("CEOVERLAP_HOST_COPY_DELAY_NS", text, 1), 0);
 	testing_log_init(&desk->log);
 	config.deadline_ns = deadline_ns;
+	config.progress_by_caller = progress_by_caller;
 	ck_assert_int_eq(ceov_open(&config, &desk->context), 0);
 	desk->source = testing_buffer(desk->context, 0, N_BYTES);
 	desk->target = testing_buffer(desk->context, 0, N_BYTES);
-	desk->arrived = testing_signal(desk->context, 0, 1);
-	desk->plan = testing_plan(desk->context, 0);
-	transfer = testing_transfer(desk->source, desk->target, N_BYTES);
-	transfer.then = testing_mark(desk->arrived, 0, 1);
-	testing_add(desk->plan, &transfer);
-	ck_assert_int_eq(ceov_plan_commit(desk->plan), 0);
+	desk->ready = testing_signal(desk->context, 0, 1);
+	desk->arrived = testing_signal(desk->context, 0, 2);
+}
+
+/* Commits the desk's plan: a copy by the rank, of whose marks either may be missing. */
+static ceov_plan *desk_commit(struct desk *desk, uint32_t rank, const struct ceov_mark *ready,
+			      uint32_t arrived)
+{
+	ceov_buffer *own = rank ? testing_buffer(desk->context, rank, N_BYTES) : desk->source;
+	struct ceov_transfer transfer = testing_transfer(own, desk->target, N_BYTES);
+	ceov_plan *plan = testing_plan(desk->context, rank);
+
+	transfer.then = testing_mark(desk->arrived, arrived, 1);
+	if (ready) {
+		transfer.source_ready = *ready;
+		ck_assert_int_eq(ceov_plan_expect(plan, ready), 0);
+	}
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	return plan;
+}
+
+/* Opens a desk with a plan that copies at once. */
+static void desk_open(struct desk *desk, uint64_t copy_delay_ns, uint64_t deadline_ns)
+{
+	desk_open_bare(desk, copy_delay_ns, deadline_ns, 0);
+	desk->plan = desk_commit(desk, 0, NULL, 0);
 }
 
 static ceov_ticket desk_launch(struct desk *desk, uint64_t deadline_ns)
@@ -78,6 +101,85 @@ static int has_line(struct testing_log *log, const char *text)
 }
 
 /* --- closing while copies are in flight ------------------------------------------ */
+
+/* Opens a desk that keeps lines of the level info, too, by which a close tells what it aborts. */
+static void desk_open_told(struct desk *desk, uint64_t copy_delay_ns, int progress_by_caller)
+{
+	ck_assert_int_eq(setenv("CEOVERLAP_LOG", "info", 1), 0);
+	desk_open_bare(desk, copy_delay_ns, 0, progress_by_caller);
+}
+
+/* Has a launch of memory that outlives the context begun, and closes. */
+static void close_while_it_moves(int progress_by_caller)
+{
+	uint8_t target[N_BYTES] = { 0 };
+	struct desk desk;
+
+	desk_open_told(&desk, 300 * TESTING_MS, progress_by_caller);
+	ck_assert_int_eq(ceov_buffer_register(desk.context, 0, target, N_BYTES, &desk.target), 0);
+	desk.plan = desk_commit(&desk, 0, NULL, 0);
+	testing_fill(ceov_buffer_base(desk.source, 0), N_BYTES, 1);
+	desk_launch(&desk, 0);
+	if (progress_by_caller)
+		ck_assert_int_eq(ceov_turn(desk.context), CEOV_PENDING);
+	else
+		pause_a_while();
+	ceov_close(desk.context);
+	ck_assert_uint_eq(testing_check(target, N_BYTES, 1), N_BYTES);
+	ck_assert_int_eq(has_line(&desk.log, "abort"), 0);
+	ck_assert_int_eq(has_line(&desk.log, "error"), 0);
+}
+
+START_TEST(test_close_lets_what_moves_end)
+{
+	close_while_it_moves(_i);
+}
+END_TEST
+
+/* Whether the engine polls the mark, or the lane waits for it (a gated launch). */
+START_TEST(test_close_ends_at_once_what_waits)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch),
+				      .producer_stream = _i ? &launch : NULL };
+	struct ceov_mark ready;
+	ceov_ticket ticket;
+	struct desk desk;
+	uint64_t before;
+
+	desk_open_told(&desk, 0, 0);
+	ready = testing_mark(desk.ready, 0, 1);
+	desk.plan = desk_commit(&desk, 0, &ready, 0);
+	ck_assert_int_eq(ceov_launch(desk.plan, &launch, &ticket), 0);
+	pause_a_while();
+	before = cei_now_ns();
+	ceov_close(desk.context);
+	ck_assert_uint_lt(cei_now_ns() - before, 4 * TESTING_SECOND);
+	testing_log_has(&desk.log, "info: closing", "aborted", NULL);
+	ck_assert_int_eq(has_line(&desk.log, "error"), 0);
+	ck_assert_int_eq(has_line(&desk.log, "warning"), 0);
+}
+END_TEST
+
+/* Both ranks' plans name one signal, so the abort of one launch reaches the other one. */
+START_TEST(test_close_is_quiet_where_one_rank_waits_and_one_moves)
+{
+	struct ceov_mark ready;
+	struct desk desk;
+	ceov_plan *waits;
+	ceov_ticket ticket;
+
+	desk_open_told(&desk, 300 * TESTING_MS, 0);
+	ready = testing_mark(desk.ready, 0, 1);
+	waits = desk_commit(&desk, 0, &ready, 0);
+	desk.plan = desk_commit(&desk, 1, NULL, 1);
+	ck_assert_int_eq(ceov_launch(waits, NULL, &ticket), 0);
+	desk_launch(&desk, 0);
+	pause_a_while();
+	ceov_close(desk.context);
+	testing_log_has(&desk.log, "info: closing", "rank 0", "aborted");
+	ck_assert_int_eq(has_line(&desk.log, "error"), 0);
+}
+END_TEST
 
 /* The launch is given up at half of the deadline, and its copy ends after that. */
 START_TEST(test_close_waits_for_a_copy_that_ends_in_time)
@@ -207,6 +309,9 @@ int main(void)
 	TCase *releases = tcase_create("releases beside copies that were given up");
 
 	tcase_set_timeout(copies, 60);
+	tcase_add_loop_test(copies, test_close_lets_what_moves_end, 0, 2);
+	tcase_add_loop_test(copies, test_close_ends_at_once_what_waits, 0, 2);
+	tcase_add_test(copies, test_close_is_quiet_where_one_rank_waits_and_one_moves);
 	tcase_add_test(copies, test_close_waits_for_a_copy_that_ends_in_time);
 	tcase_add_exit_test(copies, test_close_leaves_what_a_copy_may_touch_behind, 0);
 	tcase_add_test(copies, test_a_lane_without_a_worker_fails_and_closes);

@@ -449,6 +449,35 @@ static void give_stop(struct cei_engine *engine, struct cei_ending *ending)
 	ending->failure.rank = rank_of(ending->launch);
 }
 
+/* Whether the lane moves its first chunk. A chunk that waits there keeps those behind it. */
+static int moves(const struct cei_list *moving, int unknown)
+{
+	const struct cei_chunk *chunk = CEI_OWNER(moving->next, struct cei_chunk, link);
+	const struct cei_counter *ready = &cei_chunk_step(chunk)->source_ready;
+
+	if (chunk->launch->after)
+		return unknown;
+	if (!cei_launch_lane_waits(chunk->launch) || !ready->signal)
+		return 1;
+	if (!ready->seen)
+		return unknown;
+	/* relaxed: decides only how long to wait */
+	return atomic_load_explicit(ready->seen, memory_order_relaxed) >=
+		chunk->launch->base + ready->value;
+}
+
+int cei_completion_moves(const struct cei_engine *engine, int unknown)
+{
+	const struct cei_lane_set *under_way = &engine->lanes.under_way;
+	uint32_t i;
+
+	for (i = cei_lane_set_next(under_way, 0); i != CEI_NO_LANE;
+	     i = cei_lane_set_next(under_way, i + 1))
+		if (moves(&engine->lanes.states[i]->moving, unknown))
+			return 1;
+	return 0;
+}
+
 void cei_completion_end_fenced(struct cei_engine *engine)
 {
 	end_all(engine, give_fence);

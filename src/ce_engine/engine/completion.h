@@ -40,6 +40,11 @@ void cei_completion_expire(struct cei_engine *engine, uint64_t now_ns);
 /* When the engine is fenced: ends every launch with the fence's error. */
 void cei_completion_end_fenced(struct cei_engine *engine);
 
+/* When the engine stops: whether lanes move bytes, rather than wait for marks of gated launches.
+ * Where that is not known, because a lane waits for a stream, or for a mark that the host does not
+ * see, the answer is `unknown`. */
+int  cei_completion_moves(const struct cei_engine *engine, int unknown);
+
 /* When the engine stops: ends every launch as aborted. */
 void cei_completion_abort_all(struct cei_engine *engine);
 

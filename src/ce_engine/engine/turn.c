@@ -22,6 +22,10 @@
 /* More than launches and their lanes that an engine can hold when it stops. */
 #define GIVE_UP_LOOKS_MAX 65536u
 
+/* How long an engine that stops waits for lanes of which it does not know whether they move bytes
+ * or wait for somebody. */
+#define DRAIN_UNKNOWN_NS UINT64_C(100000000)
+
 static uint32_t take_up(struct cei_engine *engine)
 {
 	struct cei_launch *launch;
@@ -178,10 +182,36 @@ static void give_up(struct cei_engine *engine)
 	}
 }
 
+/* Goes on while lanes move bytes. Whoever has seen a launch's last mark may close the context
+ * before the engine has seen that the launch is done; and an abort of its signals would reach peers
+ * that have not looked at the mark yet. */
+static void drain(struct cei_engine *engine)
+{
+	uint64_t now_ns = cei_now_ns(), until_ns = cei_deadline(CEI_DRAIN_NS);
+	uint64_t guess_until_ns = now_ns + DRAIN_UNKNOWN_NS;
+	struct cei_backoff backoff;
+	enum cei_turn turn;
+
+	if (until_ns > engine->stop_by_ns)
+		until_ns = engine->stop_by_ns;
+	cei_backoff_reset(&backoff);
+	do {
+		turn = cei_engine_turn(engine);
+		if (turn == CEI_TURN_WORKED)
+			cei_backoff_again(&backoff);
+		else
+			cei_backoff_step(&backoff);
+		now_ns = cei_now_ns();
+	} while (now_ns < until_ns && turn != CEI_TURN_IDLE &&
+		 (turn == CEI_TURN_WORKED ||
+		  cei_completion_moves(engine, now_ns < guess_until_ns)));
+}
+
 static void stop(struct cei_engine *engine)
 {
 	struct cei_backoff backoff;
 
+	drain(engine);
 	cei_backoff_reset(&backoff);
 	do {
 		cei_completion_abort_all(engine);
