@@ -56,11 +56,13 @@ enum ceov_nodes {
  *     node, to the rank with index i modulo the number of ranks there (after the last node comes
  *     node 0). That rank also passes it on to a rank of the node after its own, found from its own
  *     index by the same rule, unless that is the node from which the shard came first.
- * So targets, arrived and free need entries for the ranks to which this rank sends its shard;
- * the entries of other ranks are not read. A rank that has anything to pass on also needs its own
+ * So targets, arrived and free need entries for the ranks to which this rank sends its shard, and
+ * free those of the ranks to which these pass it on: whoever sends a piece waits until all have
+ * freed it that get it from that target. In a ring this goes for what a rank passes on, too. The
+ * entries of other ranks are not read. A rank that has anything to pass on also needs its own
  * target and its own arrived signal, on the host. Until its
- * launch has ended, a rank does not change what has arrived from other nodes in its target, and
- * does not raise free for it: the bytes may still be on their way to its neighbours. */
+ * launch has ended, a rank does not change what has arrived from other nodes in its target: the
+ * bytes may still be on their way to its neighbours. It may raise free before. */
 struct ceov_all_gather {
 	size_t              struct_bytes;
 	uint64_t            shard_bytes;
@@ -128,11 +130,12 @@ int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exch
  * root, and to one rank of each other node, which passes it on to its neighbours. With as many
  * pieces as the root's node has ranks, or more, all of these share the work.
  *
- * A rank needs the targets, arrived and free signals of the ranks to which it sends, and if it is
+ * A rank needs the targets, arrived and free signals of the ranks to which it sends, the free
+ * signals of those to which these send the pieces on, and if it is
  * not the root its own target and its own arrived signal, on the host; the entries of other ranks
  * are not read. A rank that sends to nobody gets no transfers; its plan may be committed and
- * launched all the same. Until its launch has ended, a rank does not change what has arrived, and
- * does not raise free for it: the bytes may still be on their way to others. */
+ * launched all the same. Until its launch has ended, a rank does not change what has arrived: the
+ * bytes may still be on their way to others. It may raise free before. */
 struct ceov_broadcast {
 	size_t              struct_bytes;
 	uint64_t            bytes;

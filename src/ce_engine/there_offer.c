@@ -58,6 +58,8 @@ const char *cei_there_cannot(const struct ceov_plan *plan)
 	for (i = 0; i < plan->program.n_signals; i++)
 		if (!is_signal_shareable(plan->signals[i]))
 			return "it names a signal that is not on this node";
+	if (plan->n_also)
+		return "a transfer waits until several ranks have freed what it overwrites";
 	if (waits_for_hidden(plan))
 		return "it waits for marks that only a GPU sees; signals made with "
 			"CEOV_SIGNAL_HOST_VISIBLE can be seen by the daemon";

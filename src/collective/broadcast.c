@@ -38,20 +38,19 @@ static uint32_t rank_at(const struct broadcast *broadcast, uint32_t index)
 	return rank;
 }
 
-/* Whether the plan's rank sends the carrier's pieces to the rank. */
-static int sends(const struct broadcast *broadcast, uint32_t carrier, uint32_t to)
+/* Whether the rank `from` sends the carrier's pieces to the other one. */
+static int sends(const struct broadcast *broadcast, uint32_t from, uint32_t carrier, uint32_t to)
 {
 	const struct cei_levels *levels = &broadcast->levels;
-	uint32_t own = broadcast->common.rank;
 
-	if (to == broadcast->args.root || to == own)
+	if (to == broadcast->args.root || to == from)
 		return 0;
-	if (own == carrier)
+	if (from == carrier)
 		return cei_levels_sends(levels, carrier, to);
-	if (own == broadcast->args.root)
+	if (from == broadcast->args.root)
 		return to == carrier;
-	return cei_levels_passes_on(levels, own, carrier) &&
-		cei_levels_passes_to(levels, own, carrier, to);
+	return cei_levels_passes_on(levels, from, carrier) &&
+		cei_levels_passes_to(levels, from, carrier, to);
 }
 
 /* The bytes at the root, or in the own target where they have arrived. */
@@ -84,6 +83,19 @@ static int check_source(const struct broadcast *broadcast)
 					 common->n_counters);
 }
 
+/* Checks the target of a rank to which this one sends the carrier's pieces, and what says that the
+ * rank has sent them on. */
+static int check_target(const struct broadcast *broadcast, uint32_t carrier, uint32_t rank)
+{
+	uint32_t to;
+	int r = cei_template_check_target(&broadcast->common, rank);
+
+	for (to = 0; !r && to < broadcast->common.n_ranks; to++)
+		if (sends(broadcast, rank, carrier, to))
+			r = cei_template_check_free(&broadcast->common, to);
+	return r;
+}
+
 /* Checks the targets of the ranks to which this one sends, and what it sends from. */
 static int check_targets(const struct broadcast *broadcast)
 {
@@ -94,9 +106,9 @@ static int check_targets(const struct broadcast *broadcast)
 	for (i = 0; i < n && i < common->n_pieces; i++) {
 		carrier = rank_at(broadcast, i);
 		for (rank = 0; !r && rank < common->n_ranks; rank++) {
-			if (!sends(broadcast, carrier, rank))
+			if (!sends(broadcast, common->rank, carrier, rank))
 				continue;
-			r = cei_template_check_target(common, rank);
+			r = check_target(broadcast, carrier, rank);
 			n_sent++;
 		}
 	}
@@ -124,6 +136,20 @@ static int check(const struct broadcast *broadcast)
 	return r ? r : check_targets(broadcast);
 }
 
+/* The transfer waits until those have freed their copies to whom the rank sends the piece on, since
+ * it reads its own copy for that. */
+static int await_readers(const struct broadcast *broadcast, const struct cei_part *part,
+			 uint32_t carrier, uint32_t rank, uint32_t piece)
+{
+	uint32_t to;
+	int r = 0;
+
+	for (to = 0; !r && to < broadcast->common.n_ranks; to++)
+		if (sends(broadcast, rank, carrier, to))
+			r = cei_template_await_also(&broadcast->common, part, to, piece);
+	return r;
+}
+
 static int add_piece(const struct broadcast *broadcast, const struct cei_part *part,
 		     uint32_t piece)
 {
@@ -134,8 +160,11 @@ static int add_piece(const struct broadcast *broadcast, const struct cei_part *p
 
 	for (step = 1; !r && step < common->n_ranks; step++) {
 		rank = (common->rank + step) % common->n_ranks;
-		if (sends(broadcast, carrier, rank))
-			r = cei_template_add(common, part, rank, piece, !n_added++);
+		if (!sends(broadcast, common->rank, carrier, rank))
+			continue;
+		r = cei_template_add(common, part, rank, piece, !n_added++);
+		if (!r)
+			r = await_readers(broadcast, part, carrier, rank, piece);
 	}
 	return r;
 }

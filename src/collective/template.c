@@ -78,6 +78,14 @@ static int check_buffer(const struct cei_template *template, uint32_t rank)
 	return 0;
 }
 
+int cei_template_check_free(const struct cei_template *template, uint32_t rank)
+{
+	if (!template->free)
+		return 0;
+	return cei_template_check_signal(template, rank, "free", template->free[rank],
+					 template->n_counters);
+}
+
 int cei_template_check_target(const struct cei_template *template, uint32_t rank)
 {
 	int r;
@@ -88,10 +96,7 @@ int cei_template_check_target(const struct cei_template *template, uint32_t rank
 	if (!r)
 		r = cei_template_check_signal(template, rank, "arrived",
 					      template->arrived[rank], template->n_counters);
-	if (!r && template->free)
-		r = cei_template_check_signal(template, rank, "free", template->free[rank],
-					      template->n_counters);
-	return r;
+	return r ? r : cei_template_check_free(template, rank);
 }
 
 int cei_template_check_own(const struct cei_template *template, int passes_on)
@@ -153,4 +158,15 @@ int cei_template_add(const struct cei_template *template, const struct cei_part 
 	if (!r && is_first)
 		r = expect(template->plan, &transfer.source_ready);
 	return r ? r : expect(template->plan, &transfer.target_free);
+}
+
+int cei_template_await_also(const struct cei_template *template, const struct cei_part *part,
+			    uint32_t rank, uint32_t piece)
+{
+	struct ceov_mark mark = { NULL, part->counter + piece, 0 };
+
+	if (!template->free)
+		return 0;
+	mark.signal = template->free[rank];
+	return cei_plan_await_also(template->plan, &mark);
 }

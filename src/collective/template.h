@@ -60,6 +60,15 @@ int cei_template_check_own(const struct cei_template *template, int passes_on);
 
 uint64_t cei_template_piece_bytes(uint64_t bytes, uint32_t n_pieces);
 
+/* Checks the free signal, where there are any, of a rank to which another one passes pieces on. */
+int  cei_template_check_free(const struct cei_template *template, uint32_t rank);
+
+/* The transfer that was added last goes to a rank that passes the piece on, from its target, to
+ * this one: it also waits until this one has freed the piece, which it cannot before the piece of
+ * an earlier launch has reached it and has left that target. Does nothing without free signals. */
+int  cei_template_await_also(const struct cei_template *template, const struct cei_part *part,
+			     uint32_t rank, uint32_t piece);
+
 /* Adds the transfer of a piece to the rank, and declares the marks that it awaits. is_first: no
  * transfer before it awaits this piece's ready counter. */
 int cei_template_add(const struct cei_template *template, const struct cei_part *part,

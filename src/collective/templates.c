@@ -55,6 +55,13 @@ static int passes_any_on(const struct sending *sending)
 	return source < sending->common.n_ranks;
 }
 
+/* Whether the rank, which gets the shard of the source, passes it on to the other one. */
+static int passes_to(const struct sending *sending, uint32_t rank, uint32_t source, uint32_t to)
+{
+	return sending->is_gather && cei_levels_passes_on(&sending->levels, rank, source) &&
+		cei_levels_passes_to(&sending->levels, rank, source, to);
+}
+
 /* The plan's rank's shard, or its block for the rank. */
 static struct cei_part own_part(const struct sending *sending, uint32_t rank)
 {
@@ -110,14 +117,45 @@ static int skips(const struct sending *sending, uint32_t rank)
 					part.source_at == part.target_at);
 }
 
-static int check_targets(const struct sending *sending)
+/* Checks what says that the rank has passed the source's shard on. */
+static int check_readers(const struct sending *sending, uint32_t rank, uint32_t source)
+{
+	uint32_t to;
+	int r = 0;
+
+	for (to = 0; !r && to < sending->common.n_ranks; to++)
+		if (passes_to(sending, rank, source, to))
+			r = cei_template_check_free(&sending->common, to);
+	return r;
+}
+
+/* The same for all ranks to which this one passes the source's shard on. Those on its node pass
+ * nothing on. */
+static int check_passing(const struct sending *sending, uint32_t source)
 {
 	uint32_t rank;
-	int r = cei_template_check_own(&sending->common, passes_any_on(sending));
+	int r = 0;
 
 	for (rank = 0; !r && rank < sending->common.n_ranks; rank++)
-		if (sends(sending, rank) && !skips(sending, rank))
-			r = cei_template_check_target(&sending->common, rank);
+		if (passes_to(sending, sending->common.rank, source, rank))
+			r = check_readers(sending, rank, source);
+	return r;
+}
+
+static int check_targets(const struct sending *sending)
+{
+	uint32_t rank, own = sending->common.rank;
+	int r = cei_template_check_own(&sending->common, passes_any_on(sending));
+
+	for (rank = 0; !r && rank < sending->common.n_ranks; rank++) {
+		if (!sends(sending, rank) || skips(sending, rank))
+			continue;
+		r = cei_template_check_target(&sending->common, rank);
+		if (!r)
+			r = check_readers(sending, rank, own);
+	}
+	for (rank = 0; !r && rank < sending->common.n_ranks; rank++)
+		r = check_passing(sending, rank);
 	return r;
 }
 
@@ -174,6 +212,20 @@ static int check(const struct sending *sending)
 	return r ? r : check_targets(sending);
 }
 
+/* Adds the transfer of a piece of the source's shard to the rank. It waits until those have freed
+ * their copies to whom the rank passes the piece on, since it reads its own copy for that. */
+static int add_piece(const struct sending *sending, const struct cei_part *part, uint32_t rank,
+		     uint32_t piece, int is_first)
+{
+	uint32_t to, source = part->counter / sending->common.n_pieces;
+	int r = cei_template_add(&sending->common, part, rank, piece, is_first);
+
+	for (to = 0; !r && to < sending->common.n_ranks; to++)
+		if (passes_to(sending, rank, source, to))
+			r = cei_template_await_also(&sending->common, part, to, piece);
+	return r;
+}
+
 /* Sends a piece of this rank's shard, or of its blocks. */
 static int send_piece(const struct sending *sending, uint32_t piece)
 {
@@ -186,8 +238,8 @@ static int send_piece(const struct sending *sending, uint32_t piece)
 		if (skips(sending, rank) || !sends(sending, rank))
 			continue;
 		part = own_part(sending, rank);
-		r = cei_template_add(&sending->common, &part, rank, piece,
-				     sending->ready_step || !n_added++);
+		r = add_piece(sending, &part, rank, piece,
+			      sending->ready_step || !n_added++);
 	}
 	return r;
 }
@@ -203,7 +255,7 @@ static int pass_piece_on(const struct sending *sending, uint32_t source, uint32_
 	for (step = 1; !r && step < common->n_ranks; step++) {
 		rank = (common->rank + step) % common->n_ranks;
 		if (cei_levels_passes_to(&sending->levels, common->rank, source, rank))
-			r = cei_template_add(common, &part, rank, piece, !n_added++);
+			r = add_piece(sending, &part, rank, piece, !n_added++);
 	}
 	return r;
 }

@@ -117,13 +117,15 @@ static void find_peers(struct process *process)
 	uint32_t rank;
 
 	for (rank = 0; rank < RANKS; rank++) {
-		if (process->targets[rank] || !is_peer(process, rank))
+		if (process->targets[rank])
+			continue;
+		need(!ceov_signal_find(process->context, rank, "free", &process->free[rank]));
+		if (!is_peer(process, rank))
 			continue;
 		need(!ceov_buffer_find(process->context, rank, "target",
 				       &process->targets[rank]));
 		need(!ceov_signal_find(process->context, rank, "arrived",
 				       &process->arrived[rank]));
-		need(!ceov_signal_find(process->context, rank, "free", &process->free[rank]));
 	}
 }
 

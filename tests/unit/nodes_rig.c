@@ -221,6 +221,21 @@ void nodes_close_one(struct nodes *nodes, uint32_t number)
 	close_node(&nodes->node[number]);
 }
 
+void nodes_delay(struct nodes *nodes, uint64_t *random)
+{
+	uint32_t i, k;
+
+	pthread_mutex_lock(&nodes->net.lock);
+	for (i = 0; i < nodes->n; i++) {
+		for (k = 0; k < nodes->n; k++) {
+			nodes->net.links[i][k].delay_ns = testing_below(random, TESTING_MS);
+			nodes->net.links[i][k].jitter_ns =
+				1 + testing_below(random, 2 * TESTING_MS);
+		}
+	}
+	pthread_mutex_unlock(&nodes->net.lock);
+}
+
 void nodes_cut(struct nodes *nodes, uint32_t one, uint32_t other)
 {
 	pthread_mutex_lock(&nodes->net.lock);

@@ -94,6 +94,9 @@ void nodes_open_late(struct nodes *nodes);
 /* Cuts the simulated network between two nodes, both ways: nothing comes, and nothing fails. */
 void nodes_cut(struct nodes *nodes, uint32_t one, uint32_t other);
 
+/* Gives every link of the simulated network a delay of up to 1 ms, and a jitter of up to 2 ms. */
+void nodes_delay(struct nodes *nodes, uint64_t *random);
+
 /* Closes the contexts that are open, all at once. */
 void nodes_close(struct nodes *nodes);
 

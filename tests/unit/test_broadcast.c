@@ -79,6 +79,12 @@ static int needs(uint32_t finder, uint32_t rank)
 		index_of(finder) % n_beside(rank) == index_of(rank);
 }
 
+/* Those to whom the finder's node sends on what the finder sends: all ranks of other nodes. */
+static int needs_free(uint32_t finder, uint32_t rank)
+{
+	return needs(finder, rank) || (is_beside(finder, group.root) && rank != group.root);
+}
+
 static void make_memory(uint32_t rank)
 {
 	struct nodes *nodes = &group.nodes;
@@ -100,8 +106,10 @@ static void find(uint32_t finder, uint32_t rank)
 		group.free[finder][rank] = group.free[rank][rank];
 		return;
 	}
-	group.targets[finder][rank] = nodes_find_buffer(nodes, finder, rank, "target");
-	group.arrived[finder][rank] = nodes_find_signal(nodes, finder, rank, "arrived");
+	if (needs(finder, rank)) {
+		group.targets[finder][rank] = nodes_find_buffer(nodes, finder, rank, "target");
+		group.arrived[finder][rank] = nodes_find_signal(nodes, finder, rank, "arrived");
+	}
 	group.free[finder][rank] = nodes_find_signal(nodes, finder, rank, "free");
 }
 
@@ -141,7 +149,7 @@ static void open_group(const struct layout *layout, uint32_t root, uint32_t n_pi
 		make_memory(i);
 	for (i = 0; i < layout->n_ranks; i++) {
 		for (k = 0; k < layout->n_ranks; k++)
-			if (k != i && needs(i, k))
+			if (k != i && needs_free(i, k))
 				find(i, k);
 		group.plan[i] = testing_plan(nodes_context(&group.nodes, i), i);
 	}
@@ -157,21 +165,6 @@ static void commit_all(void)
 		ck_assert_int_eq(ceov_plan_add_broadcast(group.plan[i], &broadcast), 0);
 		ck_assert_int_eq(ceov_plan_commit(group.plan[i]), 0);
 	}
-}
-
-static void delay_links(uint64_t *random)
-{
-	uint32_t i, k;
-
-	pthread_mutex_lock(&group.nodes.net.lock);
-	for (i = 0; i < group.layout.n_nodes; i++) {
-		for (k = 0; k < group.layout.n_nodes; k++) {
-			group.nodes.net.links[i][k].delay_ns = testing_below(random, TESTING_MS);
-			group.nodes.net.links[i][k].jitter_ns =
-				1 + testing_below(random, 2 * TESTING_MS);
-		}
-	}
-	pthread_mutex_unlock(&group.nodes.net.lock);
 }
 
 static uint64_t seed_of(uint64_t base)
@@ -236,7 +229,7 @@ START_TEST(test_every_layout_and_root)
 		n_pieces = 1 + (uint32_t)testing_below(&random, 6);
 		open_group(layout, root, n_pieces, any_bytes(&random, n_pieces));
 		commit_all();
-		delay_links(&random);
+		nodes_delay(&group.nodes, &random);
 		for (base = 0; base < testing_share(LAUNCHES); base++)
 			run_launch(base);
 		nodes_close(&group.nodes);
@@ -278,6 +271,38 @@ START_TEST(test_pieces_are_dealt_to_the_ranks_of_the_node)
 	for (i = 0; i < 4; i++)
 		ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, i), group.ticket[i],
 					   TESTING_PATIENCE), 0);
+	nodes_close(&group.nodes);
+}
+END_TEST
+
+/* Rank 1, to which the root gives the second piece, has freed it, but rank 2 has not, to which rank
+ * 1 has still to send the first launch's piece. So the root keeps the next one. */
+START_TEST(test_a_piece_stays_until_its_carrier_has_sent_it_on)
+{
+	struct ceov_launch later = { .struct_bytes = sizeof(later), .base = 1 };
+	uint64_t value;
+	uint32_t i;
+
+	open_group(&layouts[0], 0, 2, 4096);
+	commit_all();
+	launch(0);
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(ceov_signal_raise(group.ready, i, 1), 0);
+	ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, 0), group.ticket[0],
+				   TESTING_PATIENCE), 0);
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(ceov_signal_raise(group.free[1][1], i, 1), 0);
+	ck_assert_int_eq(ceov_launch(group.plan[0], &later, &group.ticket[0]), 0);
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(ceov_signal_raise(group.ready, i, 2), 0);
+	nodes_await(group.arrived[1][1], 0, 2);
+	usleep(20000);
+	ck_assert_int_eq(ceov_signal_value(group.arrived[1][1], 1, &value), 0);
+	ck_assert_uint_eq(value, 1);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(ceov_signal_raise(group.free[2 + i / 2][2 + i / 2], i % 2, 1), 0);
+	ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, 0), group.ticket[0],
+				   TESTING_PATIENCE), 0);
 	nodes_close(&group.nodes);
 }
 END_TEST
@@ -326,6 +351,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_every_layout_and_root, 0, N_LAYOUTS);
 	tcase_add_test(all, test_pieces_are_dealt_to_the_ranks_of_the_node);
+	tcase_add_test(all, test_a_piece_stays_until_its_carrier_has_sent_it_on);
 	tcase_add_test(all, test_refusals);
 	suite_add_tcase(made, all);
 	return made;

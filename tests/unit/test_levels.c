@@ -17,7 +17,6 @@
 #define LAUNCHES  6u
 
 enum shape { GATHER, GATHER_IN_PLACE, GATHER_RING, EXCHANGE, N_SHAPES };
-
 struct layout {
 	uint32_t n_nodes;
 	uint32_t n_ranks;
@@ -66,15 +65,6 @@ static uint32_t index_of(uint32_t rank)
 	return n;
 }
 
-static uint32_t n_beside(uint32_t rank)
-{
-	uint32_t i, n = 0;
-
-	for (i = 0; i < group.layout.n_ranks; i++)
-		n += group.layout.node_of[i] == group.layout.node_of[rank];
-	return n;
-}
-
 static int is_beside(uint32_t a, uint32_t b)
 {
 	return group.layout.node_of[a] == group.layout.node_of[b];
@@ -101,7 +91,7 @@ static int sends(uint32_t from, uint32_t to)
 	if (group.shape == GATHER_RING &&
 	    group.layout.node_of[to] != next_node(group.layout.node_of[from]))
 		return 0;
-	return index_of(from) % n_beside(to) == index_of(to);
+	return index_of(from) % n_on(group.layout.node_of[to]) == index_of(to);
 }
 
 /* Whether the shard of a rank of another node enters the rank's node there. */
@@ -123,7 +113,34 @@ static int passes_on(uint32_t rank, uint32_t source)
 	int leaves = group.shape == GATHER_RING && next != group.layout.node_of[source];
 
 	return group.shape != EXCHANGE && !is_beside(rank, source) && is_entry(rank, source) &&
-		(n_beside(rank) > 1 || leaves);
+		(n_on(group.layout.node_of[rank]) > 1 || leaves);
+}
+
+/* Whether the rank passes the shard of the source on to the other one. */
+static int passes_to(uint32_t rank, uint32_t source, uint32_t to)
+{
+	uint32_t node = group.layout.node_of[rank];
+
+	if (!passes_on(rank, source) || to == rank)
+		return 0;
+	if (is_beside(rank, to))
+		return 1;
+	return group.shape == GATHER_RING && next_node(node) == group.layout.node_of[to] &&
+		!is_beside(to, source) && is_entry(to, source);
+}
+
+/* Whether a piece that the rank sends, of any shard, is passed on to the other one from where it
+ * arrives. */
+static int awaits_free(uint32_t rank, uint32_t to)
+{
+	uint32_t source, by;
+
+	for (source = 0; source < group.layout.n_ranks; source++)
+		for (by = 0; by < group.layout.n_ranks; by++)
+			if ((rank == source ? by != rank && sends(rank, by)
+			     : passes_to(rank, source, by)) && passes_to(by, source, to))
+				return 1;
+	return 0;
 }
 
 /* --- a group ----------------------------------------------------------------------------- */
@@ -155,9 +172,12 @@ static void find(struct rank *own, uint32_t rank)
 		own->free[rank] = other->free[rank];
 		return;
 	}
-	own->targets[rank] = nodes_find_buffer(&group.nodes, own->rank, rank, "target");
-	own->arrived[rank] = nodes_find_signal(&group.nodes, own->rank, rank, "arrived");
-	own->free[rank] = nodes_find_signal(&group.nodes, own->rank, rank, "free");
+	if (sends(own->rank, rank)) {
+		own->targets[rank] = nodes_find_buffer(&group.nodes, own->rank, rank, "target");
+		own->arrived[rank] = nodes_find_signal(&group.nodes, own->rank, rank, "arrived");
+	}
+	if (sends(own->rank, rank) || awaits_free(own->rank, rank))
+		own->free[rank] = nodes_find_signal(&group.nodes, own->rank, rank, "free");
 }
 
 static uint64_t source_offset(uint32_t rank)
@@ -221,7 +241,7 @@ static void open_group(const struct layout *layout, enum shape shape, uint32_t n
 	}
 	for (i = 0; i < layout->n_ranks; i++) {
 		for (k = 0; k < layout->n_ranks; k++)
-			if (k != i && sends(i, k))
+			if (k != i)
 				find(&group.ranks[i], k);
 		group.ranks[i].plan = testing_plan(nodes_context(&group.nodes, i), i);
 	}
@@ -237,32 +257,11 @@ static void commit_all(void)
 	}
 }
 
-static void delay_links(uint64_t *random)
-{
-	uint32_t i, k;
-
-	pthread_mutex_lock(&group.nodes.net.lock);
-	for (i = 0; i < group.layout.n_nodes; i++) {
-		for (k = 0; k < group.layout.n_nodes; k++) {
-			group.nodes.net.links[i][k].delay_ns = testing_below(random, TESTING_MS);
-			group.nodes.net.links[i][k].jitter_ns =
-				1 + testing_below(random, 2 * TESTING_MS);
-		}
-	}
-	pthread_mutex_unlock(&group.nodes.net.lock);
-}
-
 /* --- one rank ---------------------------------------------------------------------------- */
 
 static uint64_t seed_of(uint32_t from, uint32_t to, uint64_t base)
 {
 	return testing_seed() + base * UINT64_C(1000003) + from * 1009 + to * 31;
-}
-
-static void rest(struct rank *own)
-{
-	if (testing_below(&own->random, 3) == 0)
-		usleep((useconds_t)testing_below(&own->random, 1000));
 }
 
 static void fill(struct rank *own, uint64_t base)
@@ -301,17 +300,23 @@ static void take(struct rank *own, uint32_t from, uint64_t base)
 					seed_of(from, to, base)), group.bytes);
 }
 
-/* Overwrites what has arrived, and says that it may be overwritten. */
+static void set_free(struct rank *own, uint32_t from, uint64_t value)
+{
+	uint32_t k;
+
+	for (k = 0; k < group.n_pieces; k++)
+		ck_assert_int_eq(ceov_signal_raise(own->free[own->rank],
+						   from * group.n_pieces + k, value), 0);
+}
+
+/* Frees what has arrived, and overwrites it, unless the launch may have to pass it on still. */
 static void leave(struct rank *own, uint32_t from, uint64_t base)
 {
 	uint8_t *target = ceov_buffer_base(own->targets[own->rank], own->rank);
-	uint32_t k;
 
-	if (group.shape != GATHER_IN_PLACE || from != own->rank)
+	if ((group.shape != GATHER_IN_PLACE || from != own->rank) && !passes_on(own->rank, from))
 		memset(target + GUARD + from * group.bytes, UNTOUCHED, group.bytes);
-	for (k = 0; k < group.n_pieces; k++)
-		ck_assert_int_eq(ceov_signal_raise(own->free[own->rank],
-						   from * group.n_pieces + k, base + 1), 0);
+	set_free(own, from, base + 1);
 }
 
 static void check_guards(struct rank *own)
@@ -342,19 +347,15 @@ static void *run_rank(void *arg)
 
 	for (base = 0; base < LAUNCHES; base++) {
 		ticket = launch(own, base);
-		rest(own);
+		usleep((useconds_t)testing_below(&own->random, 500));
 		fill(own, base);
 		raise_ready(own, base + 1);
 		for (i = 0; i < n; i++) {
 			take(own, i, base);
-			if (!passes_on(own->rank, i))
-				leave(own, i, base);
+			leave(own, i, base);
 		}
-		rest(own);
+		usleep((useconds_t)testing_below(&own->random, 500));
 		ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
-		for (i = 0; i < n; i++)
-			if (passes_on(own->rank, i))
-				leave(own, i, base);
 	}
 	check_guards(own);
 	return NULL;
@@ -376,16 +377,14 @@ static void run_all(uint64_t *random)
 START_TEST(test_every_layout)
 {
 	uint64_t random = testing_seed() + (uint64_t)_i;
-	uint32_t n_pieces;
-	uint64_t bytes;
 	int shape;
 
 	for (shape = GATHER; shape < N_SHAPES; shape++) {
-		n_pieces = 1 + (uint32_t)testing_below(&random, 4);
-		bytes = 500 + testing_below(&random, 30000);
-		open_group(&layouts[_i], (enum shape)shape, n_pieces, bytes);
+		open_group(&layouts[_i], (enum shape)shape,
+			   1 + (uint32_t)testing_below(&random, 4),
+			   500 + testing_below(&random, 30000));
 		commit_all();
-		delay_links(&random);
+		nodes_delay(&group.nodes, &random);
 		run_all(&random);
 		nodes_close(&group.nodes);
 	}
@@ -428,42 +427,43 @@ START_TEST(test_a_piece_goes_on_while_the_next_one_is_not_ready)
 }
 END_TEST
 
-/* Rank 3 has not read rank 0's first shard yet: rank 2, which has, keeps the second one until rank
- * 3 says so. */
-START_TEST(test_what_is_passed_on_waits_until_its_place_is_free)
+/* Rank 2, which has not launched, has freed rank 0's first shard, but not passed it on to rank 3:
+ * so rank 0 keeps the second one, which would overwrite what rank 2 has still to read. */
+START_TEST(test_a_piece_stays_until_who_passes_it_on_has_done_so)
 {
-	struct rank *first = &group.ranks[0], *relay = &group.ranks[2], *last = &group.ranks[3];
-	ceov_ticket tickets[4];
-	uint64_t base;
-	uint32_t i;
+	struct rank *first = group.ranks, *relay = first + 2, *last = first + 3;
+	ceov_ticket tickets[2][4];
+	ceov_context *context;
+	uint64_t base, i;
 
 	open_group(&layouts[0], GATHER, 1, 4096);
 	commit_all();
 	for (base = 0; base < 2; base++) {
-		for (i = 0; i < 4; i++) {
-			tickets[i] = launch(&group.ranks[i], base);
-			fill(&group.ranks[i], base);
-			raise_ready(&group.ranks[i], base + 1);
-		}
-		take(relay, 0, base);
-		if (base)
-			break;
 		for (i = 0; i < 4; i++)
-			ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, i), tickets[i],
-						   TESTING_PATIENCE), 0);
-		leave(relay, 0, 0);
+			if (i != relay->rank)
+				tickets[base][i] = launch(&group.ranks[i], base);
+		fill(first, base);
+		raise_ready(first, base + 1);
+		take(&group.ranks[1], 0, base);
+		if (!base)
+			take(relay, 0, base);
+		set_free(&group.ranks[1], 0, base + 1);
+		set_free(relay, 0, base + 1);
 	}
 	usleep(20000);
+	assert_value(relay->arrived[2], 0, 1);
+	tickets[0][2] = launch(relay, 0);
+	tickets[1][2] = launch(relay, 1);
 	take(last, 0, 0);
-	assert_value(last->arrived[3], 0, 1);
+	for (i = 1; i < 4; i++)
+		raise_ready(&group.ranks[i], 2);
 	for (i = 0; i < 16; i++)
-		if (i / 4 != relay->rank || i % 4 != first->rank)
-			leave(&group.ranks[i / 4], i % 4, 0);
+		set_free(&group.ranks[i / 4], (uint32_t)i % 4, 2);
 	take(last, 0, 1);
-	take(first, 3, 1);
-	for (i = 0; i < 4; i++)
-		ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, i), tickets[i],
-					   TESTING_PATIENCE), 0);
+	for (i = 0; i < 8; i++) {
+		context = nodes_context(&group.nodes, (uint32_t)i % 4);
+		ck_assert_int_eq(ceov_wait(context, tickets[i / 4][i % 4], TESTING_PATIENCE), 0);
+	}
 	nodes_close(&group.nodes);
 }
 END_TEST
@@ -541,6 +541,9 @@ START_TEST(test_what_is_missing_is_refused_by_name)
 	wrong = group.ranks[0];
 	wrong.free[1] = NULL;
 	refused(&wrong, "rank 1: its free signal is missing");
+	wrong = group.ranks[0];         /* rank 2 passes the shard on to rank 3 */
+	wrong.free[3] = NULL;
+	refused(&wrong, "rank 3: its free signal is missing");
 	group.shape = GATHER_IN_PLACE;
 	wrong = group.ranks[0];
 	wrong.source = wrong.targets[0];
@@ -583,7 +586,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_every_layout, 0, N_LAYOUTS);
 	tcase_add_test(all, test_a_piece_goes_on_while_the_next_one_is_not_ready);
-	tcase_add_test(all, test_what_is_passed_on_waits_until_its_place_is_free);
+	tcase_add_test(all, test_a_piece_stays_until_who_passes_it_on_has_done_so);
 	tcase_add_test(all, test_a_plan_says_how_shards_go_between_nodes);
 	tcase_add_test(all, test_what_is_missing_is_refused_by_name);
 	tcase_add_test(all, test_a_rank_alone_on_its_node_needs_no_target);

@@ -108,18 +108,25 @@ static enum look look_ahead(const struct cei_counter *counter, uint64_t base)
 	return counter->seen ? look_at(counter, base) : LOOK_NOT_YET;
 }
 
-/* Whether the transfer may write: its target is free, and neither that mark nor the one that it
- * raises was aborted. */
+/* Whether the transfer may write: its target is free, for all who read it, and neither these marks
+ * nor the one that it raises was aborted. */
 static enum look look_at_target(const struct cei_chunk *chunk,
 				const struct cei_counter **ret_counter)
 {
 	const struct cei_step *step = cei_chunk_step(chunk);
+	enum look look;
+	uint32_t i;
 
 	*ret_counter = &step->then;
 	if (look_at_abort(&step->then) == LOOK_ABORTED)
 		return LOOK_ABORTED;
 	*ret_counter = &step->target_free;
-	return look_at(&step->target_free, chunk->launch->base);
+	look = look_at(&step->target_free, chunk->launch->base);
+	for (i = 0; look == LOOK_REACHED && i < step->n_also; i++) {
+		*ret_counter = &step->also[i].counter;
+		look = look_at(*ret_counter, chunk->launch->base);
+	}
+	return look;
 }
 
 static enum look look_at_source(const struct cei_chunk *chunk,

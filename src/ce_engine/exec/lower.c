@@ -56,7 +56,8 @@ static int is_alike(const struct cei_counter *counter, const struct cei_counter 
 
 static int belongs(const struct batch *batch, const struct cei_step *step)
 {
-	return batch->last && is_alike(&step->source_ready, &batch->last->source_ready) &&
+	return batch->last && !step->n_also &&
+	       is_alike(&step->source_ready, &batch->last->source_ready) &&
 	       is_alike(&step->target_free, &batch->last->target_free);
 }
 
@@ -96,6 +97,20 @@ static int may_wait_more(const struct batch *batch)
 	return !batch->n_pieces && !batch->n_posts && batch->n_awaits + 2 <= CEI_LANE_BATCH;
 }
 
+/* Adds the marks that the step awaits beside its target_free, in a batch that only waits so far. */
+static int add_also(struct batch *batch, const struct cei_step *step)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < step->n_also; i++) {
+		if (batch->n_awaits == CEI_LANE_BATCH)
+			r = flush(batch);
+		add_await(batch, &step->also[i].counter);
+	}
+	return r;
+}
+
 /* Begins a new batch where the step waits for other marks, or does not fit in. */
 static int make_room(struct batch *batch, const struct cei_step *step, uint64_t n_bytes)
 {
@@ -108,7 +123,7 @@ static int make_room(struct batch *batch, const struct cei_step *step, uint64_t 
 	batch->last = step;
 	add_await(batch, &step->source_ready);
 	add_await(batch, &step->target_free);
-	return r;
+	return r ? r : add_also(batch, step);
 }
 
 /* Adds a piece as a whole, or row by row if its pitch is larger than the driver allows. */

@@ -27,6 +27,11 @@
 struct cei_plan_builder;                /* ce_engine/plan/plan_builder.h */
 struct cei_there_plan;                  /* ce_engine/there.c */
 
+struct cei_also {                       /* a mark that a transfer awaits beside its target_free */
+	uint32_t           step;
+	struct cei_counter counter;
+};
+
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
 	enum cei_direction direction;   /* of its copies; a step that moves nothing has its
@@ -46,6 +51,8 @@ struct cei_step {                       /* one transfer, as committed */
 	uint32_t           n_chunks;
 	struct cei_counter source_ready;
 	struct cei_counter target_free;
+	const struct cei_also *also;    /* n_also of the plan's */
+	uint32_t           n_also;
 	struct cei_counter then;
 };
 
@@ -91,6 +98,8 @@ struct ceov_plan {
 	struct ceov_signal  **signals;          /* by their number in the program; each is
 						 * used once by the plan */
 	struct ceov_buffer  **buffers;          /* by their number in the program */
+	struct cei_also      *also;             /* n_also, in the order of transfers */
+	uint32_t              n_also;
 
 	const char           *between_nodes;    /* how the shards of the last all-gather go from
 						 * node to node, in words that nobody frees;

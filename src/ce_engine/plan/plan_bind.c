@@ -358,6 +358,18 @@ static int bind_step(struct ceov_plan *plan, uint32_t i)
 	return bind_marks(plan, i, step);
 }
 
+static void bind_also(struct ceov_plan *plan)
+{
+	struct cei_step *step;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_also; i++) {
+		step = &plan->steps[plan->also[i].step];
+		if (!step->n_also++)
+			step->also = &plan->also[i];
+	}
+}
+
 int cei_plan_bind(struct ceov_plan *plan)
 {
 	struct cei_program *program = &plan->program;
@@ -380,6 +392,7 @@ int cei_plan_bind(struct ceov_plan *plan)
 		return no_memory(plan);
 	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = bind_step(plan, i);
+	bind_also(plan);
 	return r;
 }
 

@@ -327,6 +327,35 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *from)
 	return r;
 }
 
+int cei_plan_await_also(struct ceov_plan *plan, const struct ceov_mark *mark)
+{
+	struct cei_report *report = cei_object_report(&plan->object);
+	struct cei_also also = { .step = plan->program.n_transfers - 1 };
+	struct cei_program_mark taken;
+	struct ceov_mark own = *mark;
+	int r = check_mark(plan, mark, "free");
+
+	if (!r)
+		r = check_limit(plan, plan->n_also);
+	if (!r)
+		r = make_room(plan, (void **)&plan->also, sizeof(also), plan->n_also,
+			      &plan->builder->also_room);
+	if (!r)
+		r = take_mark(plan, mark, &taken);
+	if (r)
+		return r;
+	own.signal = plan->signals[taken.signal];
+	r = cei_signal_resolve(&own, plan->member, "free", &also.counter);
+	if (!r && !also.counter.seen)
+		r = cei_raise(report, CEOV_ERR_INVALID, 0,
+			      "transfer %u: the free signal of rank %u cannot be seen by the "
+			      "engine; create it on the host or with CEOV_SIGNAL_HOST_VISIBLE",
+			      also.step, own.signal->rank);
+	if (!r)
+		plan->also[plan->n_also++] = also;
+	return r;
+}
+
 int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 {
 	struct cei_plan_builder *builder;

@@ -21,6 +21,7 @@ struct cei_plan_builder {
 	uint32_t          buffers_room; /* capacity of plan->buffers */
 	uint32_t          signals_room; /* of plan->signals */
 	uint32_t          transfers_room;       /* capacity of the program's transfers */
+	uint32_t          also_room;    /* of plan->also */
 	struct ceov_mark *expected;     /* marks that the caller expects; may name signals that no
 					 * transfer names */
 	uint32_t          n_expected;
@@ -34,6 +35,11 @@ struct cei_plan_builder {
 void cei_plan_set_template(struct ceov_plan *plan);
 void cei_plan_set_between_nodes(struct ceov_plan *plan, const char *words);
 void cei_plan_keep_order(struct ceov_plan *plan);
+
+/* The transfer that was added last also waits for this mark, as for its target_free: who reads what
+ * it overwrites may be several. The mark need not be expected. Raises: the engine does not see the
+ * counter, or there is no memory. */
+int  cei_plan_await_also(struct ceov_plan *plan, const struct ceov_mark *mark);
 
 /* Returns 0 if the plan is a valid handle and not committed; else raises. call: name of the public
  * function. */

@@ -379,6 +379,7 @@ void cei_plan_empty(struct ceov_plan *plan)
 	unbuild(plan);
 	cei_program_fini(program);
 	free(plan->signals);
+	free(plan->also);
 	free(plan->buffers);
 	plan->signals = NULL;
 	plan->buffers = NULL;

@@ -266,6 +266,10 @@ static void ask_far(const struct ceov_plan *plan, uint64_t base)
 		counter = waits->waiters[waits->watch_at[i + 1] - 1].counter;
 		cei_signal_ask(counter->signal, counter->index, base + counter->value);
 	}
+	for (i = 0; i < plan->n_also; i++) {
+		counter = &plan->also[i].counter;
+		cei_signal_ask(counter->signal, counter->index, base + counter->value);
+	}
 }
 
 int cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,

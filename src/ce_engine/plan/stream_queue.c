@@ -39,17 +39,25 @@ static int refuse_wait(const struct ceov_plan *plan, uint32_t i, const char *wha
 			 counter->signal->rank, where);
 }
 
+static int check_wait(const struct ceov_plan *plan, uint32_t i, const char *what,
+		      const struct cei_counter *mark)
+{
+	if (!mark->signal || (mark->address && cei_signal_frees_streams(mark->signal)))
+		return 0;
+	return refuse_wait(plan, i, what, mark);
+}
+
 static int check_waits(const struct ceov_plan *plan, uint32_t i)
 {
-	const struct cei_counter *marks[2] = { &plan->steps[i].source_ready,
-					       &plan->steps[i].target_free };
+	const struct cei_step *step = &plan->steps[i];
+	int r = check_wait(plan, i, "source_ready", &step->source_ready);
 	uint32_t k;
 
-	for (k = 0; k < 2; k++)
-		if (marks[k]->signal &&
-		    !(marks[k]->address && cei_signal_frees_streams(marks[k]->signal)))
-			return refuse_wait(plan, i, k ? "target_free" : "source_ready", marks[k]);
-	return 0;
+	if (!r)
+		r = check_wait(plan, i, "target_free", &step->target_free);
+	for (k = 0; !r && k < step->n_also; k++)
+		r = check_wait(plan, i, "free", &step->also[k].counter);
+	return r;
 }
 
 static int check_step(const struct ceov_plan *plan, uint32_t i)

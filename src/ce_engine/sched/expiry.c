@@ -75,16 +75,20 @@ static int is_missing(const struct cei_counter *counter, uint64_t base)
 		base + counter->value;
 }
 
-/* Returns the chunk's mark that is not reached; NULL: both are reached. */
+/* Returns the chunk's mark that is not reached; NULL: all are reached. */
 static const struct cei_counter *missing_mark(const struct cei_chunk *chunk)
 {
 	const struct cei_step *step;
+	uint32_t i;
 
 	if (!chunk)
 		return NULL;
 	step = cei_chunk_step(chunk);
 	if (is_missing(&step->target_free, chunk->launch->base))
 		return &step->target_free;
+	for (i = 0; i < step->n_also; i++)
+		if (is_missing(&step->also[i].counter, chunk->launch->base))
+			return &step->also[i].counter;
 	return is_missing(&step->source_ready, chunk->launch->base) ? &step->source_ready : NULL;
 }
 
