@@ -323,12 +323,20 @@ void cei_metrics_forget(struct cei_server *server)
 
 /* --- the text file ------------------------------------------------------------------ */
 
+/* A new file, and nothing that is there already: to open a pipe would last until somebody reads
+ * it. Returns -1 with errno set. */
+static int open_fresh(const char *path)
+{
+	if (unlink(path) && errno != ENOENT)
+		return -1;
+	return open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+}
+
 /* Others read it, whatever the umask is, so it is replaced whole. */
 static int replace(struct cei_server *server, const char *path, const char *beside)
 {
-	int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	int fd = open_fresh(beside), error;
 	FILE *out = fd < 0 || fchmod(fd, 0644) ? NULL : fdopen(fd, "w");
-	int error;
 
 	if (!out) {
 		error = errno;

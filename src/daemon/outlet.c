@@ -18,12 +18,16 @@
 /* From the connection to the last byte of the answer. */
 #define PATIENCE_NS UINT64_C(5000000000)
 
+/* And so long, where another one wants its place. Whoever asks and reads without a pause needs far
+ * less. */
+#define PATIENCE_FULL_NS UINT64_C(100000000)
+
 struct connection {
 	struct cei_list    link;
 	struct cei_outlet *outlet;
 	sd_event_source   *source;
 	int                fd;
-	uint64_t           deadline_ns;
+	uint64_t           begin_ns;
 	uint32_t           n_request;
 	char               request[CEI_OUTLET_REQUEST_BYTES + 1];
 	int                is_waiting;  /* the request is complete, and has no answer yet */
@@ -137,7 +141,7 @@ static void add(struct cei_outlet *outlet, int fd)
 	}
 	connection->outlet = outlet;
 	connection->fd = fd;
-	connection->deadline_ns = cei_deadline(PATIENCE_NS);
+	connection->begin_ns = cei_now_ns();
 	cei_list_append(&outlet->connections, &connection->link);
 	outlet->n_connections++;
 	if (sd_event_add_io(outlet->event, &connection->source, fd, EPOLLIN, on_connection,
@@ -163,6 +167,26 @@ static void refuse(struct cei_outlet *outlet, int fd, const char *why)
 	close(fd);
 }
 
+/* Ends the connection that has lasted longest without having said what it wants, or without
+ * reading its answer, unless that is not long. Returns whether there is room now. */
+static int make_room(struct cei_outlet *outlet)
+{
+	uint64_t now_ns = cei_now_ns();
+	struct connection *connection;
+	struct cei_list *node;
+
+	if (outlet->n_connections < CEI_OUTLET_CONNECTIONS)
+		return 1;
+	for (node = outlet->connections.next; node != &outlet->connections; node = node->next) {
+		connection = CEI_OWNER(node, struct connection, link);
+		if (connection->is_waiting || now_ns - connection->begin_ns < PATIENCE_FULL_NS)
+			continue;
+		end(connection);
+		return 1;
+	}
+	return 0;
+}
+
 static int on_listener(sd_event_source *source, int fd, uint32_t events, void *arg)
 {
 	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -174,7 +198,7 @@ static int on_listener(sd_event_source *source, int fd, uint32_t events, void *a
 		return 0;
 	if (!may_ask(outlet, connection))
 		refuse(outlet, connection, "only root and the daemon's user may ask");
-	else if (outlet->n_connections >= CEI_OUTLET_CONNECTIONS)
+	else if (!make_room(outlet))
 		refuse(outlet, connection, "16 ask already, which is the limit: try again");
 	else
 		add(outlet, connection);
@@ -192,7 +216,8 @@ int cei_outlet_open(struct cei_outlet *outlet, int fd)
 				 strerror(-r)) : 0;
 }
 
-static void end_until(struct cei_outlet *outlet, uint64_t deadline_ns)
+/* Ends connections whose time is over. */
+static void end_late(struct cei_outlet *outlet, uint64_t now_ns)
 {
 	struct connection *connection;
 	struct cei_list *node, *next;
@@ -200,7 +225,7 @@ static void end_until(struct cei_outlet *outlet, uint64_t deadline_ns)
 	for (node = outlet->connections.next; node != &outlet->connections; node = next) {
 		next = node->next;
 		connection = CEI_OWNER(node, struct connection, link);
-		if (connection->deadline_ns <= deadline_ns)
+		if (connection->begin_ns + PATIENCE_NS <= now_ns)
 			end(connection);
 	}
 }
@@ -223,7 +248,7 @@ void cei_outlet_look(struct cei_outlet *outlet, uint64_t now_ns)
 	if (!outlet->event)
 		return;
 	answer_who_waits(outlet);
-	end_until(outlet, now_ns);
+	end_late(outlet, now_ns);
 }
 
 void cei_outlet_close(struct cei_outlet *outlet)
@@ -233,6 +258,6 @@ void cei_outlet_close(struct cei_outlet *outlet)
 	/* first the door: who is turned out may come again at once */
 	sd_event_source_disable_unref(outlet->source);
 	close(outlet->fd);
-	end_until(outlet, CEI_FOREVER);
+	end_late(outlet, CEI_FOREVER);
 	outlet->event = NULL;
 }

@@ -6,7 +6,8 @@
 /*
  * A socket at which others ask once, are answered once, and are done: ceoverlapctl, and those who
  * scrape metrics. Neither blocks the front thread, whatever they do: requests are short, there are
- * few connections at once, and each has a deadline. Front thread.
+ * few connections at once, and each has a deadline. Nor do they keep others out: when there are as
+ * many as may be, the oldest one that dawdles is ended. Front thread.
  */
 
 #include <stdint.h>
