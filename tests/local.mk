@@ -222,6 +222,9 @@ pure_suites += %D%/unit/test_ucx
 endif
 if HAVE_DAEMON
 pure_suites += %D%/unit/test_daemon_settings \
+	%D%/unit/test_daemon_account \
+	%D%/unit/test_daemon_listener \
+	%D%/system/test_daemon_files \
 	%D%/unit/test_daemon_usage \
 	%D%/unit/test_daemon_watchdog \
 	%D%/system/test_daemon_ops \
@@ -380,6 +383,8 @@ else
 %C%_system_daemon_torture_SOURCES += %D%/system/torture_memory_host.c
 endif
 
+%C%_unit_test_daemon_account_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
+%C%_unit_test_daemon_listener_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_unit_test_daemon_usage_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_unit_test_daemon_watchdog_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_system_test_daemon_ops_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)

@@ -13,6 +13,14 @@ void cei_accounts_init(struct cei_accounts *accounts, const struct cei_limits_ta
 	cei_list_init(&accounts->list);
 	accounts->limits = *limits;
 	accounts->n_clients = 0;
+	accounts->n_fds = accounts->n_fds_max = 0;
+}
+
+void cei_accounts_limit_fds(struct cei_accounts *accounts, uint64_t n_fds_max)
+{
+	pthread_mutex_lock(&accounts->lock);
+	accounts->n_fds_max = n_fds_max;
+	pthread_mutex_unlock(&accounts->lock);
 }
 
 void cei_accounts_fini(struct cei_accounts *accounts)
@@ -133,5 +141,46 @@ void cei_account_give_back(struct cei_accounts *accounts, struct cei_account *ac
 	pthread_mutex_lock(&accounts->lock);
 	*n_bytes -= n_less;
 	account->n_bytes -= n_less;
+	pthread_mutex_unlock(&accounts->lock);
+}
+
+/* With the lock held. */
+static uint64_t most_fds(const struct cei_accounts *accounts, const struct cei_account *account)
+{
+	uint64_t most = account->limits.n_fds_uid;
+
+	if (!most)
+		return accounts->n_fds_max / 2;
+	return most < accounts->n_fds_max ? most : accounts->n_fds_max;
+}
+
+const char *cei_account_take_fds(struct cei_accounts *accounts, struct cei_account *account,
+				 uint64_t *n_fds, uint64_t n_more)
+{
+	const char *limit = NULL;
+	uint64_t most;
+
+	pthread_mutex_lock(&accounts->lock);
+	most = most_fds(accounts, account);
+	if (n_more > most || account->n_fds > most - n_more)
+		limit = "descriptors_per_user";
+	else if (n_more > accounts->n_fds_max - accounts->n_fds)
+		limit = "LimitNOFILE=";
+	if (!limit) {
+		*n_fds += n_more;
+		account->n_fds += n_more;
+		accounts->n_fds += n_more;
+	}
+	pthread_mutex_unlock(&accounts->lock);
+	return limit;
+}
+
+void cei_account_give_back_fds(struct cei_accounts *accounts, struct cei_account *account,
+			       uint64_t *n_fds, uint64_t n_less)
+{
+	pthread_mutex_lock(&accounts->lock);
+	*n_fds -= n_less;
+	account->n_fds -= n_less;
+	accounts->n_fds -= n_less;
 	pthread_mutex_unlock(&accounts->lock);
 }

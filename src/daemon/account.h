@@ -16,6 +16,7 @@ struct cei_account {
 	uint32_t        uid;
 	uint32_t        n_clients;
 	uint64_t        n_bytes;        /* mapped */
+	uint64_t        n_fds;          /* descriptors, or promised to plans that come */
 	struct cei_limits limits;       /* of this user */
 };
 
@@ -24,9 +25,14 @@ struct cei_accounts {
 	struct cei_list   list;
 	struct cei_limits_table limits;
 	uint32_t          n_clients;
+	uint64_t          n_fds;
+	uint64_t          n_fds_max;    /* of all users together */
 };
 
 void cei_accounts_init(struct cei_accounts *accounts, const struct cei_limits_table *limits);
+
+/* So many descriptors all users may have together; before this call, none. */
+void cei_accounts_limit_fds(struct cei_accounts *accounts, uint64_t n_fds_max);
 
 /* Every client must have been taken out. */
 void cei_accounts_fini(struct cei_accounts *accounts);
@@ -50,5 +56,11 @@ const char *cei_account_take(struct cei_accounts *accounts, struct cei_account *
 			     uint64_t *n_bytes, uint64_t n_more);
 void        cei_account_give_back(struct cei_accounts *accounts, struct cei_account *account,
 				  uint64_t *n_bytes, uint64_t n_less);
+
+/* The same for descriptors that the daemon has open for a client, or will have soon. */
+const char *cei_account_take_fds(struct cei_accounts *accounts, struct cei_account *account,
+				 uint64_t *n_fds, uint64_t n_more);
+void        cei_account_give_back_fds(struct cei_accounts *accounts, struct cei_account *account,
+				      uint64_t *n_fds, uint64_t n_less);
 
 #endif /* CEI_DAEMON_ACCOUNT_H */

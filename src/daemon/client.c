@@ -17,18 +17,15 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
+#include "daemon/client_private.h"
 #include "daemon/server.h"
 
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
-/* And in which an open one has to send the rest of a plan, whose descriptors are kept meanwhile. */
-#define PLAN_PATIENCE_NS UINT64_C(30000000000)
-
-/* A program has at most so many bytes for each transfer and each piece of memory, beside a head:
- * more than program_wire.h writes. */
-#define PROGRAM_HEAD_BYTES 65536u
-#define PROGRAM_PART_BYTES 512u
+/* Descriptors of a client beside its bells: its socket, and those of its areas, or of a text, until
+ * they are sent. */
+#define CLIENT_FDS 3u
 
 /* Messages that one client may have handled before others come. */
 #define MESSAGES_AT_ONCE 16u
@@ -86,8 +83,7 @@ static uint32_t gather_fds(const struct cei_client *client, int *fds)
 	return n;
 }
 
-/* Sends the answer, or leaves it for later if the client does not read. */
-static void answer(struct cei_client *client)
+void cei_client_answer(struct cei_client *client)
 {
 	int fds[2 + CEI_MEMBERS_MAX];
 	int r;
@@ -103,8 +99,7 @@ static void answer(struct cei_client *client)
 		cei_client_end(client, CEOV_ERR_PEER_LOST);
 }
 
-/* Refuses a connection, or what was said on it, and ends it. */
-static void turn_away(struct cei_client *client, int error, const char *text)
+void cei_client_turn_away(struct cei_client *client, int error, const char *text)
 {
 	struct cei_service_message message = { .type = CEI_SERVICE_REFUSED };
 
@@ -144,20 +139,26 @@ static void take_members(struct cei_client *client, const struct cei_service_hel
 
 static void get_hello(struct cei_client *client, const struct cei_service_hello *hello)
 {
+	char text[CEOV_FAILURE_TEXT_BYTES];
+
 	take_members(client, hello);
 	if (!client->hello.n_members && client->fence_error) {
-		turn_away(client, client->fence_error, client->fence_text);
+		cei_client_turn_away(client, client->fence_error, client->fence_text);
 		return;
 	}
 	if (!client->hello.n_members) {
-		turn_away(client, CEOV_ERR_NO_ROUTE, "ceoverlapd: this daemon serves none of the "
-			  "GPUs of this process; its option --gpus says which ones it serves, or "
-			  "open the context without a daemon");
+		cei_client_turn_away(client, CEOV_ERR_NO_ROUTE, "ceoverlapd: this daemon serves "
+				     "none of the GPUs of this process; its option --gpus says "
+				     "which ones it serves, or open the context without a daemon");
 		return;
 	}
 	if (client->server->is_draining) {
-		turn_away(client, CEOV_ERR_STATE, "ceoverlapd: the daemon is about to end and "
-			  "takes no new clients");
+		cei_client_turn_away(client, CEOV_ERR_STATE, "ceoverlapd: the daemon is about to "
+				     "end and takes no new clients");
+		return;
+	}
+	if (!cei_client_take_fds(client, client->hello.n_members, text)) {
+		cei_client_turn_away(client, CEOV_ERR_NO_MEMORY, text);
 		return;
 	}
 	client->state = CEI_CLIENT_OPENING;
@@ -226,7 +227,8 @@ static void get_ready(struct cei_client *client)
 	if (!r)
 		r = cei_alive_watch_add(client->server->watch, &client->watched);
 	if (r) {
-		turn_away(client, CEOV_ERR_SYSTEM, "ceoverlapd: no room to watch another client");
+		cei_client_turn_away(client, CEOV_ERR_SYSTEM, "ceoverlapd: no room to watch "
+				     "another client");
 		return;
 	}
 	client->state = CEI_CLIENT_OPEN;
@@ -236,80 +238,6 @@ static void get_ready(struct cei_client *client)
 	if (client->fence_error)
 		tell_fence(client, client->fence_error, client->fence_text);
 	tell_fences_since_hello(client);
-}
-
-/* Returns what is wrong with the message, or NULL. */
-static const char *get_plan(struct cei_client *client, const struct cei_service_plan *plan,
-			    uint32_t number)
-{
-	struct cei_limits limits = cei_client_limits(client);
-	struct cei_assembly *assembly = &client->assembly;
-
-	if (client->server->is_draining)
-		return "ceoverlapd: the daemon is about to end and takes no new plans";
-	if (plan->n_memories > limits.n_regions)
-		return "ceoverlapd: the limit 'regions' of the daemon is reached; its operator "
-			"sets it";
-	if (plan->n_bytes > PROGRAM_HEAD_BYTES +
-	    PROGRAM_PART_BYTES * (limits.n_transfers + (uint64_t)plan->n_memories))
-		return "ceoverlapd: the limit 'transfers_per_plan' of the daemon is reached; its "
-			"operator sets it";
-	cei_assembly_clear(assembly);
-	assembly->bytes = malloc(plan->n_bytes);
-	assembly->fds = malloc(((size_t)plan->n_fds + 1) * sizeof(*assembly->fds));
-	if (!assembly->bytes || !assembly->fds)
-		return "ceoverlapd: no memory for a plan";
-	client->since_ns = cei_now_ns();
-	assembly->head = *plan;
-	assembly->number = number;
-	assembly->is_open = 1;
-	return NULL;
-}
-
-/* Takes descriptors first and then bytes. Returns 0 if this is no part of the plan. */
-static int take_part(struct cei_assembly *assembly, const struct cei_service_part *part,
-		     struct cei_datagram *datagram)
-{
-	uint32_t n_wanted = assembly->head.n_fds;
-
-	if (!assembly->is_open)
-		return 0;
-	if (datagram->n_fds) {
-		if (part->n_bytes || datagram->n_fds > n_wanted - assembly->n_fds)
-			return 0;
-		memcpy(assembly->fds + assembly->n_fds, datagram->fds,
-		       datagram->n_fds * sizeof(*datagram->fds));
-		assembly->n_fds += datagram->n_fds;
-		datagram->n_fds = 0;
-		return 1;
-	}
-	if (!part->n_bytes || assembly->n_fds < n_wanted ||
-	    part->n_bytes > assembly->head.n_bytes - assembly->n_bytes)
-		return 0;
-	memcpy(assembly->bytes + assembly->n_bytes, part->bytes, part->n_bytes);
-	assembly->n_bytes += part->n_bytes;
-	return 1;
-}
-
-static void get_part(struct cei_client *client, const struct cei_service_part *part,
-		     struct cei_datagram *datagram)
-{
-	struct cei_assembly *assembly = &client->assembly;
-
-	/* Descriptors that did not come: this process has too many open. */
-	if (assembly->is_open && !part->n_bytes && !datagram->n_fds) {
-		turn_away(client, CEOV_ERR_SYSTEM, "ceoverlapd: the daemon has too many files open "
-			  "for another plan");
-		return;
-	}
-	if (!take_part(assembly, part, datagram)) {
-		turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a part that belongs to no plan");
-		return;
-	}
-	if (assembly->n_bytes < assembly->head.n_bytes)
-		return;
-	client->asked_number = assembly->number;
-	cei_client_commit(client);
 }
 
 /* It only rises, and sums over clients do not overflow, whatever the client says. */
@@ -323,16 +251,12 @@ static void note_stayed(struct cei_client *client, uint64_t n_plans)
 static void get_request(struct cei_client *client, const struct cei_service_message *message,
 			struct cei_datagram *datagram)
 {
-	const char *fault;
-
 	switch (message->type) {
 	case CEI_SERVICE_PLAN:
-		fault = get_plan(client, &message->plan, message->number);
-		if (fault)
-			turn_away(client, CEOV_ERR_NO_MEMORY, fault);
+		cei_client_plan_comes(client, &message->plan, message->number);
 		return;
 	case CEI_SERVICE_PART:
-		get_part(client, &message->part, datagram);
+		cei_client_part_comes(client, &message->part, datagram);
 		return;
 	case CEI_SERVICE_EXPLAIN:
 		client->asked = message->handle;
@@ -351,8 +275,8 @@ static void get_request(struct cei_client *client, const struct cei_service_mess
 		cei_client_end(client, CEOV_ERR_ABORTED);
 		return;
 	default:
-		turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a message that no client sends "
-			  "here");
+		cei_client_turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a message that no "
+				     "client sends here");
 	}
 }
 
@@ -366,7 +290,7 @@ static void get_message(struct cei_client *client, const struct cei_service_mess
 	else if (client->state == CEI_CLIENT_OPEN)
 		get_request(client, message, datagram);
 	else
-		turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a message out of turn");
+		cei_client_turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a message out of turn");
 }
 
 static void get_datagram(struct cei_client *client, const uint8_t *bytes,
@@ -380,9 +304,9 @@ static void get_datagram(struct cei_client *client, const uint8_t *bytes,
 		snprintf(text, sizeof(text), "ceoverlapd: the daemon speaks version %u of its "
 			 "protocol and the client version %u (magic %x): install one version of "
 			 "ceoverlap", CEI_SERVICE_VERSION, message.version, message.magic);
-		turn_away(client, r, text);
+		cei_client_turn_away(client, r, text);
 	} else if (r) {
-		turn_away(client, r, "ceoverlapd: bytes that are no message");
+		cei_client_turn_away(client, r, "ceoverlapd: bytes that are no message");
 	} else {
 		get_message(client, &message, datagram);
 	}
@@ -399,14 +323,15 @@ static int receive(struct cei_client *client, uint8_t *bytes)
 	if (r == CEOV_NONE)
 		return 0;
 	if (r == CEOV_ERR_INVALID) {
-		turn_away(client, r, "ceoverlapd: a message that is too long");
+		cei_client_turn_away(client, r, "ceoverlapd: a message that is too long");
 	} else if (r) {
 		cei_client_end(client, CEOV_ERR_PEER_LOST);
 	} else {
 		get_datagram(client, bytes, &datagram);
 		cei_datagram_close_fds(&datagram);
 	}
-	return client->state != CEI_CLIENT_ENDING && !client->has_task && !client->must_end;
+	return client->state != CEI_CLIENT_ENDING && !client->has_task && !client->has_answer &&
+		!client->must_end;
 }
 
 static void listen_to(struct cei_client *client, int is_on)
@@ -435,7 +360,7 @@ static int can_read(sd_event_source *source, int fd, uint32_t events, void *arg)
 	for (n = 0; bytes && n < MESSAGES_AT_ONCE && receive(client, bytes); n++)
 		;
 	free(bytes);
-	if (client->has_task)           /* the socket is not read until it is done */
+	if (client->has_task || client->has_answer)     /* not read until that is done */
 		listen_to(client, 0);
 	return 0;
 }
@@ -455,9 +380,12 @@ static const char *enter(struct cei_client *client)
 	client->uid = credentials.uid;
 	client->pid = credentials.pid;
 	limit = cei_account_enter(&server->accounts, client->uid, &client->account);
-	if (!limit)                     /* its user has a row of its own from now on, or none */
-		cei_usage_add(&server->usage, client->uid, &none);
-	return limit;
+	if (limit)
+		return limit;
+	/* its user has a row of its own from now on, or none */
+	cei_usage_add(&server->usage, client->uid, &none);
+	return cei_account_take_fds(&server->accounts, client->account, &client->n_fds,
+				    CLIENT_FDS);
 }
 
 struct cei_client *cei_client_new(struct cei_server *server, int fd)
@@ -478,9 +406,8 @@ struct cei_client *cei_client_new(struct cei_server *server, int fd)
 	cei_list_append(&server->clients, &client->link);
 	limit = enter(client);
 	if (limit) {
-		snprintf(text, sizeof(text), "ceoverlapd: the limit '%s' of the daemon is reached; "
-			 "its operator sets it", limit);
-		turn_away(client, CEOV_ERR_NO_MEMORY, text);
+		snprintf(text, sizeof(text), LIMIT_TEXT, limit);
+		cei_client_turn_away(client, CEOV_ERR_NO_MEMORY, text);
 		return NULL;
 	}
 	if (sd_event_add_io(server->event, &client->source, fd, EPOLLIN, can_read, client) < 0) {
@@ -519,6 +446,8 @@ void cei_client_free(struct cei_client *client)
 	if (client->account) {          /* else it was refused */
 		usage = cei_client_usage(client);
 		cei_usage_add(&server->usage, client->uid, &usage);
+		cei_account_give_back_fds(&server->accounts, client->account, &client->n_fds,
+					  client->n_fds);
 		cei_account_leave(&server->accounts, client->account);
 	}
 	cei_server_forget(server, client);
@@ -543,7 +472,7 @@ void cei_client_task_done(struct cei_task *task)
 		return;
 	}
 	if (client->answer.type)
-		answer(client);
+		cei_client_answer(client);
 	listen_when_answered(client);
 	if (client->state != CEI_CLIENT_OPENING)
 		return;
@@ -580,17 +509,18 @@ void cei_client_look(struct cei_client *client, uint64_t now_ns)
 	if (atomic_load_explicit(&client->has_died, memory_order_acquire))
 		cei_client_end(client, CEOV_ERR_PEER_LOST);
 	else if (atomic_load_explicit(&client->is_faulty, memory_order_acquire))
-		turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a launch that no client writes");
+		cei_client_turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a launch that no "
+				     "client writes");
 	else if (is_new && !client->has_task && now_ns >= client->since_ns + PATIENCE_NS)
-		turn_away(client, CEOV_ERR_TIMEOUT, "ceoverlapd: nothing was said in time");
-	else if (client->assembly.is_open && !client->has_task &&
-		 now_ns >= client->since_ns + PLAN_PATIENCE_NS)
-		turn_away(client, CEOV_ERR_TIMEOUT, "ceoverlapd: the rest of a plan did not come "
-			  "in time");
+		cei_client_turn_away(client, CEOV_ERR_TIMEOUT, "ceoverlapd: nothing was said in "
+				     "time");
+	else if (cei_client_plan_is_late(client, now_ns))
+		cei_client_turn_away(client, CEOV_ERR_TIMEOUT, "ceoverlapd: the rest of a plan did "
+				     "not come in time");
 	if (client->has_task || client->must_end)
 		return;
 	if (client->has_answer) {
-		answer(client);
+		cei_client_answer(client);
 		listen_when_answered(client);
 	}
 	if (client->context && !client->must_end)

@@ -46,8 +46,11 @@ struct cei_assembly {
 	uint32_t                n_bytes;        /* so many came */
 	int                    *fds;            /* as many as there are buffers and signals */
 	uint32_t                n_fds;          /* so many came; they are the assembly's */
+	uint32_t                n_promised;     /* so many its user's account counts for it */
+	uint64_t                heard_ns;       /* when its last part came */
 	uint32_t                number;         /* of the request */
 	int                     is_open;
+	int                     is_refused;     /* what still comes of it is dropped */
 };
 
 /* A plan that was committed, with the handles that were made for it. */
@@ -108,6 +111,7 @@ struct cei_client {
 	uint32_t                 n_regions;
 	uint64_t                 n_chunks;
 	uint64_t                 n_bytes;       /* mapped, as the account counts */
+	uint64_t                 n_fds;         /* its descriptors, likewise */
 
 	/* the task under way */
 	struct cei_task          task;
@@ -170,8 +174,8 @@ void cei_client_explain(struct cei_client *client);
 void cei_client_drop(struct cei_client *client);
 void cei_client_close(struct cei_client *client);
 
-/* Empties the assembly, and closes its descriptors. */
-void cei_assembly_clear(struct cei_assembly *assembly);
+/* Empties the client's assembly, and closes its descriptors. */
+void cei_client_clear_assembly(struct cei_client *client);
 
 /* Called by the front thread when a task is done: sends the answer, and reads the socket again. */
 void cei_client_task_done(struct cei_task *task);

@@ -6,13 +6,11 @@
 
 #include "daemon/client_private.h"
 
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cuda_driver.h"
@@ -29,17 +27,14 @@
 /* --- committing ------------------------------------------------------------- */
 
 /* Returns what is wrong with a file that a client offers as host memory, or NULL. Its description
- * is made anew of what the file is. Seals and size are checked when it is imported. Pages of
- * hugetlbfs may be missing when they are touched, so only files of tmpfs are taken. */
+ * is made anew of what the file is. */
 static const char *describe_file(int fd, struct cei_region_wire *wire)
 {
-	struct statfs filesystem;
 	struct stat stat;
+	const char *fault = cei_share_host_fault(fd, &stat);
 
-	if (fd < 0 || fstat(fd, &stat) || fstatfs(fd, &filesystem))
-		return "cannot be looked at";
-	if (filesystem.f_type != TMPFS_MAGIC || !S_ISREG(stat.st_mode) || stat.st_size <= 0)
-		return "is no memory file (memfd)";
+	if (fault)
+		return fault;
 	memset(wire, 0, sizeof(*wire));
 	wire->kind = CEOV_PLACE_HOST;
 	wire->has_fd = 1;
@@ -58,9 +53,9 @@ static const char *describe_gpu(const struct cei_client *client, struct cei_regi
 
 	wire->device = 0;
 	if (engine != CEOV_NOBODY && cei_fences_refuse(&server->fences, engine, text))
-		return "is of a GPU that the daemon has fenced; ceoverlapctl status says why";
+		return "it is of a GPU that the daemon has fenced; ceoverlapctl status says why";
 	return cei_cuda_gpu_of(server->site.cuda, wire->uuid) == CEOV_NOBODY
-		? "is of a GPU that the daemon does not see" : NULL;
+		? "it is of a GPU that the daemon does not see" : NULL;
 }
 
 static const char *describe(const struct cei_client *client, int fd, struct cei_region_wire *wire)
@@ -87,7 +82,7 @@ static int take_memory(struct commit *commit, struct cei_region_wire *ret_wire, 
 {
 	struct cei_client *client = commit->client;
 	char text[CEOV_FAILURE_TEXT_BYTES];
-	const char *fault = "is not described", *limit = NULL;
+	const char *fault = "it is not described", *limit = NULL;
 	uint32_t number = commit->memories.next_memory;
 
 	*ret_fd = -1;
@@ -107,7 +102,7 @@ static int take_memory(struct commit *commit, struct cei_region_wire *ret_wire, 
 		cei_client_refuse_limit(client, limit);
 		return CEOV_ERR_INVALID;
 	}
-	snprintf(text, sizeof(text), "ceoverlapd: memory %u of the plan %s",
+	snprintf(text, sizeof(text), "ceoverlapd: memory %u of the plan is refused: %s",
 		 number, fault);
 	cei_client_refuse(client, CEOV_ERR_INVALID, text);
 	return CEOV_ERR_INVALID;
@@ -347,7 +342,7 @@ static int run_commit(struct cei_task *task)
 		}
 		cei_program_fini(&commit.program);
 	}
-	cei_assembly_clear(&client->assembly);
+	cei_client_clear_assembly(client);
 	return 0;
 }
 
@@ -356,13 +351,17 @@ void cei_client_commit(struct cei_client *client)
 	cei_client_begin(client, run_commit);
 }
 
-void cei_assembly_clear(struct cei_assembly *assembly)
+void cei_client_clear_assembly(struct cei_client *client)
 {
+	struct cei_assembly *assembly = &client->assembly;
 	uint32_t i;
 
 	for (i = 0; i < assembly->n_fds; i++)
 		if (assembly->fds[i] >= 0)
 			close(assembly->fds[i]);
+	if (assembly->n_promised)
+		cei_account_give_back_fds(&client->server->accounts, client->account,
+					  &client->n_fds, assembly->n_promised);
 	free(assembly->fds);
 	free(assembly->bytes);
 	memset(assembly, 0, sizeof(*assembly));

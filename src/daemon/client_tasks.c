@@ -62,8 +62,7 @@ void cei_client_refuse_limit(struct cei_client *client, const char *limit)
 {
 	char text[CEOV_FAILURE_TEXT_BYTES];
 
-	snprintf(text, sizeof(text), "ceoverlapd: the limit '%s' of the daemon is reached; its "
-		 "operator sets it", limit);
+	snprintf(text, sizeof(text), LIMIT_TEXT, limit);
 	cei_client_refuse(client, CEOV_ERR_NO_MEMORY, text);
 }
 
@@ -392,7 +391,7 @@ static int run_close(struct cei_task *task)
 	}
 	client->context = NULL;
 	unmap_areas(client);
-	cei_assembly_clear(&client->assembly);
+	cei_client_clear_assembly(client);
 	free(client->slots);
 	free(client->plans);
 	client->slots = NULL;

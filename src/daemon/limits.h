@@ -21,6 +21,8 @@ struct cei_limits {
 	uint32_t n_chunks;              /* of all plans of a client; at most CEI_PLAN_LAUNCHES_MAX
 					 * times as many are in flight */
 	uint32_t n_regions;             /* pieces of memory of a client */
+	uint32_t n_fds_uid;             /* descriptors that the daemon has open for all clients of a
+					 * user; 0: half of those that it may have */
 	uint32_t weight;                /* of a client's share of the engines */
 	uint32_t most_urgent;           /* enum ceov_urgency: plans of a client that are more
 					 * urgent go as this one */

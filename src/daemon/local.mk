@@ -10,6 +10,7 @@ libceoverlap_daemon_la_LIBADD = libceoverlap_core.la $(SYSTEMD_LIBS) $(INIH_LIBS
 libceoverlap_daemon_la_SOURCES = \
 	%D%/account.c %D%/account.h \
 	%D%/client.c %D%/client.h \
+	%D%/client_assembly.c \
 	%D%/client_plans.c \
 	%D%/client_private.h \
 	%D%/client_tasks.c \

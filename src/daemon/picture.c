@@ -280,6 +280,7 @@ static struct json_object *limits_json(const struct cei_limits *limits)
 	cei_fields_add_number(object, "regions", limits->n_regions);
 	cei_fields_add_number(object, "bytes", limits->n_bytes);
 	cei_fields_add_number(object, "bytes_per_user", limits->n_bytes_uid);
+	cei_fields_add_number(object, "descriptors_per_user", limits->n_fds_uid);
 	cei_fields_add_number(object, "chunk_bytes", limits->max_chunk_bytes);
 	cei_fields_add_number(object, "weight", limits->weight);
 	cei_fields_add_number(object, "bytes_per_second", limits->bytes_per_s);

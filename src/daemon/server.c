@@ -5,12 +5,14 @@
 
 #include "daemon/server.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-event.h>
@@ -33,6 +35,10 @@
 
 /* Engines that are to end have so long. */
 #define STOP_NS UINT64_C(10000000000)
+
+/* Descriptors that this process opens for a moment: of who connects, asks, and reads metrics. */
+#define OWN_FDS UINT64_C(64)
+#define FDS_MAX (UINT64_C(1) << 20)
 
 /* The loop takes these. */
 static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
@@ -106,6 +112,35 @@ static int open_socket(struct cei_server *server)
 	r = cei_listener_bind(&server->report, &ask, &server->listener);
 	server->made_path = !r;
 	return r;
+}
+
+/* Counts this process's descriptors. */
+static uint64_t count_fds(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	uint64_t n = 0;
+
+	while (folder && readdir(folder))
+		n++;
+	if (folder)
+		closedir(folder);
+	return n;
+}
+
+/* Lets this process have as many descriptors as the system does, and gives clients those that it
+ * does not need itself. */
+static void share_fds(struct cei_server *server)
+{
+	struct rlimit limit = { .rlim_cur = 1024, .rlim_max = 1024 };
+	uint64_t n_own = count_fds() + OWN_FDS, n;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+		(void)getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	n = limit.rlim_cur < FDS_MAX ? limit.rlim_cur : FDS_MAX;
+	cei_accounts_limit_fds(&server->accounts, n > n_own ? n - n_own : 0);
 }
 
 /* --- events ------------------------------------------------------------------- */
@@ -364,13 +399,28 @@ int cei_server_open(struct cei_server *server, const struct cei_server_config *c
 		r = cei_alive_watch_open(&server->report, &server->watch);
 	if (!r)
 		r = open_socket(server);
-	return r ? r : open_loop(server);
+	if (!r)
+		r = open_loop(server);
+	share_fds(server);
+	return r;
+}
+
+/* So that who starts it in a terminal sees that it waits for clients, and where. */
+static void tell_begin(struct cei_server *server)
+{
+	const struct cei_settings *settings = &server->config.settings;
+	uint32_t n_host = settings->n_host_engines;
+
+	cei_journal_write(CEI_LOG_INFO, "ceoverlapd: serves at %s with %u engines for host memory "
+			  "and %u for GPUs", *settings->socket ? settings->socket
+			  : "the socket of systemd", n_host, server->site.n_members - n_host);
 }
 
 int cei_server_run(struct cei_server *server)
 {
 	int r;
 
+	tell_begin(server);
 	(void)sd_notify(0, "READY=1\nSTATUS=serves");
 	r = sd_event_loop(server->event);
 	if (r >= 0)

@@ -83,6 +83,7 @@ static const struct field limit_fields[] = {
 	{ "limits", "transfers_per_plan", AT(n_transfers), COUNT, 1, 1u << 20 },
 	{ "limits", "chunks", AT(n_chunks), COUNT, 1, 1u << 30 },
 	{ "limits", "regions", AT(n_regions), COUNT, 1, 1u << 20 },
+	{ "limits", "descriptors_per_user", AT(n_fds_uid), COUNT, 0, 1u << 20 },
 	{ "limits", "weight", AT(weight), COUNT, 1, CEI_FLOWS_WEIGHT_MAX },
 	{ "limits", "class", AT(most_urgent), CLASS, 0, 0 },
 	{ "limits", "bytes", AT(n_bytes), BYTES, 0, LOTS },

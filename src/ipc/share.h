@@ -127,6 +127,14 @@ struct cei_share_ops {
 	void (*unmap)(struct cei_region *region, uint32_t member);
 };
 
+struct stat;
+
+/* Says why a file that another process offers as host memory is refused, in words; NULL: it is
+ * not, and *ret_stat says what it is. It must be a file of tmpfs, since pages of hugetlbfs may be
+ * missing when they are touched, be sealed, so that it keeps its size, and have all of its memory
+ * already: else this process would pay for what it touches first. */
+const char *cei_share_host_fault(int fd, struct stat *ret_stat);
+
 extern const struct cei_share_ops cei_share_host;       /* share_host.c */
 extern const struct cei_share_ops cei_share_cuda;       /* share_cuda.c, with CUDA */
 

@@ -14,11 +14,15 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW)
+
+#define BLOCK_BYTES 512u                /* of st_blocks */
 
 /* A signal makes fallocate() fail with nothing done. So pages are allocated in steps this short,
  * which succeed between two timer signals of a profiler. */
@@ -173,22 +177,37 @@ static int host_export(struct cei_region *region, struct cei_region_wire *ret_wi
 	return 0;
 }
 
-/* Returns why the descriptor is not valid host memory of this size, in words; NULL: it is. */
-static const char *fault_of(const struct cei_region_wire *wire, int fd)
+const char *cei_share_host_fault(int fd, struct stat *ret_stat)
 {
-	struct stat stat;
+	struct statfs filesystem;
 	int seals;
 
-	if (wire->kind != CEOV_PLACE_HOST || !wire->has_fd || wire->offset_bytes)
-		return "it does not describe host memory";
-	if (fd < 0 || fstat(fd, &stat))
+	if (fd < 0 || fstat(fd, ret_stat) || fstatfs(fd, &filesystem))
 		return "no descriptor came with it";
+	if (filesystem.f_type != TMPFS_MAGIC || !S_ISREG(ret_stat->st_mode) ||
+	    ret_stat->st_size <= 0)
+		return "its descriptor is no memory file (memfd)";
 	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || (seals & SEALS_NEEDED) != SEALS_NEEDED)
 		return "its descriptor is no sealed memory file";
-	if (!wire->size_bytes || (uint64_t)stat.st_size != wire->size_bytes)
+	if ((uint64_t)ret_stat->st_blocks * BLOCK_BYTES < (uint64_t)ret_stat->st_size)
+		return "its memory file has no memory for all of its bytes (fallocate)";
+	return NULL;
+}
+
+/* Returns why the descriptor is not valid host memory of this size, in words; NULL: it is. */
+static const char *fault_of(const struct cei_region_wire *wire, int fd, struct stat *ret_stat)
+{
+	const char *fault;
+
+	if (wire->kind != CEOV_PLACE_HOST || !wire->has_fd || wire->offset_bytes)
+		return "it does not describe host memory";
+	fault = cei_share_host_fault(fd, ret_stat);
+	if (fault)
+		return fault;
+	if ((uint64_t)ret_stat->st_size != wire->size_bytes)
 		return "its size is not the memory file's";
-	if ((uint64_t)stat.st_ino != wire->buffer_id)
+	if ((uint64_t)ret_stat->st_ino != wire->buffer_id)
 		return "its descriptor is another memory file";
 	return NULL;
 }
@@ -196,12 +215,10 @@ static const char *fault_of(const struct cei_region_wire *wire, int fd)
 static int host_import(struct cei_region *region, const struct cei_region_wire *wire,
 		       int fd)
 {
-	const char *fault = fault_of(wire, fd);
 	struct stat stat;
+	const char *fault = fault_of(wire, fd, &stat);
 	int error;
 
-	if (!fault && fstat(fd, &stat))
-		fault = "its descriptor cannot be looked at";
 	if (fault) {
 		if (fd >= 0)
 			close(fd);

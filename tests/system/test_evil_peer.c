@@ -134,7 +134,7 @@ static int file_of(uint64_t n_bytes, int seals)
 {
 	int fd = memfd_create("lie", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	must(fd >= 0 && !ftruncate(fd, (off_t)n_bytes));
+	must(fd >= 0 && !ftruncate(fd, (off_t)n_bytes) && !fallocate(fd, 0, 0, (off_t)n_bytes));
 	must(!seals || !fcntl(fd, F_ADD_SEALS, seals));
 	return fd;
 }

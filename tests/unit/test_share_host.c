@@ -6,9 +6,11 @@
 #include <check.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ipc/share.h"
@@ -177,6 +179,7 @@ static int make_file(int flags, int seals, off_t size_bytes)
 
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(ftruncate(fd, size_bytes), 0);
+	ck_assert_int_eq(fallocate(fd, 0, 0, size_bytes), 0);
 	if (seals)
 		ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
 	return fd;
@@ -212,7 +215,7 @@ START_TEST(test_descriptors_that_do_not_fit_are_refused)
 	assert_import_refused(&wire, make_file(MFD_ALLOW_SEALING, sealed, SIZE_BYTES),
 			      "another");
 	ck_assert_int_eq(pipe(pipe_fds), 0);
-	assert_import_refused(&wire, pipe_fds[0], "no sealed");
+	assert_import_refused(&wire, pipe_fds[0], "no memory file");
 	close(pipe_fds[1]);
 	bad = wire;
 	bad.size_bytes++;
@@ -226,6 +229,54 @@ START_TEST(test_descriptors_that_do_not_fit_are_refused)
 	bad = wire;
 	bad.kind = CEOV_PLACE_GPU;
 	assert_import_refused(&bad, dup(fd), "host memory");
+}
+END_TEST
+
+/* Describes a file as an export would. */
+static void describe(int fd, struct cei_region_wire *wire)
+{
+	struct stat stat;
+
+	ck_assert_int_eq(fstat(fd, &stat), 0);
+	memset(wire, 0, sizeof(*wire));
+	wire->kind = CEOV_PLACE_HOST;
+	wire->has_fd = 1;
+	wire->size_bytes = (uint64_t)stat.st_size;
+	wire->buffer_id = (uint64_t)stat.st_ino;
+}
+
+/* Whoever touches such memory first pays for it, or is killed where there is none. */
+START_TEST(test_memory_files_without_memory_are_refused)
+{
+	const int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
+	struct cei_region_wire wire;
+	int fd = memfd_create("hole", MFD_CLOEXEC | MFD_ALLOW_SEALING), all;
+
+	ck_assert_int_eq(ftruncate(fd, 16 << 20), 0);
+	ck_assert_int_eq(fallocate(fd, 0, 0, 8 << 20), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, sealed), 0);
+	all = dup(fd);
+	describe(fd, &wire);
+	assert_import_refused(&wire, fd, "no memory for all of its bytes");
+	ck_assert_int_eq(fallocate(all, 0, 0, 16 << 20), 0);
+	ck_assert_int_eq(cei_share_host.import(&peer, &wire, all), 0);
+}
+END_TEST
+
+/* Pages of hugetlbfs may be missing when they are touched, whatever the file's size is. */
+START_TEST(test_files_of_huge_pages_are_refused)
+{
+	struct cei_region_wire wire;
+	int fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+
+	if (fd < 0) {
+		printf("not tested: there are no files of huge pages here\n");
+		return;
+	}
+	ck_assert_int_eq(ftruncate(fd, 1 << 30), 0);    /* a multiple of each size of page */
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	describe(fd, &wire);
+	assert_import_refused(&wire, fd, "no memory file");
 }
 END_TEST
 
@@ -263,6 +314,8 @@ static Suite *share_host_suite(void)
 	tcase_add_test(tcase, test_imported_memory_is_not_exported_again);
 	tcase_add_test(tcase, test_the_memory_file_cannot_shrink);
 	tcase_add_test(tcase, test_descriptors_that_do_not_fit_are_refused);
+	tcase_add_test(tcase, test_memory_files_without_memory_are_refused);
+	tcase_add_test(tcase, test_files_of_huge_pages_are_refused);
 	tcase_add_test(tcase, test_gpu_memory_is_not_reachable_for_a_host_member);
 	tcase_add_test(tcase, test_release_of_nothing_closes_nothing);
 	suite_add_tcase(suite, tcase);

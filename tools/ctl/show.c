@@ -125,7 +125,7 @@ static void show_limits_of(struct json_object *limits)
 {
 	static const char *const counts[] = { "clients", "clients_per_user", "plans",
 					      "transfers_per_plan", "chunks", "regions",
-					      "weight" };
+					      "descriptors_per_user", "weight" };
 	static const char *const bytes[] = { "bytes", "bytes_per_user", "chunk_bytes" };
 	uint64_t rate = ctl_number(limits, "bytes_per_second");
 	size_t i;
