@@ -11,6 +11,14 @@
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
 
+/* Counters of sums in steps are the third set of `arrived` (workspace.h). Else only sums of several
+ * nodes have counters there, and in a group of several nodes no mode is direct. */
+#define STEPS_SET 2u
+
+_Static_assert(2 * CEI_DIRECT_STEP_BLOCKS_MAX <= (CEI_OP_STAGES_MAX - STEPS_SET) *
+	       CEI_OP_PIECES_MAX, "the third set has counters for addends and sums of all blocks");
+_Static_assert(CEI_DIRECT_STEPS_MAX < CEI_DIRECT_STEP_VALUES, "runs have values of their own");
+
 /* Returns the address at which this rank's job reaches a rank's scratch; NULL: it does not. */
 static char *scratch_of(const ceov_workspace *workspace, uint32_t rank)
 {
@@ -78,6 +86,9 @@ void cei_direct_job(const struct cei_run *run, struct cei_direct_job *ret_job)
 	job->n_blocks = op->choice.n_reduce_blocks;
 	job->each = op->choice.direct_each;
 	job->is_ll = op->choice.direct_ll;
+	job->n_steps = op->choice.direct_steps;
+	job->step_rows = op->choice.direct_step_rows;
+	job->steps_first = STEPS_SET * workspace->n_ranks * CEI_OP_PIECES_MAX;
 	for (rank = 0; rank < workspace->n_ranks; rank++)
 		job->scratch[rank] = scratch_of(workspace, rank);
 	for (half = 0; half < CEI_DIRECT_HALVES; half++)

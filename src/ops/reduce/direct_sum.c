@@ -12,14 +12,6 @@
 #include "ops/reduce/parts.h"
 #include "ops/tuning/direct_choice.h"
 
-/* Counters of sums in steps are the third set of `arrived` (workspace.h). Else only sums of several
- * nodes have counters there, and in a group of several nodes no mode is direct. */
-#define FIRST_SET 2u
-
-_Static_assert(2 * CEI_DIRECT_STEP_BLOCKS_MAX <= (CEI_OP_STAGES_MAX - FIRST_SET) *
-	       CEI_OP_PIECES_MAX, "the third set has counters for addends and sums of all blocks");
-_Static_assert(CEI_DIRECT_STEPS_MAX < CEI_DIRECT_STEP_VALUES, "runs have values of their own");
-
 static uint64_t all_bytes(const struct cei_op_shape *shape)
 {
 	return cei_sum_bytes(shape, cei_op_all_rows(shape));
@@ -102,9 +94,6 @@ int cei_direct_sum_job(const struct cei_run *run)
 			cei_direct_span_whole(all_bytes(shape), own, rank, &job.spans[rank]);
 		else
 			fill_part(shape, own, rank, &job.spans[rank]);
-	job.n_steps = op->choice.direct_steps;
-	job.step_rows = op->choice.direct_step_rows;
-	job.steps_first = FIRST_SET * shape->n_ranks * CEI_OP_PIECES_MAX;
 	job.gathers = op->choice.mode == CEOV_MODE_TWO_SHOT;
 	job.gather_at = cei_sum_gather_at(shape);
 	return executor->ops->direct(executor, run->stream, &job);

@@ -6,7 +6,6 @@
 
 #include "ops/reduce/sum_model.h"
 
-#include "kernels/direct.h"
 #include "ops/kind.h"
 #include "ops/kinds.h"
 #include "ops/reduce/direct_sum.h"
@@ -21,15 +20,8 @@
 #define GATHER_FACTOR      1.12
 #define ADDED_BYTES_PER_NS 2200.0
 
-/* By SMs: a run's begin and end, and what the second step of an all-reduce adds to that; then the
- * rates at which 16 SMs store to peers: while they add, in sums made in steps, and before they add,
- * in the kernels for few bytes. */
-#define DIRECT_NS           9000.0
+/* By SMs: what the second step of an all-reduce adds. */
 #define DIRECT_GATHER_NS    4000.0
-#define STEPS_BYTES_PER_NS   270.0
-#define FEW_BYTES_PER_NS     210.0
-#define MANY_RANKS_PER_NS    140.0      /* ... of more ranks than sums in steps take */
-#define MEASURED_SMS          16.0
 
 /* SMs are chosen if their predicted time is below this fraction of that of copy engines. */
 #define DIRECT_WORTH 0.98
@@ -54,20 +46,14 @@ double cei_sum_engines_ns(const struct cei_choose_args *args)
 
 double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode mode)
 {
-	double span = (double)cei_direct_sum_span(args->shape, mode);
-	double sent = (args->shape->n_ranks - 1) * span * (mode == CEOV_MODE_TWO_SHOT ? 2 : 1);
-	double fixed = DIRECT_NS + (mode == CEOV_MODE_TWO_SHOT ? DIRECT_GATHER_NS : 0);
-	double rate = FEW_BYTES_PER_NS;
+	uint64_t span = cei_direct_sum_span(args->shape, mode);
+	uint64_t sent = (args->shape->n_ranks - 1) * span;
 	struct cei_choice choice = { .mode = mode };
 
-	cei_direct_choose_sum(args, cei_direct_sum_span(args->shape, mode), &choice);
-	if (choice.direct_steps)
-		rate = STEPS_BYTES_PER_NS;
-	else if (args->shape->n_ranks > CEI_DIRECT_STEP_RANKS_MAX)
-		rate = MANY_RANKS_PER_NS;
-	if (args->rates->n_sms < MEASURED_SMS)
-		rate *= args->rates->n_sms / MEASURED_SMS;
-	return fixed + sent / rate;
+	cei_direct_choose_sum(args, span, &choice);
+	if (mode == CEOV_MODE_TWO_SHOT)
+		return DIRECT_GATHER_NS + cei_direct_ns(args, &choice, 2 * sent);
+	return cei_direct_ns(args, &choice, sent);
 }
 
 static enum ceov_op_mode mode_of(const struct cei_choose_args *args)

@@ -48,6 +48,34 @@ enum ceov_op_mode cei_direct_all_reduce_mode(uint64_t n_bytes, uint32_t n_ranks)
 	return n_bytes * (n_ranks - 1) <= ONE_SHOT_SENT_MAX ? CEOV_MODE_DIRECT : CEOV_MODE_TWO_SHOT;
 }
 
+/* A run's begin and end, with counters and without; then the rates at which 16 SMs store to peers:
+ * while they add, in sums made in steps; before they add or copy, in the kernels for few bytes; and
+ * in those without counters, which store as many bytes of numbers, too. They are from 2, 4 and 8
+ * GPUs in graphs (docs/results of 2026-11-26 and -27). */
+#define DIRECT_NS          9000.0
+#define LL_NS              4000.0
+#define STEPS_BYTES_PER_NS  270.0
+#define FEW_BYTES_PER_NS    210.0
+#define LL_BYTES_PER_NS      93.0
+#define MANY_RANKS_PER_NS   140.0       /* ... of more ranks than sums in steps take */
+#define MEASURED_SMS         16.0
+
+double cei_direct_ns(const struct cei_choose_args *args, const struct cei_choice *choice,
+		     uint64_t n_bytes)
+{
+	double rate = FEW_BYTES_PER_NS;
+
+	if (choice->direct_ll)
+		rate = LL_BYTES_PER_NS;
+	else if (choice->direct_steps)
+		rate = STEPS_BYTES_PER_NS;
+	else if (args->shape->n_ranks > CEI_DIRECT_STEP_RANKS_MAX)
+		rate = MANY_RANKS_PER_NS;
+	if (args->rates->n_sms < MEASURED_SMS)
+		rate *= args->rates->n_sms / MEASURED_SMS;
+	return (choice->direct_ll ? LL_NS : DIRECT_NS) + (double)n_bytes / rate;
+}
+
 static uint32_t least(uint64_t x, uint64_t y)
 {
 	return (uint32_t)(x < y ? x : y);

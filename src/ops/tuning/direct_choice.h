@@ -41,6 +41,11 @@ void cei_direct_choose_sum(const struct cei_choose_args *args, uint64_t span_byt
 void cei_direct_choose_ll(const struct cei_choose_args *args, int all_send, uint64_t span_bytes,
 			  struct cei_choice *choice);
 
+/* Returns how long a run takes in which a rank sends n_bytes to all others together by 16 SMs, or
+ * by all if there are fewer, as the completed choice says. The rates are those of GPUs. */
+double cei_direct_ns(const struct cei_choose_args *args, const struct cei_choice *choice,
+		     uint64_t n_bytes);
+
 /* Appends the line that says how many SMs make the transfers, and whether the caller gave the
  * number. */
 void cei_direct_say_moved(struct cei_choice *choice, int is_given);
