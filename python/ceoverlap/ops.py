@@ -48,7 +48,8 @@ ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 class Tuning(NamedTuple):
     """Choices that the caller makes instead of the library; 0 and "choose" leave them to the
     library. mode is "overlap" or "sequence", or, where SMs shall move few bytes without copy
-    engines, "direct" or "two-shot"; cut is "equal", or for products "waves", "shrinking" or
+    engines, "direct" or "two-shot", by which products other than GEMM + all-reduce and their
+    transfers come one after the other; cut is "equal", or for products "waves", "shrinking" or
     "growing", or for GEMM + reduce-scatter and all-reduce "columns"; tile_order "bands", "columns"
     or "turns"; for the other fields see struct ceov_op_tuning."""
     mode: str = "choose"

@@ -79,6 +79,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/product.c %D%/gemm/product.h \
 	%D%/gemm/product_candidates.c \
 	%D%/gemm/product_lane.c %D%/gemm/product_lane.h \
+	%D%/gemm/whole.c %D%/gemm/whole.h \
 	%D%/gemm/product_model.c \
 	%D%/move/move.c \
 	%D%/reduce/by_node.c %D%/reduce/by_node.h \

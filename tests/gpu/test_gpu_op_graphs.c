@@ -32,7 +32,8 @@ static uint32_t n_all;
 struct sequence {                       /* the runs of one graph, in order */
 	uint32_t     n;
 	enum op_sort sorts[RUNS_MAX];
-	int          is_wide;           /* products are computed by cuBLAS */
+	int          how;               /* 1: products are computed by cuBLAS; 2: those that can be
+					 * are made one after the other with their transfers */
 	int          is_branched;       /* every second run is in another branch of the graph, and
 					 * only the library orders the branches */
 };
@@ -53,6 +54,10 @@ static const struct sequence sequences[] = {
 	{ 2, { OP_ALL_REDUCE, OP_ALL_REDUCE }, 0, 1 },
 	{ 3, { OP_AG_GEMM, OP_GEMM_RS, OP_ALL_REDUCE }, 0, 1 },
 	{ 4, { OP_GEMM_RS, OP_GEMM_AR, OP_GEMM_A2A, OP_AG_GEMM }, 0, 1 },
+	{ 1, { OP_AG_GEMM }, 2, 0 },
+	{ 1, { OP_GEMM_RS }, 2, 0 },
+	{ 4, { OP_A2A_GEMM, OP_GEMM_A2A, OP_GEMM_RS, OP_AG_GEMM }, 2, 0 },
+	{ 3, { OP_AG_GEMM, OP_ALL_REDUCE, OP_AG_GEMM }, 2, 1 },
 };
 
 #define N_SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))
@@ -70,6 +75,16 @@ struct player {
 	struct gpu_graph       graph;
 };
 
+static void make_whole(struct op_case *one)
+{
+	if (one->sort == OP_A2A_GEMM)
+		one->by_columns = 0;
+	if (!op_case_can_be_whole(one))
+		return;
+	one->tuning.mode = CEOV_MODE_TWO_SHOT;
+	one->tuning.n_pieces = 1;
+}
+
 static void make_player(struct player *player)
 {
 	const struct sequence *sequence = player->sequence;
@@ -80,7 +95,9 @@ static void make_player(struct player *player)
 	for (i = 0; i < OP_SORTS; i++) {
 		one = &player->cases[i];
 		*one = gpu_op_case_plain((enum op_sort)i, rank->rig->n_ranks);
-		if (sequence->is_wide && one->k) {
+		if (sequence->how == 2)
+			make_whole(one);
+		if (sequence->how == 1 && one->k) {
 			one->tuning.tile_rows = OP_WIDE_ROWS;
 			one->tuning.tile_columns = OP_WIDE_COLUMNS;
 		}
@@ -191,7 +208,7 @@ static void play_all(struct gpu_op_rank *rank, const void *arg)
 	player.workspace = gpu_op_workspace(rank, &mode);
 	for (i = 0; i < N_SEQUENCES; i++) {
 		player.sequence = &sequences[i];
-		if (player.sequence->is_wide && !gpu_op_has_library(player.workspace))
+		if (player.sequence->how == 1 && !gpu_op_has_library(player.workspace))
 			continue;
 		rank->used_bytes = 0;
 		make_player(&player);

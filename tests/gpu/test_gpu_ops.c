@@ -118,6 +118,25 @@ static void make_sm_lane(struct op_case *one, uint64_t *random)
 	one->tuning.n_reduce_blocks = (uint32_t)testing_below(random, 18);
 }
 
+/* Makes a product and its transfers one after the other, of which at most 4 MiB go from rank to
+ * rank. */
+static void make_whole(struct op_case *one, uint64_t *random)
+{
+	struct ceov_op_tuning drawn = one->tuning;
+	uint32_t i;
+
+	for (i = 0; !op_is_a2a(one->sort) && i < one->n_ranks; i++)
+		one->rows[i] = one->rows[i] % 1024 + !i;
+	memset(&one->tuning, 0, sizeof(one->tuning));
+	one->tuning.struct_bytes = sizeof(one->tuning);
+	one->tuning.mode = CEOV_MODE_TWO_SHOT;
+	one->tuning.tile_rows = drawn.tile_rows;
+	one->tuning.tile_columns = drawn.tile_columns;
+	one->tuning.tile_order = drawn.tile_order;
+	one->tuning.band_rows = drawn.band_rows;
+	one->tuning.n_reduce_blocks = (uint32_t)testing_below(random, 18);
+}
+
 struct shapes {
 	struct gpu_op_mode mode;
 	uint32_t           n;           /* number of shapes for each operator */
@@ -139,6 +158,8 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 			round_rows(&one);
 		if (one.sort == OP_GEMM_AR && i / OP_SORTS % 4 == 1)
 			make_direct(&one, &random);
+		else if (op_case_can_be_whole(&one) && i / OP_SORTS % 4 > 1)
+			make_whole(&one, &random);
 		else if (can_have_sm_lane(one.sort) && i / OP_SORTS % 2 &&
 			 gpu_op_has_sm_lane(workspace))
 			make_sm_lane(&one, &random);

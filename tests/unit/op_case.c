@@ -191,6 +191,12 @@ int op_is_a2a(enum op_sort sort)
 	return sort == OP_GEMM_A2A || sort == OP_A2A_GEMM;
 }
 
+int op_case_can_be_whole(const struct op_case *one)
+{
+	return one->sort == OP_AG_GEMM || one->sort == OP_GEMM_RS ||
+		(op_is_a2a(one->sort) && !one->by_columns);
+}
+
 /* Deals the columns out, 8 at a time. */
 uint64_t op_case_part(const struct op_case *one, uint32_t rank)
 {

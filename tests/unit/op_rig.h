@@ -87,6 +87,10 @@ int      op_is_sum(enum op_sort sort);
 /* Returns whether the operator is a product with an all-to-all. */
 int      op_is_a2a(enum op_sort sort);
 
+/* Returns whether it is a product that can be made one after the other with its transfers, in
+ * CEOV_MODE_TWO_SHOT. */
+int      op_case_can_be_whole(const struct op_case *one);
+
 /* For products with an all-to-all: the columns of a rank's part, and of all parts before it; the
  * rows of the block from source to target; where the block begins among the rows that source sends,
  * and among those that target gets. n_ranks as the last argument of the second one and in place of

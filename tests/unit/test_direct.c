@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Direct modes on host ranks: sums of random shapes and types, the same bits in every mode, runs
- * between those of other operators on the same scratch, late and missing ranks; what is refused and
- * what is explained. Results of moves are in test_move.c. */
+/* Direct modes on host ranks: sums and products of random shapes and types, the same bits in every
+ * mode, runs between those of other operators on the same scratch, late and missing ranks; what is
+ * refused and what is explained. Results of moves are in test_move.c. */
 
 #include <check.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@
 #include "op_rig.h"
 
 #define SCRATCH     UINT64_C(400000)
-#define CASES       12u
+#define CASES       16u
 #define RUNS        8u
 #define LONG_RUNS   80u
 #define OPS         6u
@@ -43,17 +43,24 @@ static enum ceov_op_mode pick_mode(uint64_t *random, enum op_sort sort)
 		: CEOV_MODE_DIRECT;
 }
 
-/* Makes a sum of uneven parts, some of them empty, in a direct mode. */
-static struct op_case random_sum(uint64_t *random, uint32_t n_ranks)
+/* Makes a sum of uneven parts, some of them empty, in a direct mode, or a product one after the
+ * other with its transfers. */
+static struct op_case random_direct(uint64_t *random, uint32_t n_ranks)
 {
+	struct ceov_op_tuning drawn;
 	struct op_case one;
 
 	do
 		one = op_case_random(random, n_ranks);
-	while (!op_is_sum(one.sort));
+	while (!op_is_sum(one.sort) && !op_case_can_be_whole(&one));
+	drawn = one.tuning;
 	memset(&one.tuning, 0, sizeof(one.tuning));
 	one.tuning.struct_bytes = sizeof(one.tuning);
-	one.tuning.mode = pick_mode(random, one.sort);
+	one.tuning.mode = op_is_sum(one.sort) ? pick_mode(random, one.sort) : CEOV_MODE_TWO_SHOT;
+	one.tuning.tile_rows = drawn.tile_rows;
+	one.tuning.tile_columns = drawn.tile_columns;
+	one.tuning.tile_order = drawn.tile_order;
+	one.tuning.band_rows = drawn.band_rows;
 	one.tuning.n_reduce_blocks = (uint32_t)testing_below(random, 40);
 	return one;
 }
@@ -102,7 +109,7 @@ static void repeat(const struct op_part *part)
 	ceov_op_release(op);
 }
 
-START_TEST(test_random_sums)
+START_TEST(test_random_cases)
 {
 	uint64_t random = testing_seed() + (uint64_t)_i;
 	struct op_case one;
@@ -111,7 +118,7 @@ START_TEST(test_random_sums)
 
 	op_rig_open(&rig, (uint32_t)_i, SCRATCH, NULL);
 	for (i = 0; i < testing_share(CASES); i++) {
-		one = random_sum(&random, rig.n_ranks);
+		one = random_direct(&random, rig.n_ranks);
 		ck_assert_uint_le(op_case_scratch(&one), SCRATCH);
 		op_rig_each(&rig, repeat, &one);
 	}
@@ -238,7 +245,7 @@ static void alternate(const struct op_part *part)
 	ceov_op *ops[OPS];
 
 	for (i = 0; i < OPS; i++) {
-		cases[i] = i < OPS / 2 ? random_sum(&random, n_ranks)
+		cases[i] = i < OPS / 2 ? random_direct(&random, n_ranks)
 			: op_case_random(&random, n_ranks);
 		ops[i] = op_case_made(&cases[i], part->rig->workspaces[part->rank]);
 	}
@@ -371,7 +378,13 @@ START_TEST(test_what_is_refused)
 	bad.tuning.mode = CEOV_MODE_DIRECT;
 	expect_no_op(&rig, &bad, "SMs make the transfers only on GPUs");
 	bad.sort = OP_A2A_GEMM;
-	expect_no_op(&rig, &bad, "this operator has no direct mode");
+	expect_no_op(&rig, &bad, "take CEOV_MODE_TWO_SHOT");
+	bad.tuning.mode = CEOV_MODE_TWO_SHOT;
+	bad.by_columns = 1;
+	expect_no_op(&rig, &bad, "columns are divided");
+	bad = op_case_of(OP_GEMM_RS, 2, MIB / 8, 8, 32);
+	bad.tuning.mode = CEOV_MODE_TWO_SHOT;
+	expect_no_op(&rig, &bad, "more than 4 MiB from rank to rank");
 	bad = plain(OP_REDUCE_SCATTER, 2, CEOV_MODE_TWO_SHOT);
 	expect_no_op(&rig, &bad, "only an all-reduce has two steps");
 	bad = op_case_of(OP_ALL_REDUCE, 2, MIB / 4 + 8, 0, 0);
@@ -511,7 +524,7 @@ static Suite *suite(void)
 
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 60);
-	tcase_add_loop_test(all, test_random_sums, 1, OP_RANKS_MAX + 1);
+	tcase_add_loop_test(all, test_random_cases, 1, OP_RANKS_MAX + 1);
 	tcase_add_loop_test(all, test_sums_of_many_bytes, 0, 2);
 	tcase_add_loop_test(all, test_all_modes_and_ranks_have_the_same_bits, 0, 3);
 	tcase_add_loop_test(all, test_between_other_operators, 0, 3);

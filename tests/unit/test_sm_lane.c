@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The choice between copy engines and SMs for a product's transfers, and what is refused. What the
- * lane of SMs does is tested on GPUs (tests/gpu/test_gpu_ops.c). */
+/* The choice between copy engines, SMs beside the product, and SMs one after the other with it, for
+ * a product's transfers, and what is refused. What the lane of SMs does is tested on GPUs
+ * (tests/gpu/test_gpu_ops.c). */
 
 #include <check.h>
 #include <stdlib.h>
@@ -142,10 +143,10 @@ START_TEST(test_tiles_beside_a_lane)
 	struct cei_choice choice, open;
 
 	shape.rows[1] = 138;
+	tuning.n_pieces = 1;            /* so nothing is done one after the other */
+	open = choose(&shape, &rates, &tuning);
 	tuning.tile_rows = OP_WIDE_ROWS;
 	tuning.tile_columns = OP_WIDE_COLUMNS;
-	rates.has_library = 1;
-	open = choose(&shape, &rates, NULL);
 	choice = choose(&shape, &rates, &tuning);
 	ck_assert_int_eq(open.mode, CEOV_MODE_DIRECT);
 	ck_assert_int_eq(choice.mode, open.mode);
@@ -207,6 +208,8 @@ START_TEST(test_choices_would_be_accepted)
 
 	for (i = 0; i < CASES; i++) {
 		one = op_case_large(&random, i % 2 ? 2 : 4, (enum op_sort)_i, 1);
+		if (i % 4 < 2 && !one.tuning.mode && one.k)
+			one.tuning.n_pieces = 1 + i % 3;        /* as in the case above */
 		op_case_shape(&one, blocks, &shape);
 		expect_accepted(&shape, &rates, &one.tuning, "as drawn");
 		choice = choose(&shape, &rates, &one.tuning);
@@ -224,6 +227,47 @@ START_TEST(test_choices_would_be_accepted)
 		for (k = 0; k < candidates.n; k++)
 			expect_accepted(&shape, &rates, &candidates.tuning[k], "as listed");
 	}
+}
+END_TEST
+
+/* Products of few rows are done one after the other with their transfers, by SMs; longer ones hide
+ * them. */
+START_TEST(test_one_after_the_other)
+{
+	static const struct {
+		const struct cei_op_kind *kind;
+		uint64_t                  rows, k, n;
+		int                       is_whole;
+	} cases[] = {
+		{ &cei_ag_gemm, 128, 4096, 7168, 1 }, { &cei_gemm_rs, 128, 7168, 4096, 1 },
+		{ &cei_gemm_rs, 256, 7168, 4096, 1 }, { &cei_ag_gemm, 32, 4096, 7168, 1 },
+		{ &cei_ag_gemm, 1024, 4096, 5504, 0 }, { &cei_gemm_rs, 512, 7168, 4096, 0 },
+		{ &cei_gemm_rs, 8192, 8192, 8192, 0 },
+	};
+	struct cei_op_shape shape = shape_of(cases[_i].kind, 2, cases[_i].rows, cases[_i].k,
+					     cases[_i].n);
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_rates rates = rates_of_one_node();
+	struct cei_choice choice = choose(&shape, &rates, NULL);
+
+	ck_assert_int_eq(choice.mode == CEOV_MODE_TWO_SHOT, cases[_i].is_whole);
+	if (!cases[_i].is_whole)
+		return;
+	ck_assert_uint_eq(choice.shape.columns, cases[_i].n);   /* by cuBLAS, ... */
+	ck_assert_uint_eq(choice.shape.rows, 2 * cases[_i].rows);       /* ... as one matrix */
+	ck_assert_ptr_nonnull(strstr(choice.text, "mode: direct, two-shot (by the model)\n"));
+	ck_assert_ptr_nonnull(strstr(choice.text, "all rows are one product, "));
+	ck_assert_ptr_nonnull(strstr(choice.text, ", 1 of them (by the model)\n"));
+	ck_assert_ptr_nonnull(strstr(choice.text, "together"));
+	rates.has_library = 0;          /* ranks may differ in that: the same mode */
+	choice = choose(&shape, &rates, NULL);
+	ck_assert_int_eq(choice.mode, CEOV_MODE_TWO_SHOT);
+	ck_assert(cei_selector_has_kernel(&rates, choice.shape));
+	rates.has_lanes = 0;            /* some rank has no SMs of its own */
+	ck_assert_int_ne(choose(&shape, &rates, NULL).mode, CEOV_MODE_TWO_SHOT);
+	rates = rates_of_one_node();
+	tuning.n_pieces = 1;            /* a caller who speaks of pieces means an overlap */
+	ck_assert_int_ne(choose(&shape, &rates, &tuning).mode, CEOV_MODE_TWO_SHOT);
 }
 END_TEST
 
@@ -280,7 +324,7 @@ START_TEST(test_what_is_refused)
 	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 4, 64, 64, 64);
 	const char *fault = cei_product_lane_fault(&shape, CEOV_MODE_TWO_SHOT);
 
-	ck_assert_ptr_nonnull(strstr(fault, "only all-reduces"));
+	ck_assert_ptr_null(fault);      /* that mode needs no lane */
 	ck_assert_ptr_null(cei_product_lane_fault(&shape, CEOV_MODE_DIRECT));
 	shape.rows[2] = 0;
 	fault = cei_product_lane_fault(&shape, CEOV_MODE_DIRECT);
@@ -303,6 +347,7 @@ int main(void)
 	tcase_add_test(all, test_all_ranks_choose_alike);
 	tcase_add_test(all, test_tiles_beside_a_lane);
 	tcase_add_loop_test(all, test_choices_would_be_accepted, 0, OP_SORTS);
+	tcase_add_loop_test(all, test_one_after_the_other, 0, 7);
 	tcase_add_test(all, test_numbers_of_sms);
 	tcase_add_test(all, test_the_model_counts_sms);
 	tcase_add_test(all, test_what_is_refused);

@@ -152,8 +152,9 @@ struct cei_executor_ops {
 	uint32_t (*pair)(const struct cei_executor *executor, struct cei_tile_shape shape);
 
 	/* hold() copies a list of n_bytes to where jobs can read it. *ret_held is NULL if
-	 * jobs can read the caller's list. drop() frees the copy; call it after the last
-	 * job that uses it. */
+	 * jobs can read the caller's list. If list is NULL it is memory that jobs can read and
+	 * write, whatever is in it; never NULL then. drop() frees it; call it after the last job
+	 * that uses it. */
 	int      (*hold)(struct cei_executor *executor, const void *list, uint64_t n_bytes,
 			 void **ret_held);
 	void     (*drop)(struct cei_executor *executor, void *held);

@@ -31,6 +31,8 @@ struct cei_product {
 	struct cei_tile_list alone;     /* for measurements: tiles that neither await nor raise
 					 * a mark; made at first use, under the workspace's
 					 * lock */
+	void                *whole;     /* the executor's: A or C of a product one after the other
+					 * with its transfers (gemm/whole.h); else NULL */
 };
 
 /* The transfers of one plan as a list for SMs (sm_lane.h), in memory that the executor holds. */

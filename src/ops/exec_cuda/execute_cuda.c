@@ -233,7 +233,7 @@ static int gpu_hold(struct cei_executor *executor, const void *list, uint64_t n_
 		return r;
 	result = own->cuda->calls.mem_alloc(&memory, n_bytes ? n_bytes : 1);
 	r = cei_gpu_executor_check(own, result, "memory for a list");
-	if (!r && n_bytes)
+	if (!r && n_bytes && list)
 		r = backend->ops->store(backend, memory, list, n_bytes);
 	if (r && memory)
 		(void)own->cuda->calls.mem_free(memory);

@@ -376,17 +376,18 @@ static uint32_t host_pair(const struct cei_executor *executor, struct cei_tile_s
 static int host_hold(struct cei_executor *executor, const void *list, uint64_t n_bytes,
 		     void **ret_held)
 {
-	(void)executor;
-	(void)list;
-	(void)n_bytes;
-	*ret_held = NULL;
-	return 0;
+	*ret_held = list ? NULL : malloc(n_bytes ? n_bytes : 1);
+	if (list || *ret_held)
+		return 0;
+	return cei_raise(&executor->context->report, CEOV_ERR_NO_MEMORY, 0,
+			 "host executor: rank %u: no memory of %" PRIu64 " bytes for a job",
+			 executor->rank, n_bytes);
 }
 
 static void host_drop(struct cei_executor *executor, void *held)
 {
 	(void)executor;
-	(void)held;
+	free(held);
 }
 
 static int host_load(struct cei_executor *executor, const struct cei_gemm_job *job)

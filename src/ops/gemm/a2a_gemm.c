@@ -23,6 +23,7 @@
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/a2a.h"
 #include "ops/gemm/product.h"
+#include "ops/gemm/whole.h"
 #include "ops/kinds.h"
 
 /* --- shapes ---------------------------------------------------------------- */
@@ -142,12 +143,43 @@ uint64_t ceov_a2a_gemm_scratch_bytes(const struct ceov_a2a_gemm *from, uint32_t 
 	return cei_op_scratch_bytes(&cei_a2a_gemm, from, n_ranks);
 }
 
+/* --- one after the other --------------------------------------------------- */
+
+/* Rows are divided. */
+static void span_of(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,
+		    struct cei_direct_span *span)
+{
+	*span = (struct cei_direct_span){
+		.leaves = leaves_at(shape, own, rank, 0),
+		.n_leaves = block_rows(shape, own, rank) * k_bytes(shape),
+		.there = arrives_at(shape, own, rank, 0),
+		.here = arrives_at(shape, rank, own, 0),
+		.n_here = block_rows(shape, rank, own) * k_bytes(shape),
+	};
+	span->place = span->here;
+}
+
+static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
+{
+	const struct ceov_a2a_gemm_run *run = operands;
+
+	return (struct cei_whole_ends){ run->a, op->product.whole };
+}
+
+static const struct cei_whole_kind whole = { 0, product_rows, span_of, ends_of };
+
+/* --- tiles ----------------------------------------------------------------- */
+
 /* If columns are divided, all tiles are those of one rank. */
 static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = args->rank, i;
 
+	if (cei_op_is_whole(op)) {
+		cei_whole_ask(product_rows(shape, rank), args, rows);
+		return;
+	}
 	args->rows = rows;
 	for (i = 0; i < shape->n_ranks; i++)
 		rows[i] = block_rows(shape, i, rank);
@@ -216,8 +248,11 @@ static int add_transfers(ceov_op *op)
 
 static int build(ceov_op *op)
 {
-	int r = cei_product_prepare(op);
+	int r;
 
+	if (cei_op_is_whole(op))
+		return cei_whole_build(op);
+	r = cei_product_prepare(op);
 	if (!r && op->shape.a2a.is_by_columns)
 		r = cei_product_cut(op, product_rows(&op->shape, op->workspace->rank));
 	return r ? r : add_transfers(op);
@@ -238,11 +273,14 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank;
 	uint64_t rows = product_rows(shape, rank), k = shape->product.k;
-	struct cei_gemm_job job = cei_product_job(op, list);
+	struct cei_gemm_job job = cei_op_is_whole(op) ? cei_whole_job(op, list)
+		: cei_product_job(op, list);
 	const struct ceov_a2a_gemm_run *run = operands;
 	const char *own = (const char *)run->a + leaves_at(shape, rank, rank, 0);
 
-	if (!shape->a2a.is_by_columns) {
+	if (cei_op_is_whole(op)) {
+		job.a[CEI_GEMM_A_OWN] = cei_product_matrix(op->product.whole, rows, k);
+	} else if (!shape->a2a.is_by_columns) {
 		job.a[CEI_GEMM_A_OWN] =
 			cei_product_matrix(own, block_rows(shape, rank, rank), k);
 		job.a[CEI_GEMM_A_GATHERED] = cei_product_matrix(scratch, rows, k);
@@ -350,8 +388,11 @@ static int multiply_rows(const struct cei_run *run)
 
 static int queue_job(const struct cei_run *run)
 {
-	int r = run->op->shape.a2a.is_by_columns ? multiply_pieces(run) : multiply_rows(run);
+	int r;
 
+	if (cei_op_is_whole(run->op))
+		return cei_whole_run(run);
+	r = run->op->shape.a2a.is_by_columns ? multiply_pieces(run) : multiply_rows(run);
 	return r ? r : cei_run_await_sent(run);
 }
 
@@ -413,7 +454,23 @@ static void play(struct cei_play *play)
 		cei_play_gathered(play);
 }
 
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_choose(args, choice, cei_product_choose);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_explain(args, choice, cei_a2a_explain);
+}
+
 /* --- measuring ------------------------------------------------------------- */
+
+static void list_candidates(const struct cei_listing *listing)
+{
+	cei_product_candidates(listing);
+	cei_whole_list(listing);
+}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -439,10 +496,12 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	cei_product_candidates, trial_sizes, trial_run
+	list_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { .play = play, .job = job_of, .ask = ask };
+static const struct cei_product_kind product = {
+	.play = play, .job = job_of, .ask = ask, .whole = &whole,
+};
 
 /* --- the kind -------------------------------------------------------------- */
 
@@ -455,11 +514,12 @@ const struct cei_op_kind cei_a2a_gemm = {
 	.shape = shape_of,
 	.fault = cei_a2a_fault,
 	.lacks = cei_product_lacks,
+	.direct_fault = cei_whole_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = cei_product_choose,
-	.explain = cei_a2a_explain,
+	.choose = choose,
+	.explain = explain,
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,

@@ -17,6 +17,7 @@
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
 #include "ops/gemm/product_lane.h"
+#include "ops/gemm/whole.h"
 #include "ops/kinds.h"
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
@@ -51,6 +52,43 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_ranks)
 {
 	return cei_op_scratch_bytes(&cei_ag_gemm, from, n_ranks);
+}
+
+/* --- one after the other --------------------------------------------------- */
+
+static uint64_t rows_of(const struct cei_op_shape *shape, uint32_t rank)
+{
+	(void)rank;
+	return cei_op_all_rows(shape);
+}
+
+static void span_of(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,
+		    struct cei_direct_span *span)
+{
+	*span = (struct cei_direct_span){
+		.n_leaves = shape->rows[own] * row_bytes(shape),
+		.there = cei_op_rows_before(shape, own) * row_bytes(shape),
+		.here = cei_op_rows_before(shape, rank) * row_bytes(shape),
+		.n_here = shape->rows[rank] * row_bytes(shape),
+	};
+	span->place = span->here;
+}
+
+/* The caller's gathered rows, if they are wanted, are the A of the product. */
+static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
+{
+	const struct ceov_ag_gemm_run *run = operands;
+
+	return (struct cei_whole_ends){ run->a, run->gathered ? run->gathered
+					: op->product.whole };
+}
+
+static const struct cei_whole_kind whole = { 0, rows_of, span_of, ends_of };
+
+static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
+{
+	if (cei_op_is_whole(op))
+		cei_whole_ask(cei_op_all_rows(&op->shape), args, rows);
 }
 
 /* --- transfers ------------------------------------------------------------- */
@@ -104,8 +142,11 @@ static int build(ceov_op *op)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_send_stage *stage = &op->stages[0];
-	int r = cei_product_prepare(op);
+	int r;
 
+	if (cei_op_is_whole(op))
+		return cei_whole_build(op);
+	r = cei_product_prepare(op);
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace, shape->rows[op->workspace->rank] *
 					row_bytes(shape));
@@ -128,13 +169,20 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint64_t all_rows = cei_op_all_rows(shape);
-	struct cei_gemm_job job = cei_product_job(op, list);
+	struct cei_gemm_job job = cei_op_is_whole(op) ? cei_whole_job(op, list)
+		: cei_product_job(op, list);
 	const struct ceov_ag_gemm_run *run = operands;
 	uint32_t i;
 
-	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, shape->rows[op->workspace->rank],
-						   shape->product.k);
-	job.a[CEI_GEMM_A_GATHERED] = cei_product_matrix(scratch, all_rows, shape->product.k);
+	if (cei_op_is_whole(op)) {
+		job.a[CEI_GEMM_A_OWN] = cei_product_matrix(ends_of(op, run).target, all_rows,
+							   shape->product.k);
+	} else {
+		job.a[CEI_GEMM_A_OWN] = cei_product_matrix(
+			run->a, shape->rows[op->workspace->rank], shape->product.k);
+		job.a[CEI_GEMM_A_GATHERED] =
+			cei_product_matrix(scratch, all_rows, shape->product.k);
+	}
 	for (i = 0; i < shape->product.n_products; i++) {
 		job.b[i] = cei_product_b(shape, i, run->b[i]);
 		job.c[i] = cei_product_matrix(run->c[i], all_rows, shape->product.n[i]);
@@ -199,6 +247,8 @@ static int compute(const struct cei_run *run)
 
 static int queue_job(const struct cei_run *run)
 {
+	if (cei_op_is_whole(run->op))
+		return cei_whole_run(run);
 	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute, NULL)
 		: compute(run);
 }
@@ -241,7 +291,23 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 	return cei_op_run(op, cei_ag_gemm.run_call, operands);
 }
 
-/* --- measuring ------------------------------------------------------------- */
+/* --- choosing and measuring ------------------------------------------------ */
+
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_choose(args, choice, cei_product_lane_choose);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_explain(args, choice, cei_product_lane_explain);
+}
+
+static void list_candidates(const struct cei_listing *listing)
+{
+	cei_product_candidates(listing);
+	cei_whole_list(listing);
+}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -272,10 +338,12 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	cei_product_candidates, trial_sizes, trial_run
+	list_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { .play = cei_play_gathered, .job = job_of };
+static const struct cei_product_kind product = {
+	.play = cei_play_gathered, .job = job_of, .ask = ask, .whole = &whole,
+};
 
 /* --- the kind -------------------------------------------------------------- */
 
@@ -293,8 +361,8 @@ const struct cei_op_kind cei_ag_gemm = {
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = cei_product_lane_choose,
-	.explain = cei_product_lane_explain,
+	.choose = choose,
+	.explain = explain,
 	.build = build,
 	.built = cei_sm_lane_build,
 	.take = take_operands,

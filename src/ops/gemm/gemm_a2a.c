@@ -23,6 +23,7 @@
 #include "ops/gemm/columns.h"
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
+#include "ops/gemm/whole.h"
 #include "ops/kinds.h"
 
 #define PART_ALIGN_BYTES 256u
@@ -157,6 +158,31 @@ uint64_t ceov_gemm_a2a_scratch_bytes(const struct ceov_gemm_a2a *from, uint32_t 
 	return cei_op_scratch_bytes(&cei_gemm_a2a, from, n_ranks);
 }
 
+/* --- one after the other --------------------------------------------------- */
+
+/* Blocks come to the begin of the half, which has no product in it then. Rows are divided. */
+static void span_of(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,
+		    struct cei_direct_span *span)
+{
+	*span = (struct cei_direct_span){
+		.leaves = cei_op_block_leaves(shape, own, rank) * row_bytes(shape),
+		.n_leaves = block_rows(shape, own, rank) * row_bytes(shape),
+		.there = arrives_at(shape, own, rank, 0),
+		.here = arrives_at(shape, rank, own, 0),
+		.n_here = block_rows(shape, rank, own) * row_bytes(shape),
+	};
+	span->place = span->here;
+}
+
+static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
+{
+	const struct ceov_gemm_a2a_run *run = operands;
+
+	return (struct cei_whole_ends){ op->product.whole, run->c };
+}
+
+static const struct cei_whole_kind whole = { 0, product_rows, span_of, ends_of };
+
 /* --- tiles ----------------------------------------------------------------- */
 
 static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
@@ -164,6 +190,10 @@ static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CE
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t i;
 
+	if (cei_op_is_whole(op)) {
+		cei_whole_ask(product_rows(shape, args->rank), args, rows);
+		return;
+	}
 	args->exchanges = 1;
 	if (shape->a2a.is_by_columns)
 		args->parts = shape->a2a.columns;
@@ -205,8 +235,11 @@ static int send_piece(ceov_op *op, uint32_t target, uint32_t piece)
 static int build(ceov_op *op)
 {
 	struct cei_send_stage *stage = &op->stages[0];
-	int r = cei_product_prepare(op);
+	int r;
 
+	if (cei_op_is_whole(op))
+		return cei_whole_build(op);
+	r = cei_product_prepare(op);
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace, 0);
 	if (r || op->shape.n_ranks == 1)
@@ -226,7 +259,8 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	uint32_t rank = op->workspace->rank;
 	uint64_t rows = product_rows(shape, rank), width = width_of(shape);
 	uint64_t k = shape->product.k;
-	struct cei_gemm_job job = cei_product_job(op, list);
+	struct cei_gemm_job job = cei_op_is_whole(op) ? cei_whole_job(op, list)
+		: cei_product_job(op, list);
 	const struct ceov_gemm_a2a_run *run = operands;
 	struct cei_matrix all = shape->product.b_is_k_by_n
 		? cei_product_matrix(run->b, k, width) : cei_product_matrix(run->b, width, k);
@@ -236,6 +270,10 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 		? cei_columns_of_b(shape, rank, run->b) : all;
 	if (shape->a2a.is_by_columns)
 		job.b[1] = all;
+	if (cei_op_is_whole(op)) {
+		job.c[0] = cei_product_matrix(op->product.whole, rows, width);
+		return job;
+	}
 	job.c[0] = cei_product_matrix((char *)run->c + arrives_at(shape, rank, rank, 0),
 				      block_rows(shape, rank, rank), part_of(shape, rank));
 	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, rows, width);
@@ -301,7 +339,11 @@ static int queue_job(const struct cei_run *run)
 {
 	static const struct cei_arrivals arrivals = { rows_from, NULL, copy_pieces };
 	const ceov_op *op = run->op;
-	int r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
+	int r;
+
+	if (cei_op_is_whole(op))
+		return cei_whole_run(run);
+	r = op->choice.mode == CEOV_MODE_SEQUENCE ? multiply_in_sequence(run)
 		: multiply(run, &op->product.all, op->workspace->ready);
 
 	if (!r)
@@ -357,7 +399,23 @@ static void play(struct cei_play *play)
 	}
 }
 
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_choose(args, choice, cei_columns_choose);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_explain(args, choice, cei_a2a_explain);
+}
+
 /* --- measuring ------------------------------------------------------------- */
+
+static void list_candidates(const struct cei_listing *listing)
+{
+	cei_columns_candidates(listing);
+	cei_whole_list(listing);
+}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -383,11 +441,11 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	cei_columns_candidates, trial_sizes, trial_run
+	list_candidates, trial_sizes, trial_run
 };
 
 static const struct cei_product_kind product = {
-	.scatters = 1, .play = play, .job = job_of, .ask = ask,
+	.scatters = 1, .play = play, .job = job_of, .ask = ask, .whole = &whole,
 };
 
 /* --- the kind -------------------------------------------------------------- */
@@ -401,11 +459,12 @@ const struct cei_op_kind cei_gemm_a2a = {
 	.shape = shape_of,
 	.fault = cei_a2a_fault,
 	.lacks = cei_columns_lacks,
+	.direct_fault = cei_whole_fault,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = cei_columns_choose,
-	.explain = cei_a2a_explain,
+	.choose = choose,
+	.explain = explain,
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,

@@ -10,6 +10,7 @@
 #include "ops/compute/dtype.h"
 #include "ops/core/direct.h"
 #include "ops/gemm/product.h"
+#include "ops/gemm/whole.h"
 #include "ops/tuning/direct_choice.h"
 
 /* In two steps. Larger products take long enough to hide copies behind them. */
@@ -83,28 +84,22 @@ void cei_gemm_ar_direct_choose(const struct cei_choose_args *args, struct cei_ge
 void cei_gemm_ar_direct_ask(struct cei_gemm_ar_size size, struct cei_tiles_args *args,
 			    uint64_t *memory)
 {
-	memory[0] = size.m;
+	cei_whole_ask(size.m, args, &memory[0]);
 	memory[1] = size.n;
-	args->rank = 0;
-	args->n_ranks = 1;
-	args->rows = &memory[0];
 	args->columns = &memory[1];
-	args->waits = 0;
 }
 
 struct cei_gemm_job cei_gemm_ar_direct_product(const ceov_op *op, struct cei_gemm_ar_size size,
 					       const struct ceov_gemm_ar_run *operands,
 					       const struct cei_tile_list *list)
 {
-	struct cei_gemm_job job = cei_product_job(op, list);
+	struct cei_gemm_job job = cei_whole_job(op, list);
 	uint64_t k = op->shape.product.k;
 
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(operands->a, size.m, k);
 	job.b[0] = op->shape.product.b_is_k_by_n ? cei_product_matrix(operands->b, k, size.n)
 		: cei_product_matrix(operands->b, size.n, k);
 	job.c[0] = cei_product_matrix(operands->c, size.m, size.n);
-	job.n_sources = 1;
-	job.own = 0;
 	return job;
 }
 

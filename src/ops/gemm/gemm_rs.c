@@ -21,6 +21,7 @@
 #include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
 #include "ops/gemm/product_lane.h"
+#include "ops/gemm/whole.h"
 #include "ops/kinds.h"
 
 #define STAGING_ALIGN_BYTES 256u
@@ -86,6 +87,42 @@ uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_
 	return cei_op_scratch_bytes(&cei_gemm_rs, from, n_ranks);
 }
 
+/* --- one after the other --------------------------------------------------- */
+
+static uint64_t rows_of(const struct cei_op_shape *shape, uint32_t rank)
+{
+	(void)rank;
+	return cei_op_all_rows(shape);
+}
+
+/* Peers' partial sums come to the begin of the half, which has no product in it then. */
+static void span_of(const struct cei_op_shape *shape, uint32_t own, uint32_t rank,
+		    struct cei_direct_span *span)
+{
+	*span = (struct cei_direct_span){
+		.leaves = cei_op_rows_before(shape, rank) * row_bytes(shape),
+		.n_leaves = stride_of(shape, rank),
+		.there = own * stride_of(shape, rank),
+		.here = rank * stride_of(shape, own),
+		.n_here = stride_of(shape, own),
+	};
+}
+
+static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
+{
+	const struct ceov_gemm_rs_run *run = operands;
+
+	return (struct cei_whole_ends){ op->product.whole, run->c };
+}
+
+static const struct cei_whole_kind whole = { 1, rows_of, span_of, ends_of };
+
+static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
+{
+	if (cei_op_is_whole(op))
+		cei_whole_ask(cei_op_all_rows(&op->shape), args, rows);
+}
+
 /* --- transfers ------------------------------------------------------------- */
 
 /* Sends a piece of the rows of the product that belong to a peer, as soon as all its tiles are
@@ -124,8 +161,11 @@ static uint64_t block_rows(const struct cei_op_shape *shape, uint32_t source, ui
 static int build(ceov_op *op)
 {
 	struct cei_send_stage *stage = &op->stages[0];
-	int r = cei_product_prepare(op);
+	int r;
 
+	if (cei_op_is_whole(op))
+		return cei_whole_build(op);
+	r = cei_product_prepare(op);
 	if (!r)
 		r = cei_send_stage_open(stage, op->workspace, 0);
 	if (r || op->shape.n_ranks == 1)
@@ -144,11 +184,16 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank;
 	uint64_t all_rows = cei_op_all_rows(shape);
-	struct cei_gemm_job job = cei_product_job(op, list);
+	struct cei_gemm_job job = cei_op_is_whole(op) ? cei_whole_job(op, list)
+		: cei_product_job(op, list);
 	const struct ceov_gemm_rs_run *run = operands;
 
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, all_rows, shape->product.k);
 	job.b[0] = cei_product_b(shape, 0, run->b);
+	if (cei_op_is_whole(op)) {
+		job.c[0] = cei_product_matrix(op->product.whole, all_rows, shape->product.n[0]);
+		return job;
+	}
 	job.c[0] = cei_product_matrix(run->c, shape->rows[rank], shape->product.n[0]);
 	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, all_rows, shape->product.n[0]);
 	job.is_claimed = op->workspace->shares_sms;
@@ -196,6 +241,8 @@ static int compute(const struct cei_run *run)
 
 static int queue_job(const struct cei_run *run)
 {
+	if (cei_op_is_whole(run->op))
+		return cei_whole_run(run);
 	return cei_op_has_sm_lane(run->op) ? cei_sm_lane_run(run, compute, NULL)
 		: compute(run);
 }
@@ -239,7 +286,23 @@ static void play(struct cei_play *play)
 		(void)cei_play_sum(play, piece, arrived_ns[piece]);
 }
 
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_choose(args, choice, cei_product_lane_choose);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_whole_explain(args, choice, cei_product_lane_explain);
+}
+
 /* --- measuring ------------------------------------------------------------- */
+
+static void list_candidates(const struct cei_listing *listing)
+{
+	cei_product_candidates(listing);
+	cei_whole_list(listing);
+}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -264,10 +327,12 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	cei_product_candidates, trial_sizes, trial_run
+	list_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { .scatters = 1, .play = play, .job = job_of };
+static const struct cei_product_kind product = {
+	.scatters = 1, .play = play, .job = job_of, .ask = ask, .whole = &whole,
+};
 
 /* --- the kind -------------------------------------------------------------- */
 
@@ -285,8 +350,8 @@ const struct cei_op_kind cei_gemm_rs = {
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = cei_product_lane_choose,
-	.explain = cei_product_lane_explain,
+	.choose = choose,
+	.explain = explain,
 	.build = build,
 	.built = cei_sm_lane_build,
 	.take = take_operands,

@@ -161,6 +161,8 @@ void cei_product_fini(ceov_op *op)
 	fini_list(op, &op->product.alone);
 	cei_tiles_fini(&op->product.all.tiles);
 	cei_tiles_fini(&op->product.alone.tiles);
+	op->workspace->executor.ops->drop(&op->workspace->executor, op->product.whole);
+	op->product.whole = NULL;
 }
 
 static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)

@@ -19,6 +19,7 @@ struct cei_rates;
 struct cei_listing;                     /* candidates.h */
 struct cei_play;                        /* cost_sim.h */
 struct cei_cost_sim_args;               /* cost_sim.h */
+struct cei_whole_kind;                  /* whole.h */
 
 /* What a kind of operator with a product defines in addition to struct cei_op_kind. */
 struct cei_product_kind {
@@ -44,6 +45,9 @@ struct cei_product_kind {
 	 * rows; rows is memory for args->rows. NULL: it is not different. */
 	void (*ask)(const ceov_op *op, struct cei_tiles_args *args,
 		    uint64_t rows[CEI_OP_RANKS_MAX]);
+
+	/* NULL: in CEOV_MODE_TWO_SHOT, if the kind has that, jobs are as the kind itself says. */
+	const struct cei_whole_kind *whole;
 };
 
 /* Functions that kinds with a product set in their struct cei_op_kind. */
@@ -68,6 +72,17 @@ double cei_product_gates_ns(const struct cei_op_shape *shape, const struct cei_r
  * keep to a budget, so it is then no choice where there are kernels of our own. */
 struct cei_rates cei_product_rates(const struct cei_rates *rates,
 				   const struct ceov_op_tuning *given);
+
+/* Returns what the caller sets at all ranks alike. The rest may differ between ranks, so nothing on
+ * which they have to agree may depend on it. */
+struct ceov_op_tuning cei_product_alike(const struct ceov_op_tuning *given);
+
+/* Returns how long a run is predicted to take. Of a sequence the model knows the parts alone. */
+double cei_product_run_ns(const struct cei_choose_args *args, const struct cei_choice *choice);
+
+/* Appends lines to the explanation that say the shape of tiles, how many there are, and what the
+ * next function says. */
+void cei_product_say_tiles(const struct cei_choose_args *args, struct cei_choice *choice);
 
 /* Appends lines to the explanation that say in which order tiles are computed, and how many SMs
  * they may use. */

@@ -8,6 +8,7 @@
 #include "kernels/sm_lane.h"
 #include "ops/core/sm_lane.h"
 #include "ops/gemm/product.h"
+#include "ops/gemm/whole.h"
 #include "ops/kind.h"
 #include "ops/tuning/direct_choice.h"
 
@@ -46,7 +47,7 @@ const char *cei_product_lane_fault(const struct cei_op_shape *shape, enum ceov_o
 	uint32_t i;
 
 	if (mode == CEOV_MODE_TWO_SHOT)
-		return "tuning->mode: only all-reduces are made in two steps";
+		return cei_whole_fault(shape, mode);
 	for (i = 0; i < shape->n_ranks; i++)
 		if (!shape->rows[i])
 			return "tuning->mode: SMs make the transfers only if all ranks have rows";
@@ -107,22 +108,13 @@ static void choose_with(const struct cei_choose_args *from, uint32_t wanted,
 	choice->n_reduce_blocks = n_blocks;
 }
 
-/* Returns what the caller sets at all ranks alike. The rest may differ between ranks, so nothing on
- * which they have to agree may depend on it. */
-static struct ceov_op_tuning alike_of(const struct ceov_op_tuning *given)
-{
-	return (struct ceov_op_tuning){
-		.struct_bytes = sizeof(*given), .n_pieces = given->n_pieces, .cut = given->cut,
-	};
-}
-
 /* Returns the number of SMs that is predicted to be fastest, and the time in *ret_ns; 0: not known.
  * Only what is the same at all ranks is looked at, since pieces depend on it: a number of SMs
  * counts only with the mode. */
 static uint32_t choose_blocks(const struct cei_choose_args *from, const struct cei_choice *begun,
 			      double *ret_ns)
 {
-	const struct ceov_op_tuning alike = alike_of(from->given);
+	const struct ceov_op_tuning alike = cei_product_alike(from->given);
 	const struct cei_choose_args args = { from->shape, from->rates, &alike };
 	uint32_t i, best = listed_blocks[0];
 	struct cei_choice choice;
@@ -150,28 +142,19 @@ static int may_choose(const struct cei_op_shape *shape, const struct cei_rates *
 	       !cei_product_lane_fault(shape, CEOV_MODE_DIRECT);
 }
 
-/* Returns how long a run by copy engines takes. Of a sequence the model knows the parts alone. */
-static double engines_ns(const struct cei_choose_args *args, const struct cei_choice *choice)
-{
-	if (choice->mode == CEOV_MODE_OVERLAP && choice->run_ns > 0)
-		return choice->run_ns;
-	return choice->gemm_ns + choice->copy_ns +
-		cei_product_gates_ns(args->shape, args->rates, choice->n_pieces);
-}
-
 /* Returns with how many SMs a lane is expected to be faster than copy engines by as much as SMs are
  * worth, or 0. What a caller may set at some ranks alone has no part in that, since all ranks have
  * to find the same. */
 static uint32_t blocks_worth(const struct cei_choose_args *from, const struct cei_choice *begun)
 {
-	const struct ceov_op_tuning alike = alike_of(from->given);
+	const struct ceov_op_tuning alike = cei_product_alike(from->given);
 	const struct cei_choose_args args = { from->shape, from->rates, &alike };
 	struct cei_choice by_engines = *begun;
 	double ns;
 	uint32_t n_blocks = choose_blocks(from, begun, &ns);
 
 	cei_product_choose(&args, &by_engines);
-	return ns > 0 && ns < engines_ns(&args, &by_engines) * LANE_WORTH ? n_blocks : 0;
+	return ns > 0 && ns < cei_product_run_ns(&args, &by_engines) * LANE_WORTH ? n_blocks : 0;
 }
 
 /* Returns how many SMs make the transfers; 0: copy engines do. */

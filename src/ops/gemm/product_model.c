@@ -257,6 +257,21 @@ static void settle_order(const struct cei_choose_args *args, struct cei_choice *
 		choice->run_ns = ns;
 }
 
+struct ceov_op_tuning cei_product_alike(const struct ceov_op_tuning *given)
+{
+	return (struct ceov_op_tuning){
+		.struct_bytes = sizeof(*given), .n_pieces = given->n_pieces, .cut = given->cut,
+	};
+}
+
+double cei_product_run_ns(const struct cei_choose_args *args, const struct cei_choice *choice)
+{
+	if (choice->mode != CEOV_MODE_SEQUENCE && choice->run_ns > 0)
+		return choice->run_ns;
+	return choice->gemm_ns + choice->copy_ns +
+		cei_product_gates_ns(args->shape, args->rates, choice->n_pieces);
+}
+
 /* --- the choice ------------------------------------------------------------ */
 
 void cei_product_choose(const struct cei_choose_args *from, struct cei_choice *choice)
@@ -322,34 +337,34 @@ void cei_product_say_order(const struct cei_choose_args *args, struct cei_choice
 		       : by_kernel ? "" : ", to which cuBLAS does not keep");
 }
 
-/* Says the shape of tiles. A given one may not be the one that was chosen (product_lane.c). */
-static void say_tiles(const struct cei_choose_args *args, uint64_t n_tiles,
-		      struct cei_choice *choice)
+/* A given shape of tiles may not be the one that was chosen (product_lane.c). */
+void cei_product_say_tiles(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	const struct ceov_op_tuning *given = args->given;
+	struct cei_rates taken = cei_product_rates(args->rates, given);
+	const struct cei_choose_args limited = { args->shape, &taken, given };
+	const struct cei_cost_sim_args model = model_of(&limited, choice);
 	int is_given = given->tile_rows == choice->shape.rows &&
 		given->tile_columns == choice->shape.columns;
 
+	if (!cei_selector_has_kernel(&taken, choice->shape))
+		taken.pair = 1;
 	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s", choice->shape.rows,
-		       choice->shape.columns, (unsigned long long)n_tiles,
+		       choice->shape.columns,
+		       (unsigned long long)cei_product_tiles(&model),
 		       cei_choice_by((uint64_t)is_given));
 	if (given->tile_rows && !is_given)
 		cei_choice_say(choice, "; no kernel leaves the transfers SMs with the %ux%u given",
 			       given->tile_rows, given->tile_columns);
 	cei_choice_say(choice, ")%s\n",
 		       args->shape->product.b_is_k_by_n ? ", B is k x n" : "");
+	cei_product_say_order(args, choice);
 }
 
 void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	const struct cei_rates taken = cei_product_rates(args->rates, args->given);
-	const struct cei_choose_args limited = { args->shape, &taken, args->given };
-	struct cei_cost_sim_args model = model_of(&limited, choice);
-	uint64_t n_tiles = cei_product_tiles(&model);
-
 	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say_cut(args, choice);
-	say_tiles(args, n_tiles, choice);
-	cei_product_say_order(args, choice);
+	cei_product_say_tiles(args, choice);
 }

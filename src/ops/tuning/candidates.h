@@ -14,7 +14,8 @@
 
 /* Room for the model's choice, 8 candidates near it, 4 other cuts, a sequence, 7 more (some
  * numbers of pieces for cuBLAS, or one of them, 4 orders of tiles and a budget of SMs), 6 in which
- * SMs make the sums, and 4 in which they make transfers. */
+ * SMs make the sums, or 4 in which product and transfers come one after the other, and 4 in which
+ * SMs make transfers. */
 #define CEI_CANDIDATES_MAX 31u
 
 struct cei_candidates {

@@ -303,9 +303,9 @@ void cei_choice_say_cut(const struct cei_choose_args *args, struct cei_choice *c
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	args->shape->kind->explain(args, choice);
-	if (cei_selector_is_direct(choice->mode) &&
+	if (cei_selector_is_direct(choice->mode) && choice->run_ns <= 0 &&
 	    !cei_kind_has_sm_lane(args->shape, choice->mode))
-		return;                 /* the model knows lanes */
+		return;                 /* the model says nothing of it */
 	if (!args->rates->n_sms) {
 		cei_choice_say(choice, "expected: nothing, the host computes\n");
 		return;
