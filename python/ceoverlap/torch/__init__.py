@@ -21,10 +21,10 @@ from .group import Group
 from .linear import ColumnParallelLinear, RowParallelLinear
 from .marks import gemm_with_marks
 from .operators import Operators
-from .parallel import Column, Row, parallelize
+from .parallel import Column, Row, Summed, parallelize
 
 __all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "Row",
-           "RowParallelLinear", "SwiGLUExperts", "ag_moe", "all_gather", "all_gather_matmul",
-           "all_reduce", "all_to_all", "all_to_all_attention", "async_tp", "balanced_part",
-           "gemm_with_marks", "matmul_reduce_scatter", "moe", "parallelize",
-           "reduce_scatter", "ring_attention"]
+           "RowParallelLinear", "Summed", "SwiGLUExperts", "ag_moe", "all_gather",
+           "all_gather_matmul", "all_reduce", "all_to_all", "all_to_all_attention",
+           "async_tp", "balanced_part", "gemm_with_marks", "matmul_reduce_scatter", "moe",
+           "parallelize", "reduce_scatter", "ring_attention"]

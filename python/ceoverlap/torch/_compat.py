@@ -57,6 +57,12 @@ def _copy_each(targets, sources) -> None:
         target.copy_(source)
 
 
+def parameters_of(module: torch.nn.Module) -> dict:
+    """Returns the table of a module's own parameters, which may be written: with something else
+    than a parameter, too, where attributes refuse it."""
+    return module._parameters
+
+
 # Many copies in one kernel.
 copy_each = getattr(torch, "_foreach_copy_", _copy_each)
 

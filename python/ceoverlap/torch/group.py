@@ -380,6 +380,14 @@ class Group:
             return _group_of(process_group) or cls(process_group, device)
 
     @property
+    def process_group(self):
+        """The process group that it was made for; None if there was none, or it is gone."""
+        for known, group in _known:
+            if group is self:
+                return known and known()
+        return None
+
+    @property
     def is_open(self) -> bool:
         """Whether the group can still be used."""
         return self.context.is_open

@@ -14,9 +14,10 @@ equal parts:
     x = column(x)       S/size x ... x in       ->  S x ... x out/size
     x = row(x)          S x ... x in/size       ->  S/size x ... x out
 
-Parameters are plain tensors of this rank's share, and so is the state_dict. Streams, graphs
-and dtypes: functional.py. Layers know their group by its name, so that torch.compile traces
-them as a whole; autocast is followed.
+Parameters are DTensors on a mesh of the group's ranks, sharded or replicated as those of PyTorch's
+styles are, and so are their gradients and the state_dict. Streams, graphs and dtypes:
+functional.py. Layers know their group by its name, so that torch.compile traces them as a whole;
+autocast is followed.
 """
 
 from __future__ import annotations
@@ -26,25 +27,12 @@ from typing import List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
+from torch.distributed.tensor import Placement, Replicate, Shard
 from torch.nn import functional as F
 
 from .. import errors
-from .functional import all_gather_matmul, all_reduce, matmul_reduce_scatter, name_of
-from .group import named
-
-
-class _Replicated(torch.autograd.Function):
-    """A tensor that is the same at all ranks, where each rank uses it for its part of the work.
-    So its gradient is the sum over ranks."""
-
-    @staticmethod
-    def forward(ctx, x: torch.Tensor, group: str) -> torch.Tensor:
-        ctx.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return all_reduce(grad, ctx.group), None
+from ._shares import Replicated, local, local_input, mesh_and_group, shared
+from .functional import all_gather_matmul, all_reduce, matmul_reduce_scatter
 
 
 class _Summed(torch.autograd.Function):
@@ -72,12 +60,14 @@ def cast(*tensors: Optional[torch.Tensor]) -> List[Optional[torch.Tensor]]:
 class _ParallelLinear(nn.Module):
     """What ColumnParallelLinear and RowParallelLinear have in common."""
 
+    _placements: Tuple[Placement, Placement]    # of weight and bias
+
     def __init__(self, in_features: int, out_features: int, group, sequence_parallel: bool,
                  sequence_dim: int):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        at = named(name_of(group))
+        at = mesh_and_group(group)[1]
         self.group: str = at.name
         self.rank: int = at.rank
         self.size: int = at.size
@@ -91,28 +81,33 @@ class _ParallelLinear(nn.Module):
                 f"group's {self.size} ranks: pad the layer, or take a group that divides it")
         return n // self.size
 
-    def _make(self, shape: Tuple[int, int], n_bias: int, device, dtype) -> None:
-        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+    def _make(self, group, shape: Tuple[int, int], n_bias: int, **options) -> None:
+        mesh, (of_weight, of_bias) = mesh_and_group(group)[0], self._placements
+        self.weight = shared(torch.empty(shape, **options), mesh, of_weight)
         if n_bias:
-            self.bias = nn.Parameter(torch.empty(n_bias, device=device, dtype=dtype))
+            self.bias = shared(torch.empty(n_bias, **options), mesh, of_bias)
         else:
             self.register_parameter("bias", None)
 
     def _take(self, linear: nn.Linear, weight: torch.Tensor,
               bias: Optional[torch.Tensor]) -> None:
         """Makes copies of this rank's shares of a whole layer the parameters."""
-        self.weight = nn.Parameter(weight.detach().clone(
-            memory_format=torch.contiguous_format), linear.weight.requires_grad)
-        if bias is None:
-            self.register_parameter("bias", None)
-        else:
-            self.bias = nn.Parameter(bias.detach().clone(), linear.bias.requires_grad)
+        mesh, (of_weight, of_bias) = self.weight.device_mesh, self._placements
+        self.weight = shared(weight.clone(memory_format=torch.contiguous_format), mesh,
+                             of_weight, linear.weight.requires_grad)
+        if bias is not None:
+            self.bias = shared(bias.clone(), mesh, of_bias, linear.bias.requires_grad)
         self.train(linear.training)
 
     def _bound(self) -> float:
         """Returns the bound of nn.Linear's initial weights, which depends on the whole layer's
         width."""
         return 1 / math.sqrt(self.in_features) if self.in_features else 0.0
+
+    def _whole_placement(self) -> Placement:
+        """Returns how the activation on the layer's whole side is placed: a column layer's input,
+        a row layer's output."""
+        return Shard(self.sequence_dim) if self.sequence_parallel else Replicate()
 
     def _sequence_first(self, x: torch.Tensor) -> torch.Tensor:
         """Returns x with the sequence dimension, which is shared out to ranks, moved to the
@@ -140,7 +135,8 @@ def _flat_rows(rows: Optional[Sequence[int]], x: torch.Tensor) -> Optional[List[
 class ColumnParallelLinear(_ParallelLinear):
     """y = x W^T + b, where this rank has out_features/size rows of W and of b.
 
-    group          as everywhere in ceoverlap.torch; all ranks make the same layers
+    group          as everywhere in ceoverlap.torch, or a DeviceMesh of one dimension, which is
+                   then that of the parameters; all ranks make the same layers
     sequence_parallel, sequence_dim
                    see the module
 
@@ -148,18 +144,22 @@ class ColumnParallelLinear(_ParallelLinear):
     different seeds. The result is the rank's share of features: a row layer takes it.
     """
 
+    _placements = (Shard(0), Shard(0))
+
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device=None,
                  dtype=None, *, group=None, sequence_parallel: bool = True,
                  sequence_dim: int = 0):
         super().__init__(in_features, out_features, group, sequence_parallel, sequence_dim)
         share = self._share(out_features, "out_features")
-        self._make((share, in_features), share if bias else 0, device, dtype)
+        self._make(group, (share, in_features), share if bias else 0, device=device,
+                   dtype=dtype)
         self.reset_parameters()
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
-        nn.init.uniform_(self.weight, -self._bound(), self._bound())
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -self._bound(), self._bound())
+        for parameter in (self.weight, self.bias):
+            if parameter is not None:
+                nn.init.uniform_(local(parameter), -self._bound(), self._bound())
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
@@ -192,13 +192,14 @@ class ColumnParallelLinear(_ParallelLinear):
                 raise errors.InvalidError(
                     f"together: {layer} beside {first}: group, sequence_parallel and "
                     "sequence_dim must be the same")
-        x, *weights = cast(x, *(layer.weight for layer in layers))
+        x, *weights = cast(local_input(x, first._whole_placement()),
+                           *(local(layer.weight) for layer in layers))
         if first.sequence_parallel:
             results = _gathered_products(first, x, weights, rows)
         else:
-            x = _Replicated.apply(x, first.group)
+            x = Replicated.apply(x, first.group)
             results = [F.linear(x, weight) for weight in weights]
-        return [result if layer.bias is None else result + layer.bias.to(result.dtype)
+        return [result if layer.bias is None else result + local(layer.bias).to(result.dtype)
                 for layer, result in zip(layers, results)]
 
 
@@ -222,18 +223,22 @@ class RowParallelLinear(_ParallelLinear):
     generator; b starts with zeros, because it has to be the same at all ranks.
     """
 
+    _placements = (Shard(1), Replicate())
+
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device=None,
                  dtype=None, *, group=None, sequence_parallel: bool = True,
                  sequence_dim: int = 0):
         super().__init__(in_features, out_features, group, sequence_parallel, sequence_dim)
         share = self._share(in_features, "in_features")
-        self._make((out_features, share), out_features if bias else 0, device, dtype)
+        self._make(group, (out_features, share), out_features if bias else 0, device=device,
+                   dtype=dtype)
         self.reset_parameters()
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
-        nn.init.uniform_(self.weight, -self._bound(), self._bound())
+        nn.init.uniform_(local(self.weight), -self._bound(), self._bound())
         if self.bias is not None:
-            nn.init.zeros_(self.bias)
+            nn.init.zeros_(local(self.bias))
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
@@ -251,10 +256,10 @@ class RowParallelLinear(_ParallelLinear):
     def forward(self, x: torch.Tensor, rows: Optional[Sequence[int]] = None) -> torch.Tensor:
         """Returns the layer's result for x. rows: each rank's part of the sequence; None: equal
         parts."""
-        x, weight = cast(x, self.weight)
+        x, weight = cast(local_input(x, Shard(-1)), local(self.weight))
         if not self.sequence_parallel:
             y = _Summed.apply(F.linear(x, weight), self.group)
-            return y if self.bias is None else y + self.bias.to(y.dtype)
+            return y if self.bias is None else y + local(self.bias).to(y.dtype)
         x = self._sequence_first(x)
         if rows is None:                # not a list of equal ones: a compiler would fix them
             self._share(x.shape[0], "a sequence of")
@@ -263,5 +268,5 @@ class RowParallelLinear(_ParallelLinear):
         n = x.shape[0] // self.size if rows is None else rows[self.rank]
         y = y.view(n, *x.shape[1:-1], self.out_features)
         if self.bias is not None:       # each rank adds it to its rows only
-            y = y + _Replicated.apply(self.bias, self.group).to(y.dtype)
+            y = y + Replicated.apply(local(self.bias), self.group).to(y.dtype)
         return y.movedim(0, self.sequence_dim)

@@ -8,12 +8,19 @@ import fnmatch
 from dataclasses import dataclass
 from typing import Dict, List, NamedTuple, Optional, Union
 
+import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from .. import errors
-from .functional import name_of
-from .group import Group, named
+from ._shares import mesh_and_group, replicate
+from .experts import SwiGLUExperts
+from .group import Group
 from .linear import ColumnParallelLinear, RowParallelLinear
+
+HOW = ("write parallelize(model, mesh, {'layers.*.up': 'column', 'layers.*.down': 'row'}), where "
+       "mesh is a DeviceMesh of one dimension, a group, or None for the default process group")
 
 
 @dataclass(frozen=True)
@@ -30,13 +37,19 @@ class Row:
     sequence_dim: int = 0
 
 
+@dataclass(frozen=True)
+class Summed:
+    """In a plan: leave the module as it is, which sees only this rank's part of the sequence, as
+    norms between sequence-parallel layers do, and sum its parameters' gradients over the ranks."""
+
+
 class _Place(NamedTuple):
-    """A place in the model where an nn.Linear is replaced."""
+    """A place in the model that the plan names."""
     name: str
     parent: nn.Module
     attribute: str
-    linear: nn.Linear
-    style: Union[Column, Row]
+    linear: nn.Module                   # an nn.Linear, but for Summed
+    style: Union[Column, Row, Summed]
 
 
 def parallelize(module: nn.Module, group=None,
@@ -44,34 +57,70 @@ def parallelize(module: nn.Module, group=None,
     """Swaps the nn.Linear of a model in place, as
     torch.distributed.tensor.parallel.parallelize_module does, and returns the model.
 
-        parallelize(model, group, {"layers.*.mlp.up": "column", "layers.*.mlp.down": "row"})
+        parallelize(model, mesh, {"layers.*.mlp.up": "column", "layers.*.mlp.down": "row",
+                                  "layers.*.norm": "summed"})
 
     plan   names of submodules, in which each part may have wildcards (fnmatch), to "column",
-           "row", Column(...), Row(...), or PyTorch's ColwiseParallel and RowwiseParallel:
-           Shard(d) as a column's input or a row's output is sequence_dim d, Replicate() (the
-           default there, but not here) no sequence parallelism
-    group  as everywhere in ceoverlap.torch
+           "row", "summed", Column(...), Row(...), Summed(), or PyTorch's ColwiseParallel,
+           RowwiseParallel and SequenceParallel: Shard(d) as a column's input or a row's output is
+           sequence_dim d, Replicate() (the default there, but not here) no sequence
+           parallelism; SequenceParallel is Summed()
+    group  a DeviceMesh of one dimension, or as everywhere in ceoverlap.torch
 
-    All ranks hold the same model and pass the same plan. Weights are copied, so that one
-    which was tied to another module's no longer is; hooks are not taken along; what counts
-    features per rank (heads, for one) is the caller's to change. Refused before anything
-    changes, at all ranks: names that match nothing, modules that are no plain nn.Linear with
-    plain parameters, sizes that do not divide.
+    All parameters become DTensors: shares of the layers' weights, and replicas of all others, which
+    modules use as local tensors while they run. So checkpoints, clip_grad_norm_() and optimizers of
+    PyTorch's are right, and fully_shard() may be applied afterwards, over another dimension of the
+    same mesh. Plain tensors stay: buffers, and parameters of SwiGLUExperts, which each rank has its
+    own of, and of nn.RNN and its kin.
+
+    All ranks hold the same model and pass the same plan; both are compared. Weights are copied, so
+    that one which was tied to another module's no longer is; hooks of swapped modules are not taken
+    along; what counts features per rank (heads, for one) is the caller's to change. Refused before
+    anything changes, at all ranks: names that match nothing, modules that are no plain nn.Linear
+    with plain parameters, sizes that do not divide. TypeError: arguments in another order.
     """
-    at = named(name_of(group))
+    _check_arguments(module, group, plan)
+    mesh, at = mesh_and_group(group)
     refusal, places = "", []
     try:
-        places = _places(module, plan or {})
+        places = _places(module, plan)
         _check(places, at)
     except errors.InvalidError as error:
         refusal = f"parallelize: rank {at.rank}: {error}"
     _agree(at, places, refusal)
+    _compare(at, module)
     made: dict = {}                     # a module may be there twice
     for place in places:
+        if isinstance(place.style, Summed):
+            continue
         if id(place.linear) not in made:
-            made[id(place.linear)] = _make(place, at)
+            made[id(place.linear)] = _make(place, mesh if isinstance(group, DeviceMesh) else at)
         setattr(place.parent, place.attribute, made[id(place.linear)])
+    replicate(module, mesh, _own_modules(module), {
+        one: at.name for place in places if isinstance(place.style, Summed)
+        for one in place.linear.modules()})
     return module
+
+
+def _check_arguments(module, group, plan) -> None:
+    """Raises a TypeError for arguments of another kind or order than parallelize() takes."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"parallelize: the first argument is a {type(module).__name__}, must be "
+                        f"the model: {HOW}")
+    if isinstance(group, dict) or isinstance(plan, (DeviceMesh, Group, dist.ProcessGroup)):
+        raise TypeError("parallelize: the second argument is the mesh or group, the third one the "
+                        f"plan: {HOW}")
+    if not (group is None or isinstance(group, (str, DeviceMesh, Group, dist.ProcessGroup))):
+        raise TypeError(f"parallelize: the second argument is a {type(group).__name__}: {HOW}")
+    if not isinstance(plan, dict):
+        raise TypeError(f"parallelize: the plan is a {type(plan).__name__}, must be a dict from "
+                        f"names of submodules to styles: {HOW}")
+
+
+def _own_modules(module: nn.Module) -> set:
+    """Returns the modules whose parameters are this rank's own, so that they are no replicas."""
+    kinds = (ColumnParallelLinear, RowParallelLinear, SwiGLUExperts)
+    return {one for one in module.modules() if isinstance(one, kinds)}
 
 
 def _agree(group: Group, places: List[_Place], refusal: str) -> None:
@@ -80,8 +129,37 @@ def _agree(group: Group, places: List[_Place], refusal: str) -> None:
         if told:
             raise errors.InvalidError(refusal or told)
     group.agree("parallelize", repr([
+        (place.name, place.style) if isinstance(place.style, Summed) else
         (place.name, place.style, place.linear.in_features, place.linear.out_features,
          place.linear.bias is not None, place.linear.weight.dtype) for place in places]))
+
+
+def _compare(group: Group, module: nn.Module) -> None:
+    """Raises an error at all ranks, which names a parameter, if they do not hold the same one."""
+    own = {id(parameter) for one in _own_modules(module) for parameter in one.parameters()}
+    lines = [f"{name}: {parameter.dtype} {tuple(parameter.shape)}, {_sum_of_bytes(parameter)}"
+             for name, parameter in module.named_parameters()
+             if type(parameter) is nn.Parameter and id(parameter) not in own]
+    told = [one.split("\n") for one in group.exchange("\n".join(lines))]
+    for rank, theirs in enumerate(told):
+        for first, one in zip(told[0], theirs):
+            if first != one:
+                raise errors.InvalidError(
+                    f"parallelize: rank 0 has {first}, rank {rank} has {one} (dtype, shape, sum "
+                    "of bytes): all ranks have to hold the same model: seed them alike, or load "
+                    "the same weights first")
+        if len(theirs) != len(told[0]):
+            raise errors.InvalidError(f"parallelize: rank 0 has {len(told[0])} parameters, rank "
+                                      f"{rank} {len(theirs)}: all ranks have to hold the same "
+                                      "model")
+
+
+def _sum_of_bytes(parameter: nn.Parameter) -> int:
+    """Returns a number that is the same for the same bits; 0 without memory."""
+    if parameter.is_meta or not parameter.numel():
+        return 0
+    return int(parameter.detach().reshape(-1).contiguous().view(torch.uint8)
+               .sum(dtype=torch.int64))
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -114,6 +192,8 @@ def _check(places: List[_Place], group: Group) -> None:
     styles: dict = {}
     for place in places:
         linear = place.linear
+        if isinstance(place.style, Summed):
+            continue
         if (not isinstance(linear, nn.Linear) or
                 type(linear).forward is not nn.Linear.forward):
             raise errors.InvalidError(f"{place.name} is a {type(linear).__name__}: only "
@@ -140,21 +220,27 @@ def _check_parameters(place: _Place) -> None:
                 "parallelize() comes before fully_shard() and parametrizations")
 
 
-def _make(place: _Place, group: Group) -> nn.Module:
+def _make(place: _Place, group) -> nn.Module:
     kind = ColumnParallelLinear if isinstance(place.style, Column) else RowParallelLinear
     return kind.from_linear(place.linear, group,
                             sequence_parallel=place.style.sequence_parallel,
                             sequence_dim=place.style.sequence_dim)
 
 
-def _style_of(pattern: str, value) -> Union[Column, Row]:
-    if isinstance(value, (Column, Row)):
+def _style_of(pattern: str, value) -> Union[Column, Row, Summed]:
+    if isinstance(value, (Column, Row, Summed)):
         return value
     if value == "column":
         return Column()
     if value == "row":
         return Row()
-    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+    if value == "summed":
+        return Summed()
+    from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                                   SequenceParallel)
+
+    if isinstance(value, SequenceParallel):
+        return Summed()
 
     if isinstance(value, ColwiseParallel):
         return _converted(pattern, value, Column, value.output_layouts[0],
@@ -162,8 +248,9 @@ def _style_of(pattern: str, value) -> Union[Column, Row]:
     if isinstance(value, RowwiseParallel):
         return _converted(pattern, value, Row, value.input_layouts[0],
                           value.output_layouts[0])
-    raise errors.InvalidError(f"plan {pattern!r}: {value!r}: must be 'column', 'row', Column, "
-                              "Row, ColwiseParallel or RowwiseParallel")
+    raise errors.InvalidError(f"plan {pattern!r}: {value!r}: must be 'column', 'row', "
+                              "'summed', Column, Row, Summed, or PyTorch's ColwiseParallel, "
+                              "RowwiseParallel or SequenceParallel")
 
 
 def _converted(pattern: str, value, kind: type, features, sequence) -> Union[Column, Row]:

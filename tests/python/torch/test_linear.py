@@ -18,6 +18,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from ceoverlap import errors
 from ceoverlap.torch import (Column, ColumnParallelLinear, Group, Row, RowParallelLinear,
                              parallelize)
+from ceoverlap.torch._shares import local
 
 HIDDEN = 16
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
@@ -77,10 +78,11 @@ def check_shares(parallel, whole, group, of):
     """Parameters, or their gradients, are shares of the dense layer's."""
     for name, linear in whole.named_children():
         layer, dim = getattr(parallel, name), 1 if name == "down" else 0
-        close_to(of(layer.weight), of(linear.weight).chunk(group.size, dim)[group.rank], name)
+        close_to(local(of(layer.weight)), of(linear.weight).chunk(group.size, dim)[group.rank],
+                 name)
         if linear.bias is not None:
             bias = of(linear.bias)
-            close_to(of(layer.bias), bias if name == "down" else
+            close_to(local(of(layer.bias)), bias if name == "down" else
                      bias.chunk(group.size)[group.rank], f"{name}.bias")
 
 
@@ -91,8 +93,8 @@ def take_shares(parallel, whole, group):
         layer, dim = getattr(parallel, name), 1 if name == "down" else 0
         bias = linear.bias if name == "down" else linear.bias.chunk(group.size)[group.rank]
         with torch.no_grad():
-            layer.weight.copy_(linear.weight.chunk(group.size, dim)[group.rank])
-            layer.bias.copy_(bias)
+            local(layer.weight).copy_(linear.weight.chunk(group.size, dim)[group.rank])
+            local(layer.bias).copy_(bias)
 
 
 def share_of(x, group, style):
@@ -148,12 +150,14 @@ def is_made_anew():
     n = 8 * group.size
     column = ColumnParallelLinear(HIDDEN, n, dtype=torch.bfloat16, device=rig.device())
     row = RowParallelLinear(n, HIDDEN, group=group.name, device=rig.device())
-    assert {key: tuple(value.shape) for key, value in column.state_dict().items()} == {
-        "weight": (8, HIDDEN), "bias": (8,)}
-    assert {key: tuple(value.shape) for key, value in row.state_dict().items()} == {
-        "weight": (HIDDEN, 8), "bias": (HIDDEN,)}
-    assert column.weight.dtype == torch.bfloat16 and column.weight.abs().max() <= 0.25
-    assert 0 < row.weight.abs().max() <= n ** -0.5 and not row.bias.any()
+    for layer, whole, share in ((column, (n, HIDDEN), (8, HIDDEN)),
+                                (row, (HIDDEN, n), (HIDDEN, 8))):
+        weight = layer.state_dict()["weight"]
+        assert tuple(weight.shape) == whole and tuple(weight.to_local().shape) == share
+    assert [tuple(layer.bias.placements) for layer in (column, row)] == [
+        (Shard(0),), (Replicate(),)]
+    assert column.weight.dtype == torch.bfloat16 and local(column.weight).abs().max() <= 0.25
+    assert 0 < local(row.weight).abs().max() <= n ** -0.5 and not local(row.bias).any()
     assert RowParallelLinear(n, HIDDEN, bias=False).bias is None
     assert row(torch.zeros(n, 8, device=rig.device())).shape == (8, HIDDEN)
     assert f"rank={group.rank} of {group.size}" in repr(column)
@@ -211,7 +215,7 @@ def compiles():
             leaf = x.clone().requires_grad_()
             y = one(leaf)
             y.square().sum().backward()
-            results.append([y.detach(), leaf.grad, *(p.grad for p in mlp.parameters())])
+            results.append([y.detach(), leaf.grad, *(local(p.grad) for p in mlp.parameters())])
         for i, (a, b) in enumerate(zip(*results)):
             close_to(b, a, (style, i))
 
@@ -318,8 +322,7 @@ def equals_dtensor():
         leaf = x.to(device, copy=True).requires_grad_()
         y = model(leaf)
         y.backward(normal(1, group.rank, y.shape, y.dtype).to(device))
-        grads = [getattr(p.grad, "to_local", lambda p=p: p.grad)() for p in
-                 model.parameters()]
+        grads = [local(p.grad) for p in model.parameters()]
         results.append([y.detach().cpu(), *(grad.cpu() for grad in [leaf.grad, *grads])])
     for i, (a, b) in enumerate(zip(*results)):
         close_to(a, b, i)

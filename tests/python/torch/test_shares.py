@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""What PyTorch makes of a model after parallelize(): checkpoints, clipping, optimizers, copies,
+FSDP2 over another dimension of the mesh."""
+
+import copy
+import functools
+import shutil
+import tempfile
+import unittest
+
+import rig
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from rig import normal, raises
+from torch import nn
+from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model_state_dict,
+                                                     set_model_state_dict)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                               SequenceParallel, parallelize_module)
+
+from ceoverlap import errors
+from ceoverlap.torch import Column, ColumnParallelLinear, Group, Row, fsdp, parallelize
+from ceoverlap.torch._shares import local
+
+HIDDEN = 16
+N_STEPS = 4
+PLAN = {"up": "column", "down": "row", "norm": "summed"}
+WHOLE = StateDictOptions(full_state_dict=True)
+
+
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.norm = nn.LayerNorm(HIDDEN)
+        self.up = nn.Linear(HIDDEN, 8 * size)
+        self.down = nn.Linear(8 * size, HIDDEN)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+def block(seed=0, size=None):
+    torch.manual_seed(rig.SEED + seed)
+    one = Block(size or dist.get_world_size())
+    nn.init.normal_(one.norm.weight)
+    return one.to(rig.device())
+
+
+@functools.lru_cache(maxsize=None)
+def mesh_of(*shape):
+    return init_device_mesh(rig.device().type, shape,
+                            mesh_dim_names=("data", "tensor")[-len(shape):])
+
+
+def batch(step, rank=None):
+    """This rank's part of a sequence, sequence first."""
+    return normal(step, dist.get_rank() if rank is None else rank, (4, 2, HIDDEN))
+
+
+def folder():
+    """One for all ranks, which rank 0 removes by shutil.rmtree()."""
+    made = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(made, 0, device=rig.device())
+    return made[0]
+
+
+def whole(model):
+    """All parameters as plain tensors, at all ranks."""
+    return {name: one.detach().full_tensor() if isinstance(one, DTensor) else one.detach()
+            for name, one in model.named_parameters()}
+
+
+def same_bits(got, expected, what):
+    assert got.keys() == expected.keys(), what
+    for name, one in expected.items():
+        assert type(one) is type(got[name]) is torch.Tensor, (what, name)
+        rig.equal(got[name], one, f"{what}: {name}")
+
+
+def is_saved_and_loaded():
+    """A checkpoint of the parallelized model is one of the plain model, and the reverse."""
+    path = folder()
+    plain, ours, expected = block(1), parallelize(block(), None, PLAN), whole(block())
+    dcp.save(ours.state_dict(), checkpoint_id=f"{path}/ours")
+    state = plain.state_dict()
+    dcp.load(state, checkpoint_id=f"{path}/ours")
+    plain.load_state_dict(state)
+    same_bits(whole(plain), expected, "loaded by a plain model")
+    dcp.save(plain.state_dict(), checkpoint_id=f"{path}/plain")
+    again = parallelize(block(2), None, PLAN)
+    state = again.state_dict()
+    dcp.load(state, checkpoint_id=f"{path}/plain")
+    again.load_state_dict(state)
+    same_bits(whole(again), expected, "loaded by a parallelized model")
+    rig.equal(again(batch(0)), ours(batch(0)), "result")
+    dist.barrier()
+    if dist.get_rank() == 0:
+        shutil.rmtree(path)
+
+
+def has_a_whole_state():
+    ours, expected = parallelize(block(), None, PLAN), whole(block())
+    same_bits(get_model_state_dict(ours, options=WHOLE), expected, "whole state")
+    again = parallelize(block(3), None, PLAN)
+    set_model_state_dict(again, dict(expected), options=WHOLE)   # which it changes
+    same_bits(whole(again), expected, "loaded from a whole state")
+
+
+def train(model):
+    """Losses and norms of gradients, by AdamW with clipping."""
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    results = []
+    for step in range(N_STEPS):
+        optimizer.zero_grad()
+        y = model(batch(step))
+        loss = local(y).square().mean()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        loss = loss.detach().clone()
+        dist.all_reduce(loss)
+        results.append((loss.item(), whole_number(norm)))
+    return results
+
+
+def whole_number(norm):
+    return (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
+
+
+def assert_close(ours, theirs):
+    for step, (a, b) in enumerate(zip(ours, theirs)):
+        for x, y in zip(a, b):
+            assert abs(x - y) <= 1e-4 * abs(y), f"step {step}: {a}, expected {b}"
+
+
+def alike_at_all_ranks(model):
+    """Replicas have the same bits, whatever each rank saw."""
+    for name, one in model.named_parameters():
+        if Replicate() in one.placements:
+            told = [torch.empty_like(one.to_local()) for _ in range(dist.get_world_size())]
+            dist.all_gather(told, one.detach().to_local().contiguous())
+            for other in told:
+                rig.equal(other, told[0], name)
+
+
+STYLES = {"up": ColwiseParallel(input_layouts=Shard(0)),
+          "down": RowwiseParallel(output_layouts=Shard(0)),
+          "norm": SequenceParallel(sequence_dim=0, use_local_output=True)}
+
+
+def trains_as_pytorch():
+    """Losses, norms and placements are those of parallelize_module()."""
+    mesh = mesh_of(dist.get_world_size())
+    theirs = parallelize_module(block(), mesh, dict(STYLES))
+    ours = parallelize(block(), mesh, dict(STYLES))
+    for (name, a), b in zip(theirs.named_parameters(), ours.parameters()):
+        assert a.placements == b.placements and a.device_mesh == b.device_mesh, name
+        assert a.shape == b.shape and a.stride() == b.stride(), name
+    assert_close(train(ours), train(theirs))
+    alike_at_all_ranks(ours)
+
+
+def clips_as_the_whole_model():
+    """With replicated activations, where nothing of the plan is said about the norm."""
+    plain = block()
+    ours = parallelize(copy.deepcopy(plain), None, {
+        "up": Column(sequence_parallel=False), "down": Row(sequence_parallel=False)})
+    for foreach in (None, False):
+        for step in range(3):
+            norms = []
+            for model in (plain, ours):
+                model.zero_grad()
+                model(batch(step, 0)).square().sum().backward()
+                norms.append(whole_number(nn.utils.clip_grad_norm_(
+                    model.parameters(), 0.5, foreach=foreach)))
+            assert abs(norms[1] - norms[0]) <= 1e-4 * norms[0], norms
+            with torch.no_grad():
+                for a, b in zip(plain.parameters(), ours.parameters()):
+                    grad = b.grad.full_tensor()
+                    assert (grad - a.grad).norm() <= 1e-4, (foreach, step)
+                    a.sub_(a.grad)
+                    b.sub_(b.grad)
+    alike_at_all_ranks(ours)
+
+
+def is_copied():
+    """A copy has parameters of its own, with the same bits and hooks that use them."""
+    ours = parallelize(block(), None, PLAN)
+    other = copy.deepcopy(ours)
+    same_bits(whole(other), whole(ours), "copied")
+    x, before = batch(0), whole(ours)
+    rig.equal(other(x), ours(x), "result of the copy")
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    same_bits(whole(ours), before, "the original")
+    rig.equal(other(x), x, "result of a copy without weights")
+    other(x).sum().backward()
+    assert all(parameter.grad is None for parameter in ours.parameters())
+    assert all(isinstance(one.grad, DTensor) for one in other.parameters())
+
+
+class Tied(nn.Module):
+    """Uses a submodule's parameter outside of that one's forward(), and fails on demand."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.embedding = nn.Embedding(8, HIDDEN)
+        self.block = Block(size)
+        self.head = nn.Linear(HIDDEN, 8, bias=False)
+        self.head.weight = self.embedding.weight
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, ids, fails=False):
+        x = self.block(self.embedding(ids))
+        if fails:
+            raise ValueError("on demand")
+        return nn.functional.linear(x * self.scale, self.embedding.weight)
+
+
+def modules_use_replicas():
+    """Those of other modules, tied ones, after a failure, and one module by itself."""
+    torch.manual_seed(rig.SEED)
+    plain = Tied(dist.get_world_size()).to(rig.device())
+    plan = {"block.up": Column(False), "block.down": Row(False)}
+    ours = parallelize(copy.deepcopy(plain), None, plan)
+    assert ours.head.weight is ours.embedding.weight
+    ids = torch.arange(8, device=rig.device())
+    for _ in range(2):
+        raises(ValueError, "on demand", ours, ids, True)
+        assert all(isinstance(one, DTensor) for one in ours.parameters())
+        for model in (plain, ours):
+            model.zero_grad()
+            model(ids).square().sum().backward()
+        for (name, a), b in zip(plain.named_parameters(), ours.parameters()):
+            difference = (b.grad.full_tensor() - a.grad).norm() / a.grad.norm()
+            assert difference <= 1e-4, (name, difference)
+    with torch.no_grad():
+        rig.equal(ours.head(torch.eye(HIDDEN, device=rig.device())),
+                  plain.head(torch.eye(HIDDEN, device=rig.device())), "a module by itself")
+    assert all(isinstance(one, DTensor) for one in ours.parameters())
+
+
+def is_compiled():
+    ours = parallelize(block(), None, PLAN)
+    compiled = torch.compile(ours, fullgraph=True,
+                             backend="inductor" if rig.HAS_GPUS else "aot_eager")
+    results = []
+    for model in (ours, compiled):
+        ours.zero_grad()
+        y = model(batch(0))
+        y.square().sum().backward()
+        results.append([y.detach(), *(local(one.grad) for one in ours.parameters())])
+    for i, (a, b) in enumerate(zip(*results)):
+        assert (a - b).norm() <= 1e-4 * max(a.norm().item(), 1), i
+
+
+def two_dimensions():
+    """FSDP2 over the data dimension, with its communication by PyTorch and by us."""
+    mesh = mesh_of(2, 2)
+    results = []
+    for make, enables in ((parallelize_module, False), (parallelize, False), (parallelize, True)):
+        model = make(block(size=2), mesh["tensor"], dict(STYLES))
+        for one in (model.up, model.down):
+            fully_shard(one, mesh=mesh["data"])
+        fully_shard(model, mesh=mesh["data"])
+        handle = fsdp.enable(model) if enables else None
+        results.append(train(model))
+        if enables:
+            assert all(stats.n_gathers and stats.n_sums for stats in handle.stats), handle.stats
+            handle.disable()
+    for one in results[1:]:
+        assert_close(one, results[0])
+    raises(errors.StateError, "sharded by FSDP2", ColumnParallelLinear.together, [model.up],
+           batch(0))
+    model = parallelize(block(size=2), mesh["tensor"].get_group(), PLAN)
+    raises(Exception, "mesh", functools.partial(fully_shard, model, mesh=mesh["data"]))
+
+
+def wrong_arguments():
+    mesh = mesh_of(dist.get_world_size())
+    model = block()
+    for arguments, text in (
+            ((model, PLAN), "second argument is the mesh"),
+            ((model, PLAN, mesh), "second argument is the mesh"),
+            ((model, PLAN, dist.group.WORLD), "second argument is the mesh"),
+            ((model, 3, PLAN), "second argument is a int"),
+            ((mesh, model, PLAN), "first argument is a DeviceMesh"),
+            ((PLAN,), "first argument is a dict"),
+            ((model,), "the plan is a NoneType"),
+            ((model, mesh, ColwiseParallel()), "the plan is a ColwiseParallel"),
+            ((model, None, "column"), "the plan is a str")):
+        raises(TypeError, text, parallelize, *arguments)
+        raises(TypeError, "write parallelize(model, mesh, {", parallelize, *arguments)
+    flat = torch.arange(dist.get_world_size()).view(1, -1)
+    two = torch.distributed.DeviceMesh(rig.device().type, flat, mesh_dim_names=("data", "tensor"))
+    raises(errors.InvalidError, "mesh['tensor']", parallelize, model, two, PLAN)
+    for one in (dist.group.WORLD, mesh, Group.of(), Group.of().name):
+        assert parallelize(block(), one, PLAN).up.weight.placements == (Shard(0),)
+
+
+def other_weights():
+    """Ranks that were seeded differently are told, before anything changes."""
+    model = block()
+    if dist.get_rank() == 1:
+        with torch.no_grad():
+            model.up.bias[0] += 1
+    raises(errors.InvalidError, "rank 0 has up.bias", parallelize, model, None, PLAN)
+    assert all(type(one) is nn.Parameter for one in model.parameters())
+    deeper = nn.Sequential(*(block() for _ in range(1 + (dist.get_rank() == 1))))
+    raises(errors.InvalidError, "rank 1 12", parallelize, deeper, None, {"0.up": "column"})
+
+
+# gloo's collectives of DTensors on GPUs end the process.
+needs_own_gpus = unittest.skipIf(rig.SHARES_GPUS, "needs a process group by NCCL on GPUs")
+
+
+@needs_own_gpus
+class Shares(unittest.TestCase):
+    def test_saved_and_loaded(self):
+        rig.run(is_saved_and_loaded)
+
+    def test_whole_state(self):
+        rig.run(has_a_whole_state)
+
+    def test_trains_as_pytorch(self):
+        rig.run(trains_as_pytorch)
+
+    def test_clips_as_the_whole_model(self):
+        rig.run(clips_as_the_whole_model)
+
+    def test_copied(self):
+        rig.run(is_copied)
+
+    def test_modules_use_replicas(self):
+        rig.run(modules_use_replicas)
+
+    def test_compiled(self):
+        rig.run(is_compiled)
+
+    def test_wrong_arguments(self):
+        rig.run(wrong_arguments)
+
+    def test_other_weights(self):
+        rig.run(other_weights)
+
+
+@needs_own_gpus
+class TwoDimensions(unittest.TestCase):
+    def test_fsdp2_over_layers(self):
+        if 1 < rig.N_GPUS < 4:
+            raise unittest.SkipTest("needs 4 GPUs")
+        world = rig.World(4)
+        self.addCleanup(lambda: world.is_open and world.close())
+        world.run(two_dimensions)
+
+
+if __name__ == "__main__":
+    unittest.main()
