@@ -80,6 +80,8 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 
 	opening->exchange = exchange;
 	r = cei_network_open_rails(network, opening);
+	if (r == CEOV_NONE)
+		return 0;
 	if (!r)
 		r = cei_network_choose_in_place(network);
 	if (!r)
@@ -198,6 +200,8 @@ static int build(struct cei_network *network, const struct cei_network_config *c
 		name_node(network, opening.public.node);
 	if (!r)
 		r = open_book(network, &opening, config->deadline_ns);
+	if (!r)
+		r = cei_network_check_rails(network);
 	if (!r)
 		r = make_tables(network);
 	return r ? r : cei_network_start(network);

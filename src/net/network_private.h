@@ -152,7 +152,8 @@ struct cei_network {
 	struct cei_book                 *book;
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
-	uint32_t                         n_rails;
+	uint32_t                         n_rails;       /* 0: this machine has no transport */
+	char                             unreachable[CEI_RAIL_WHY_BYTES_MAX];   /* by then: why */
 	struct cei_network_left         *left;          /* NICs that got no rail */
 	uint32_t                         n_left;
 	uint64_t                         timeout_ns;    /* of silent processes */
@@ -201,9 +202,13 @@ struct cei_network_opening {
 
 /* --- network_rails.c ------------------------------------------------------------------- */
 
-/* Opens the rails, when the number of this process is known. Errors are raised. */
+/* Opens the rails, when the number of this process is known. CEOV_NONE: there are none, because
+ * this machine has no transport, which a group of one node does not need. Errors are raised. */
 int  cei_network_open_rails(struct cei_network *network,
 			    const struct cei_network_opening *opening);
+
+/* Refuses a group of several nodes of which a process has no rails. Errors are raised. */
+int  cei_network_check_rails(const struct cei_network *network);
 
 /* Choose, once the rails are open, in this order. Errors are raised. */
 int  cei_network_choose_in_place(struct cei_network *network);

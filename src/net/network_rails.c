@@ -45,9 +45,8 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 	snprintf(rail->why, sizeof(rail->why), "%s", reason);
 	r = cei_rail_open(&config, &rail->rail, &why);
 	if (r == CEOV_NONE)
-		return cei_raise(network->site->report, CEOV_ERR_UCX, 0,
-				 "ceov_open: the group has several nodes, and this machine cannot "
-				 "reach others by %s: %s", network->transport->name, why);
+		snprintf(network->unreachable, sizeof(network->unreachable), "%s: %s",
+			 network->transport->name, why);
 	if (!r && !network->n_rails++ && device)
 		snprintf(network->first_nic, sizeof(network->first_nic), "%s", device);
 	return r;
@@ -200,6 +199,27 @@ int cei_network_open_rails(struct cei_network *network, const struct cei_network
 	cei_log(network->site->report, CEI_LOG_INFO, "network: one rail on any network interface "
 		"that %s chooses: %s", network->transport->name, choice.why);
 	return open_rail(network, opening, NULL, choice.why);
+}
+
+int cei_network_check_rails(const struct cei_network *network)
+{
+	uint32_t n = cei_book_n_processes(network->book), process;
+	struct ceov_failure failure = cei_failure(CEOV_ERR_UCX, 0);
+
+	if (cei_book_n_nodes(network->book) == 1)
+		return 0;
+	if (!network->n_rails)
+		return cei_raise_failure(network->site->report, &failure, "ceov_open: the group "
+					 "has several nodes, and this machine cannot reach others "
+					 "by %s", network->unreachable);
+	for (process = 0; process < n && cei_book_n_rails(network->book, process); process++)
+		continue;
+	if (process == n)
+		return 0;
+	failure.rank = cei_book_ranks_of(network->book, process, &n)[0];
+	return cei_raise_failure(network->site->report, &failure, "ceov_open: the group has "
+				 "several nodes, and rank %u's machine cannot reach others: its "
+				 "message says why", failure.rank);
 }
 
 /* --- which rail a rank uses ----------------------------------------------------------------- */

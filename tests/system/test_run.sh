@@ -225,4 +225,15 @@ else
 		holds "$out" "^$rank: rank $rank is on node $((rank / 2))$" "rank $rank has its node"
 	done
 fi
+
+# A library that cannot be loaded stands for a machine without UCX, in a build with UCX, too.
+mkdir -p "$folder/no-ucx"
+: > "$folder/no-ucx/libucp.so.0"
+export LD_LIBRARY_PATH=$folder/no-ucx${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+expect 0 "a group of one node without UCX" -n 4 --label --timeout 50 "$party"
+for rank in 0 1 2 3; do
+	holds "$out" "^$rank: rank $rank is on node 0$" "rank $rank is on the only node"
+done
+expect 1 "a group of two nodes without UCX" -n 4 --nodes 2 --timeout 50 "$party"
+holds "$errors" "cannot reach others by ucx: .*(libucp.so.0|built without UCX)" "it says why"
 exit "$failed"

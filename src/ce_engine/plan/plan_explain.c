@@ -90,7 +90,7 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 	uint32_t i;
 	int r = 0;
 
-	if (!network)
+	if (!network || !cei_network_n_rails(network))
 		return 0;
 	for (i = 0; !r && i < cei_network_n_rails(network); i++)
 		r = explain_rail(explain, network, i);
