@@ -38,7 +38,8 @@ START_TEST(test_waits_copies_and_raises_stand_in_the_plans_order)
 }
 END_TEST
 
-START_TEST(test_both_marks_are_waited_for_and_what_has_none_joins)
+/* A transfer without marks stands between those that wait, and in their order. */
+START_TEST(test_both_marks_are_waited_for)
 {
 	struct ceov_transfer transfer;
 	struct stream_rig rig;
@@ -56,7 +57,27 @@ START_TEST(test_both_marks_are_waited_for_and_what_has_none_joins)
 	transfer.target_free = testing_mark(rig.ready, 2, 1);
 	testing_add(rig.plan, &transfer);
 	stream_rig_commit(&rig);
-	stream_rig_queue_ready(&rig, "w2 c3 r1 w1 c1 ");
+	stream_rig_queue_ready(&rig, "w2 c1 c1 r1 c1 w1 c1 ");
+	stream_rig_close(&rig);
+}
+END_TEST
+
+/* As in an all-gather that copies the own part when peers' parts have been copied. */
+START_TEST(test_what_has_no_marks_is_copied_behind_what_waits)
+{
+	struct ceov_transfer transfer;
+	struct stream_rig rig;
+	uint32_t i;
+
+	stream_rig_open(&rig);
+	for (i = 0; i < 6; i++) {
+		transfer = i < 4 ? stream_rig_part_behind(&rig, i, i / 2)
+			: stream_rig_part(&rig, i);
+		testing_add(rig.plan, &transfer);
+	}
+	stream_rig_add_raise(&rig, 0);
+	stream_rig_commit(&rig);
+	stream_rig_queue_ready(&rig, "w1 c2 w1 c2 c2 r1 ");
 	stream_rig_close(&rig);
 }
 END_TEST
@@ -331,7 +352,8 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_waits_copies_and_raises_stand_in_the_plans_order);
-	tcase_add_test(all, test_both_marks_are_waited_for_and_what_has_none_joins);
+	tcase_add_test(all, test_both_marks_are_waited_for);
+	tcase_add_test(all, test_what_has_no_marks_is_copied_behind_what_waits);
 	tcase_add_test(all, test_a_mark_is_waited_for_once);
 	tcase_add_test(all, test_a_mark_is_waited_for_once_in_either_place);
 	tcase_add_test(all, test_each_value_of_a_counter_is_a_mark);

@@ -47,18 +47,25 @@ static int flush(struct batch *batch)
 	return run->backend->ops->stream_queue(run->backend, run->stream, &work);
 }
 
-/* Whether a step with this mark may stand in a batch of steps with the other one. */
 static int is_alike(const struct cei_counter *counter, const struct cei_counter *other)
 {
-	return !counter->signal ||
-	       (cei_counter_is_same(counter, other) && counter->value == other->value);
+	return cei_counter_is_same(counter, other) &&
+	       (!counter->signal || counter->value == other->value);
 }
 
+/* Whether the step may stand in the batch: its marks are those of the steps before it, or it is a
+ * raise alone. A copy without marks does not join copies that wait, since copies of a batch have no
+ * order: what a plan copies behind all others, such as an own shard, would go beside them. */
 static int belongs(const struct batch *batch, const struct cei_step *step)
 {
-	return batch->last && !step->n_also &&
-	       is_alike(&step->source_ready, &batch->last->source_ready) &&
-	       is_alike(&step->target_free, &batch->last->target_free);
+	const struct cei_step *last = batch->last;
+	int waits = step->source_ready.signal || step->target_free.signal;
+
+	if (!last || step->n_also)
+		return 0;
+	return (!waits && !step->piece.n_rows) ||
+	       (is_alike(&step->source_ready, &last->source_ready) &&
+		is_alike(&step->target_free, &last->target_free));
 }
 
 /* Whether the stream has waited for the mark in this run. Counters only rise, so once is enough.

@@ -71,7 +71,8 @@ struct cei_stream_run {
 						 * such a run stands in for them */
 };
 
-/* Queues it, in as few calls as its marks allow. Any thread. */
+/* Queues it, in as few calls as its marks allow: steps that follow each other and have the same
+ * marks, or none, are one batch, whose copies have no order. Any thread. */
 int cei_lower_to_stream(const struct cei_stream_run *run);
 
 #endif /* CEI_LOWER_H */

@@ -305,8 +305,8 @@ class Pull:
                 self._add_shard(plan, self._peer_slots[peer][slot], peer, layout, buffers,
                                 Mark(self._ready, peer))
             # Each copy names its peer's mark again, so that on a stream each peer's copies are a
-            # batch of their own: copies of a batch have no order. The own shard is last: before
-            # the others it would put this rank out of step.
+            # batch of their own: copies of a batch have no order. The own shard names none, so it
+            # is a batch behind them: before or beside the others it would put this rank out of step.
             self._add_shard(plan, self.slots[slot], self._group.rank, layout, buffers)
             plan.add(then=Mark(self._arrived)).commit()
         except BaseException:
