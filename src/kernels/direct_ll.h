@@ -15,7 +15,9 @@
  * PACKETS A packet is 8 bytes and the 64-bit number of the run, stored and loaded as one access of
  * 16 bytes: by the instructions with which cuda::atomic_ref of libcu++ stores and loads 16 bytes
  * atomically for all of the system, from sm_70 on. So who loads the number has loaded the bytes,
- * and neither side needs a fence. A vector of 16 bytes is two packets.
+ * and neither side needs a fence. A vector of 16 bytes is two packets. Stores of 16 bytes arrive
+ * whole over NVLink and within a GPU; over PCIe nothing promises that, so the host does not launch
+ * these kernels there (ops/tuning/direct_choice.c).
  *
  * MAIL    Packets come to memory that nothing else uses, since other bytes could look like the
  * number of a run: each rank's scratch has it behind its two halves. It has two halves as well,

@@ -57,6 +57,25 @@ int cei_machine_reaches_all(const struct cei_machine *machine, uint32_t gpu)
 	return 1;
 }
 
+static int is_nvlink(const struct cei_machine *machine, uint32_t from, uint32_t to)
+{
+	uint8_t kind = cei_machine_link(machine, from, to)->kind;
+
+	return kind == CEI_MACHINE_NVSWITCH || kind == CEI_MACHINE_NVLINK;
+}
+
+int cei_machine_nvlinks_all(const struct cei_machine *machine, uint32_t gpu)
+{
+	uint32_t i;
+
+	if (gpu >= machine->n_gpus || machine->n_gpus < 2)
+		return 0;
+	for (i = 0; i < machine->n_gpus; i++)
+		if (i != gpu && (!is_nvlink(machine, gpu, i) || !is_nvlink(machine, i, gpu)))
+			return 0;
+	return 1;
+}
+
 uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu)
 {
 	const struct cei_machine_link *link;

@@ -140,6 +140,10 @@ const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t p
  * GPU. */
 int cei_machine_reaches_all(const struct cei_machine *machine, uint32_t gpu);
 
+/* Whether bytes go by NVLink between the GPU and each other GPU, in both directions. 0 also if
+ * there is no such GPU, or no other one. */
+int cei_machine_nvlinks_all(const struct cei_machine *machine, uint32_t gpu);
+
 /* The lowest rate of the GPU's links to other GPUs. 0: it has no such link, or there is no such
  * GPU. */
 uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu);

@@ -47,21 +47,28 @@ END_TEST
 
 /* --- bytes with the number of the run ------------------------------------------- */
 
-static struct cei_choice choose_ll(uint32_t n_ranks, int all_send, uint64_t span_bytes,
-				   uint32_t n_sms)
+static struct cei_choice choose_ll_with(const struct cei_rates *rates, uint32_t n_ranks,
+					int all_send, uint64_t span_bytes)
 {
-	struct cei_rates rates = cei_rates_gpu();
 	struct cei_op_shape shape = { .kind = &cei_all_to_all, .n_ranks = n_ranks };
 	struct ceov_op_tuning given = { .struct_bytes = sizeof(given), .mode = CEOV_MODE_DIRECT };
-	const struct cei_choose_args args = { &shape, &rates, &given };
+	const struct cei_choose_args args = { &shape, rates, &given };
 	struct cei_choice choice;
 
 	memset(&choice, 0, sizeof(choice));
 	choice.mode = given.mode;
-	rates.n_sms = n_sms;
 	cei_direct_choose(&args, span_bytes, &choice);
 	cei_direct_choose_ll(&args, all_send, span_bytes, &choice);
 	return choice;
+}
+
+static struct cei_choice choose_ll(uint32_t n_ranks, int all_send, uint64_t span_bytes,
+				   uint32_t n_sms)
+{
+	struct cei_rates rates = cei_rates_gpu();
+
+	rates.n_sms = n_sms;
+	return choose_ll_with(&rates, n_ranks, all_send, span_bytes);
 }
 
 /* Up to 384 KiB to all peers of 2 to 8 GPUs, some to each; one SM for each 8 KiB, at most 16. */
@@ -86,6 +93,17 @@ START_TEST(test_what_travels_with_the_number)
 	ck_assert_uint_eq(choose_ll(2, 1, 8192, 132).n_reduce_blocks, 1);
 	ck_assert_uint_eq(choose_ll(2, 1, 8208, 132).n_reduce_blocks, 2);
 	ck_assert_uint_eq(choose_ll(8, 1, 8192, 132).n_reduce_blocks, 7);
+}
+END_TEST
+
+/* Over PCIe a store of 16 bytes may arrive in two halves, the number before the bytes. */
+START_TEST(test_only_nvlinks_carry_the_number)
+{
+	struct cei_rates rates = cei_rates_gpu();
+
+	ck_assert_uint_eq(choose_ll_with(&rates, 2, 1, 1024).direct_ll, 1);
+	rates.has_packets = 0;
+	ck_assert_uint_eq(choose_ll_with(&rates, 2, 1, 1024).direct_ll, 0);
 }
 END_TEST
 
@@ -366,6 +384,7 @@ int main(void)
 	TCase *all = tcase_create("choices");
 
 	tcase_add_test(all, test_what_travels_with_the_number);
+	tcase_add_test(all, test_only_nvlinks_carry_the_number);
 	tcase_add_test(all, test_which_operators_send_the_number);
 	tcase_add_test(all, test_vectors_in_flight);
 	tcase_add_test(all, test_steps);

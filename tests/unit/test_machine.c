@@ -396,6 +396,25 @@ START_TEST(test_directions_are_those_of_both_ends)
 }
 END_TEST
 
+/* In the mesh each GPU has NVLinks to some of the others. The virtual machine's are not known. */
+START_TEST(test_which_gpus_nvlinks_join_to_all_others)
+{
+	static const struct { const char *name; uint32_t gpu; int joins; } cases[] = {
+		{ "h200x8-nvswitch", 0, 1 }, { "h200x8-nvswitch", 7, 1 },
+		{ "h200x8-nvswitch", 8, 0 }, { "vm-flat", 0, 0 }, { "v100x8-mesh", 0, 0 },
+		{ "pcie4-two-nodes", 0, 0 }, { "two-no-p2p", 0, 0 }, { "laptop", 0, 0 },
+	};
+	struct cei_machine *machine;
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		machine = testing_machine(cases[i].name);
+		ck_assert_int_eq(cei_machine_nvlinks_all(machine, cases[i].gpu), cases[i].joins);
+		cei_machine_destroy(machine);
+	}
+}
+END_TEST
+
 START_TEST(test_the_least_rate_to_a_peer)
 {
 	struct cei_machine *machine = testing_machine("pcie4-two-nodes");
@@ -478,6 +497,7 @@ static Suite *suite(void)
 	tcase_add_test(rest, test_the_hash_is_of_what_there_is);
 	tcase_add_test(rest, test_measured_costs_are_merged);
 	tcase_add_test(rest, test_directions_are_those_of_both_ends);
+	tcase_add_test(rest, test_which_gpus_nvlinks_join_to_all_others);
 	tcase_add_test(rest, test_the_least_rate_to_a_peer);
 	tcase_add_test(rest, test_the_longest_t0_to_a_peer);
 	tcase_add_test(rest, test_everything_has_a_name);

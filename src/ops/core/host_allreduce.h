@@ -37,6 +37,8 @@ enum cei_allreduce_fact {               /* facts about the rank's GPU; a value o
 	CEI_ALLREDUCE_KERNELS,          /* 1: it has the library's kernels */
 	CEI_ALLREDUCE_OWN_SMS,          /* 1: its workspace does not share SMs with others, and has
 					 * a number of them of its own where ranks share a GPU */
+	CEI_ALLREDUCE_PACKETS,          /* 1: stores of 16 bytes to peers' memory arrive whole: its
+					 * bytes go to all of them by NVLink, or stay in its GPU */
 	CEI_ALLREDUCE_FACTS
 };
 

@@ -289,13 +289,13 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 		return rates;
 	rates.has_direct &= workspace->least[CEI_ALLREDUCE_REACH] == 1;
 	rates.all_have_kernels = workspace->least[CEI_ALLREDUCE_KERNELS] == 1;
+	rates.has_packets = workspace->least[CEI_ALLREDUCE_PACKETS] == 1;
 	rates.has_lanes = rates.has_direct && rates.all_have_kernels &&
 		workspace->least[CEI_ALLREDUCE_OWN_SMS] == 1;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
 		       workspace->least[CEI_ALLREDUCE_COPY_RATE],
 		       cei_allreduce_turned(workspace->least[CEI_ALLREDUCE_COPY_T0]));
-	/* Only the kernels of this library execute tiles in pairs, so a pair shows that the
-	 * executor has them. */
+	/* Only the library's kernels execute tiles in pairs, so a pair shows that it has them. */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);
 	return rates;

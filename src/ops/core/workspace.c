@@ -199,6 +199,17 @@ static int has_own_sms(const ceov_workspace *workspace, const struct ceov_place 
 	return !workspace->shares_sms && (is_told || cei_site_n_on_gpu(site, place->index) < 2);
 }
 
+/* Returns whether stores of 16 bytes to all peers on this node arrive whole. A process that sees
+ * one GPU alone does not know how it is linked to those of other processes. */
+static int keeps_packets(const ceov_workspace *workspace, const struct ceov_place *place)
+{
+	const struct cei_machine *machine = workspace->object.context->works.topology->machine;
+	const struct cei_site *site = &workspace->object.context->site;
+
+	return cei_site_n_on_gpu(site, place->index) == cei_site_n_local(site) ||
+	       (machine && cei_machine_nvlinks_all(machine, place->index));
+}
+
 /* Finds the facts about this rank's GPU that the cost model of all ranks needs. is_told: the caller
  * has said how many SMs the workspace may use. */
 static void find_facts(ceov_workspace *workspace, const struct ceov_place *place, int is_told)
@@ -214,6 +225,7 @@ static void find_facts(ceov_workspace *workspace, const struct ceov_place *place
 	facts[CEI_ALLREDUCE_REACH] = !machine || cei_machine_reaches_all(machine, place->index);
 	facts[CEI_ALLREDUCE_KERNELS] = executor->ops->pair(executor, cei_selector_shape(
 								   &usual, 0)) == usual.pair;
+	facts[CEI_ALLREDUCE_PACKETS] = keeps_packets(workspace, place);
 	facts[CEI_ALLREDUCE_OWN_SMS] = has_own_sms(workspace, place, is_told);
 	if (!machine)
 		return;

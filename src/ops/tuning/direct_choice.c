@@ -177,8 +177,8 @@ void cei_direct_choose_ll(const struct cei_choose_args *args, int all_send, uint
 	uint64_t n;
 
 	if (choice->mode != CEOV_MODE_DIRECT || choice->direct_steps || !all_send ||
-	    !args->rates->n_sms || n_ranks < 2 || n_ranks > CEI_DIRECT_LL_RANKS_MAX ||
-	    span_bytes > cei_direct_ll_span_max(n_ranks))
+	    !args->rates->n_sms || !args->rates->has_packets || n_ranks < 2 ||
+	    n_ranks > CEI_DIRECT_LL_RANKS_MAX || span_bytes > cei_direct_ll_span_max(n_ranks))
 		return;
 	choice->direct_ll = 1;
 	n = cei_ceiling((n_ranks - 1) * span_bytes, LL_BLOCK_BYTES);

@@ -52,6 +52,7 @@ struct cei_rates cei_rates_gpu(void)
 	 * on eight H200, with 2048 to 8192 rows (docs/results/2026-11-27-8xh200.md). */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .all_have_kernels = 1,
+		.has_packets = 1,
 		.math_flops_per_ns = 7490, .load_bytes_per_ns = 110, .tile_ns = 1000,
 		.mark_ns = 4200, .gate_ns = 5000,
 	};

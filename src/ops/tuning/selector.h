@@ -30,6 +30,9 @@ struct cei_rates {
 	int      has_lanes;             /* 1: has_direct, and all ranks have kernels, and SMs of
 					 * their own: so the model may choose SMs in place of copy
 					 * engines */
+	int      has_packets;           /* 1: between all ranks, stores of 16 bytes arrive whole, as
+					 * over NVLink. A bus may divide them: PCIe promises 8
+					 * bytes at most */
 	double   math_flops_per_ns;     /* one SM's matrix units */
 	double   load_bytes_per_ns;     /* rate of loading operands into one SM */
 	double   tile_ns;               /* time of a tile beyond loads and products: fill, drain,
