@@ -80,8 +80,7 @@ struct cei_direct_ll_counters {         /* at rank r */
 struct cei_direct_ll {
 	const void *source;
 	void       *target;
-	uint64_t   *epoch;              /* the next three as in struct cei_direct, but behind a
-					 * failure n_ended may have any value */
+	uint64_t   *epoch;              /* the next three as in struct cei_direct */
 	uint64_t   *last_use;
 	uint32_t   *n_ended;
 	uint32_t   *failed;

@@ -16,6 +16,7 @@
 
 namespace cei_ll {
 
+#define LL_FAILED 65536u                /* what a failed block counts beside itself */
 #define LL_POLLS 64u                    /* looks for packets before a block looks for failures */
 
 /* What a thread knows while its block awaits packets. */
@@ -251,10 +252,10 @@ static __device__ __forceinline__ bool receive(const struct cei_direct_ll &direc
 
 /* --- the end of a run --------------------------------------------------------- */
 
-/* Stores poison at the peers behind a captured run that has failed: at both halves, since peers
- * may be at another one, and in the counters of all blocks, since a block of a peer may wait for
- * packets of any of them. */
-static __device__ __forceinline__ void poison_peers(const struct cei_direct_ll &direct)
+/* Stores poison in the peers' `arrived` when a block of a captured run has failed: at both halves,
+ * since peers may be at another one, and in the counters of all blocks, since a block of a peer may
+ * wait for packets of any of them. */
+static __device__ __forceinline__ void poison_arrived(const struct cei_direct_ll &direct)
 {
 	const struct cei_direct_ll_counters &peer =
 		direct.counters[threadIdx.x % CEI_DIRECT_LL_RANKS_MAX];
@@ -268,23 +269,58 @@ static __device__ __forceinline__ void poison_peers(const struct cei_direct_ll &
 		store_counter(peer.arrived[0] + first + block, CEOV_VALUE_LIMIT);
 		store_counter(peer.arrived[1] + first + block, CEOV_VALUE_LIMIT);
 	}
-	store_counter(peer.done, CEOV_VALUE_LIMIT);
 }
 
-/* Counts a captured run, when all packets of this block have come: the last block advances the
- * run's number. The barrier in receive() has shown that all threads of the block know the number. A
- * block that fails does not come here, so the number stays poisoned. It is called before results
- * are stored, so that the stores do not wait for the count: nobody reads the number before the
- * kernel has ended. */
-static __device__ __forceinline__ void count_run(const struct cei_direct_ll &direct,
-						 const struct direct_turn &turn)
+/* Stores poison in the peers' `done`. Called by one thread of the block that is counted last: what
+ * tell_done() has stored there comes before it, by the count or by a barrier of the block. Another
+ * block that fails could have its poison covered by that. */
+static __device__ __forceinline__ void poison_done(const struct cei_direct_ll &direct)
 {
+	release_stores();               /* the status, as above */
+	for (uint32_t rank = 0; rank < direct.n_ranks; rank++)
+		if (rank != direct.own)
+			store_counter(direct.counters[rank].done, CEOV_VALUE_LIMIT);
+}
+
+/* Adds a block to those of a run that have come to their end. Returns what was there before, which
+ * also tells of failed ones: to look at the poisoned number would cost another access. */
+static __device__ __forceinline__ uint32_t count_block(uint32_t *n_ended, uint32_t block)
+{
+	uint32_t n_before;
+
+	asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+		     : "=r"(n_before) : "l"(n_ended), "r"(block) : "memory");
+	return n_before;
+}
+
+/* Counts a block of a captured run, when all its packets have come or it has failed: the last block
+ * advances the run's number, unless one has failed. A barrier in receive() has shown that all
+ * threads of the block know the number. It is called before results are stored, so that the stores
+ * do not wait for the count: nobody reads the number before the kernel has ended. */
+static __device__ __forceinline__ void count_run(const struct cei_direct_ll &direct,
+						 const struct direct_turn &turn, bool is_good)
+{
+	uint32_t before = 0;
+
 	if (!direct.epoch || threadIdx.x)
 		return;
-	if (gridDim.x > 1 && !is_last_block(direct.n_ended))
-		return;
+	if (gridDim.x > 1) {
+		before = count_block(direct.n_ended, is_good ? 1 : LL_FAILED + 1);
+		if (before % LL_FAILED + 1 != gridDim.x)
+			return;
+		*direct.n_ended = 0;
+	}
+	if (!is_good || before >= LL_FAILED)
+		return poison_done(direct);
 	direct.last_use[turn.half] = turn.number;
 	*direct.epoch = turn.number;
+}
+
+static __device__ __forceinline__ void end_failed(const struct cei_direct_ll &direct,
+						  const struct direct_turn &turn)
+{
+	poison_arrived(direct);
+	count_run(direct, turn, false);
 }
 
 /* --- runs --------------------------------------------------------------------- */
@@ -340,9 +376,9 @@ static __device__ __forceinline__ void copy_run(const struct cei_direct_ll &dire
 		copy_own(direct);
 	for (i = 0; i < most; i += byte_step()) {
 		if (!receive(direct, turn, first_byte() + i, &await, come))
-			return poison_peers(direct);
+			return end_failed(direct, turn);
 		if (most - i <= byte_step())
-			count_run(direct, turn);
+			count_run(direct, turn, true);
 		copy_come(direct, first_byte() + i, come);
 	}
 }
@@ -384,9 +420,9 @@ static __device__ __forceinline__ void sum_run(const struct cei_direct_ll &direc
 		if (at < part.n_here)
 			own = cei_load(vectors_at(direct.source, part.leaves + at));
 		if (!receive(direct, turn, at, &await, come))
-			return poison_peers(direct);
+			return end_failed(direct, turn);
 		if (part.n_here - i <= byte_step())
-			count_run(direct, turn);
+			count_run(direct, turn, true);
 		if (at < part.n_here)
 			store_sum<T>(direct, at, own, come);
 	}

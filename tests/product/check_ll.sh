@@ -15,6 +15,8 @@ set_in direct.h
 set_in direct_ll.h -e 's/^\(#define CEI_DIRECT_LL_SENT_MAX *\)[0-9a-z]*/\116384u/'
 replace_in direct.cuh
 replace_in direct_ll_kernels.cu -e 's/^\(#define LL_POLLS *\)[0-9a-z]*/\14u/' \
+	-e '/asm volatile("atom.acq_rel.gpu.add/,/;$/c\
+			n_before = host_add(n_ended, block);' \
 	-e '/ store_packet(void /,/^}/{
 		/asm volatile/,/;$/c\
 			host_store_packet(to, packet.bytes, packet.number);

@@ -264,6 +264,14 @@ static void host_store(uint64_t *counter, uint64_t value)
 	pause_thread();
 }
 
+static uint32_t host_add(uint32_t *n, uint32_t what)
+{
+	const uint32_t n_before = *n;
+
+	*n += what;
+	return n_before;
+}
+
 static uint32_t host_count(uint32_t *n, uint32_t last)
 {
 	const uint32_t n_before = *n;

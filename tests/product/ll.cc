@@ -22,6 +22,7 @@
 static const uint64_t TURN_NS = 1000;           /* of the clock, for each turn of all threads */
 static const uint64_t TIMEOUT_NS = 20000 * TURN_NS;
 static const uint64_t SKEW_NS = 50 * TURN_NS;   /* how far the clocks of SMs are apart */
+static const uint64_t HELD_NS = 40 * TURN_NS;   /* how long a block sends nothing, at least */
 static const uint64_t HURRY = 100;              /* how much faster clocks go when runs fail */
 static const uint64_t TURNS_MAX = 60000;        /* of a case that should have ended by then */
 
@@ -77,6 +78,17 @@ static bool has_stopped(const scene &made)
 		!have_others_ended(made);
 }
 
+/* Returns whether the first block has to wait for the others of its run to fail, and for peers to
+ * send. */
+static bool is_held(const scene &made)
+{
+	const rank &who = made.ranks[made.who];
+
+	return made.fails == BESIDE && who.number == made.at &&
+		(who.kernel->n_left > who.kernel->threads.x ||
+		 now_ns < who.begun_ns + HELD_NS);
+}
+
 /* Stores to the same address become visible in their order. */
 static void host_store_packet(void *to, uint64_t bytes, uint64_t number)
 {
@@ -84,6 +96,8 @@ static void host_store_packet(void *to, uint64_t bytes, uint64_t number)
 
 	if (current->of->rank == played->who)
 		wait_for([] { return !has_stopped(*played); });
+	if (current->of->rank == played->who && !current->block.x)
+		wait_for([] { return !is_held(*played); });
 	CHECK((uintptr_t)to % 16 == 0, "rank %u: a packet at %p", current->of->rank, to);
 	for (size_t i = 0; i < own->unseen.size(); i++)
 		if (own->unseen[i].to == to) {
@@ -229,7 +243,8 @@ static bool must_fail(const scene &made, uint32_t own)
 static bool may_fail(const scene &made, uint32_t own)
 {
 	return must_fail(made, own) || (made.fails == ABORT && made.is_aborting) ||
-		(made.fails == STOPS && made.ranks[own].number == made.at);
+		(made.fails == STOPS && made.ranks[own].number == made.at) ||
+		(made.fails == BESIDE && made.ranks[own].number + 1 >= made.at);
 }
 
 /* Checks what a run has left behind that was counted by itself. */
@@ -268,7 +283,7 @@ static void check_run(const scene &made, uint32_t own)
 	CHECK(mine.failed ? mine.status == CEOV_DEVICE_ABORTED ||
 	      (may_time_out && mine.status == CEOV_DEVICE_TIMEOUT) : !mine.status,
 	      "rank %u, run %u: the status is %u", own, number, mine.status);
-	CHECK(mine.failed || !mine.n_ended, "rank %u, run %u: blocks are still counted", own,
+	CHECK(!mine.n_ended, "rank %u, run %u: blocks are still counted", own,
 	      number);
 	check_target(made, own);
 	if (made.is_captured)
@@ -342,6 +357,15 @@ static void begin_abort(scene *made)
 	made->poison_ns = made->abort_ns + draw(2) * 2 * TIMEOUT_NS;
 }
 
+/* Stores poison of a peer for all blocks but the first of the rank's run. */
+static void poison_blocks(scene *made, uint32_t n_blocks)
+{
+	const uint32_t peer = (made->who + 1 + draw(made->n_ranks - 1)) % made->n_ranks;
+
+	for (uint32_t block = 1; block < n_blocks; block++)
+		made->ranks[made->who].arrived[0][peer * n_blocks + block] = CEOV_VALUE_LIMIT;
+}
+
 static void begin_run(scene *made, uint32_t own, contexts *threads)
 {
 	rank *mine = &made->ranks[own];
@@ -350,9 +374,12 @@ static void begin_run(scene *made, uint32_t own, contexts *threads)
 	mine->number++;
 	mine->direct = direct_of(made, own);
 	mine->kernel.reset(new launch{ nullptr, own, { n_blocks }, { draw(4) ? 32u : 64u }, 0 });
+	if (made->fails == BESIDE && own == made->who && mine->number == made->at)
+		poison_blocks(made, n_blocks);
 	mine->had_failed = mine->failed;
 	mine->was_poisoned = has_poison(*made, own, n_blocks);
 	mine->n_stored = 0;
+	mine->begun_ns = now_ns;
 	mine->pace = 1u << draw(6);
 	begin(threads, mine->kernel.get(), is_copy(made->runs[mine->number - 1])
 	      ? cei_direct_ll_copy : cei_direct_ll_fp32, &mine->direct);
@@ -431,7 +458,7 @@ static void pass_time(scene *made)
 		: has_stopped(*made) && have_others_begun(*made);
 
 	for (const auto &own : made->ranks)
-		hurries = hurries || own.failed;
+		hurries = hurries || (own.failed && made->fails != BESIDE);
 	now_ns += hurries ? HURRY * TURN_NS : TURN_NS;
 	if ((made->fails == MISSING || made->fails == LATE) && !made->all_come) {
 		made->all_come = have_all_come(*made);

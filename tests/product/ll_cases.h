@@ -25,7 +25,9 @@ enum failure {
 	MISSING,        /* a rank begins a run when all others have waited for it in vain */
 	STOPS,          /* a rank sends some packets, and the others when the run has failed */
 	ABORT,          /* at any time */
-	LATE            /* the rank that is missing is behind an abort, and has got all packets */
+	LATE,           /* the rank that is missing is behind an abort, and has got all packets */
+	BESIDE          /* all blocks of a rank but the first find poison, before that one has sent
+			 * anything; it finds none */
 };
 
 struct operands {                       /* of a rank in a run */
@@ -58,6 +60,7 @@ struct rank {
 	cei_direct_ll             direct;
 	uint32_t                  number = 0;   /* of the run, from 1, that it makes or made last */
 	uint64_t                  begins_ns = 0;        /* the next one */
+	uint64_t                  begun_ns = 0;         /* this one */
 	uint32_t                  n_stored = 0; /* packets, in this run */
 	bool                      had_failed = false;   /* when the run began */
 	bool                      was_poisoned = false;
@@ -69,7 +72,8 @@ struct scene {
 	uint64_t                base;   /* the number of the run before the first one */
 	failure                 fails;
 	uint32_t                at;     /* the run, from 1 */
-	uint32_t                who;    /* the rank that is missing, stops or is late */
+	uint32_t                who;    /* the rank that is missing, stops, is late or finds
+					 * poison */
 	uint32_t                stop;   /* how many packets it has stored then */
 	float                   scale;
 	uint32_t                span_max;
@@ -194,7 +198,7 @@ static void add_run(scene *made)
 	bool is_in_place;
 
 	run.op = (operation)draw(4);
-	run.n_blocks = 1 + draw(BLOCKS_MAX);
+	run.n_blocks = made->fails == BESIDE ? 2 + draw(BLOCKS_MAX - 1) : 1 + draw(BLOCKS_MAX);
 	is_in_place = run.op != EXCHANGE && draw(2);
 	size(*made, draw(3) == 0 || (made->fails == STOPS && made->runs.size() + 1 == made->at),
 	     &run);
@@ -219,9 +223,9 @@ static void pick(uint32_t number, scene *made)
 {
 	made->n_ranks = number % 3 == 0 ? 2 + draw(7) : 2 + draw(3);
 	made->n_runs = 4 + draw(3);
-	made->is_captured = draw(2);
 	made->base = draw(2) ? UINT64_C(0xfffffffd) : 0;
-	made->fails = draw(5) < 2 ? NONE : (failure)(1 + draw(4));
+	made->fails = draw(5) < 2 ? NONE : (failure)(1 + draw(5));
+	made->is_captured = made->fails == BESIDE || draw(2);
 	made->at = 1 + draw(made->n_runs);
 	made->who = draw(made->n_ranks);
 	made->scale = draw(2) ? 1 : 1.0f / 3;
