@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -25,6 +26,8 @@
 #define N_PROCESS_ROUNDS 20000u
 #define N_THREADS        4u
 #define N_DAEMONS        40u
+#define N_MEETINGS       20000u         /* of a launch and an engine that falls asleep, ... */
+#define MEETING_NS       (10 * TESTING_SECOND)  /* ... or fewer, where others keep them apart */
 #define LAST_SLOT        UINT32_MAX     /* of the launch behind which an engine ends */
 
 static struct service_rig rig;
@@ -159,6 +162,86 @@ START_TEST(test_an_engine_that_dozes_is_not_slept_through)
 	ck_assert_ptr_null(engine.error);
 	printf("the engine slept %llu times\n", (unsigned long long)engine.n_sleeps);
 	ck_assert_uint_gt(engine.n_sleeps, N_ROUNDS / 100);
+}
+END_TEST
+
+/* A launch and an engine that falls asleep can miss each other for a few dozen nanoseconds. Both
+ * begin each round together, so that they often meet, also where others leave them little time. */
+struct meeting {
+	_Atomic uint32_t n_arrived;     /* of both, in all rounds; odd: one waits for the other */
+	_Atomic uint32_t must_end;
+	uint64_t         state;         /* of random pauses of the engine's */
+	uint32_t         n_missed;      /* rounds in which neither noticed the other */
+};
+
+/* For less than a microsecond, in steps of a nanosecond: so either of the two may be the first. */
+static void pause_finely(uint64_t *random)
+{
+	uint64_t n;
+
+	for (n = testing_below(random, 512); n; n--)
+		atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Waits until both have come so often. Returns whether that was soon. */
+static int meet(struct meeting *meeting, uint32_t n)
+{
+	uint32_t n_spins;
+
+	atomic_fetch_add(&meeting->n_arrived, 1);
+	for (n_spins = 0; atomic_load(&meeting->n_arrived) < n; n_spins++)
+		if (n_spins % 1000 == 999)
+			sched_yield();
+	return n_spins < 1000;
+}
+
+/* Falls asleep while the other thread launches. The launch must be seen, or the bell be rung. */
+static void *fall_asleep(void *arg)
+{
+	struct cei_service_reader reader = rig.readers[0];
+	struct cei_service_launch launch;
+	struct meeting *meeting = arg;
+	uint32_t n = 0;
+	int is_seen;
+
+	for (;;) {
+		meet(meeting, n += 2);
+		if (atomic_load(&meeting->must_end))
+			return NULL;
+		pause_finely(&meeting->state);
+		cei_service_doze(&reader, 1);
+		is_seen = !cei_service_take(&reader, &launch);
+		meet(meeting, n += 2);
+		meeting->n_missed += !service_bell_count(rig.bells[0]) && !is_seen;
+		if (!is_seen)
+			(void)cei_service_take(&reader, &launch);
+		cei_service_took(&reader);
+		service_rig_end(&rig, launch.number, 0);
+		cei_service_doze(&reader, 0);
+	}
+}
+
+START_TEST(test_a_launch_and_an_engine_that_falls_asleep_notice_each_other)
+{
+	struct meeting meeting = { .state = testing_seed() + 1 };
+	uint64_t end_ns = cei_deadline(MEETING_NS);
+	pthread_t thread = start(fall_asleep, &meeting);
+	struct cei_service_launch launch = { 0 };
+	uint32_t n = 0, n_close = 0;
+	int r = 0, is_close;
+
+	while (!r && n_close < N_MEETINGS && cei_now_ns() < end_ns) {
+		is_close = meet(&meeting, n += 2);
+		pause_finely(&state);
+		r = cei_service_put(&rig.launcher, 0, &launch);
+		n_close += meet(&meeting, n += 2) && is_close;
+	}
+	atomic_store(&meeting.must_end, 1);
+	meet(&meeting, n += 2);
+	pthread_join(thread, NULL);
+	printf("%u rounds missed, in %u both ran at once\n", meeting.n_missed, n_close);
+	ck_assert_int_eq(r, 0);
+	ck_assert_uint_eq(meeting.n_missed, 0);
 }
 END_TEST
 
@@ -503,6 +586,8 @@ int main(void)
 	tcase_set_timeout(tcase, 100);
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_an_engine_that_dozes_is_not_slept_through);
+	tcase_add_test(tcase,
+		       test_a_launch_and_an_engine_that_falls_asleep_notice_each_other);
 	tcase_add_test(tcase, test_processes);
 	tcase_add_test(tcase, test_all_who_sleep_are_woken);
 	tcase_add_test(tcase, test_an_end_wakes_who_sleeps);
