@@ -385,6 +385,7 @@ endif
 
 %C%_unit_test_daemon_account_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_unit_test_daemon_listener_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
+%C%_system_test_daemon_files_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_unit_test_daemon_usage_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_unit_test_daemon_watchdog_LDADD = $(%C%_unit_test_daemon_settings_LDADD)
 %C%_system_test_daemon_ops_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)

@@ -29,7 +29,7 @@ const char *ceov_strerror(int result)
 	case CEOV_NONE:          return "there is none";
 	case CEOV_ERR_INVALID:   return "invalid argument";
 	case CEOV_ERR_STATE:     return "not possible in this state";
-	case CEOV_ERR_NO_MEMORY: return "out of memory";
+	case CEOV_ERR_NO_MEMORY: return "out of memory, or a limit is reached";
 	case CEOV_ERR_NO_ROUTE:  return "no route";
 	case CEOV_ERR_SYSTEM:    return "system call failed";
 	case CEOV_ERR_CUDA:      return "CUDA driver call failed";

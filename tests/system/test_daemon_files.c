@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "daemon/listener.h"
 #include "ipc/service_wire.h"
 #include "ipc/wire.h"
 #include "system/daemon_rig.h"
@@ -214,6 +217,57 @@ START_TEST(test_another_user_may_not_ask)
 }
 END_TEST
 
+/* Whoever answers at the control socket may be of another version, or no daemon at all. */
+START_TEST(test_strange_answers_are_named)
+{
+	static const char *const answers[][2] = {
+		{ "", "closed the connection without an answer" },
+		{ "\n", "not JSON" },
+		{ "{}\n", "neither that it went well nor why it did not" },
+		{ "[]\n", "neither that it went well nor why it did not" },
+		{ "{\"ok\":true}\n", "without what was asked for" },
+	};
+	const struct cei_listener_path ask = { rig.daemon.control, SOCK_STREAM, 0600,
+					       CEI_LISTENER_NO_GROUP };
+	struct cei_report report;
+	char line[100];
+	int fd, connection;
+	pid_t child;
+	uint32_t i;
+
+	cei_report_init(&report, NULL, NULL);
+	testing_path("d.sock", rig.daemon.path, sizeof(rig.daemon.path));
+	snprintf(rig.daemon.control, sizeof(rig.daemon.control), "%s.control", rig.daemon.path);
+	ck_assert_int_eq(cei_listener_bind(&report, &ask, &fd), 0);
+	ck_assert_int_eq(fcntl(fd, F_SETFL, 0), 0);
+	child = fork();
+	for (i = 0; !child; i = (i + 1) % 5) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		connection = accept(fd, NULL, NULL);
+		if (recv(connection, line, sizeof(line), 0) > 0)
+			(void)send(connection, answers[i][0], strlen(answers[i][0]), 0);
+		close(connection);
+	}
+	ck_assert_int_gt(child, 0);
+	for (i = 0; i < 10; i++)
+		daemon_rig_fails(&rig, i < 5 ? "status" : "metrics", 1, answers[i % 5][1]);
+	kill(child, SIGKILL);
+	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+	close(fd);
+	ck_assert_int_eq(unlink(rig.daemon.control), 0);
+	cei_report_fini(&report);
+}
+END_TEST
+
+START_TEST(test_a_daemon_says_where_it_serves)
+{
+	daemon_rig_start(&rig, NULL);
+	daemon_rig_logs(&rig, "ceoverlapd: serves at ");
+	daemon_rig_logs(&rig, "1 engines for host memory");
+	daemon_rig_end(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("daemon files");
@@ -224,6 +278,8 @@ int main(void)
 	tcase_add_test(tests, test_one_user_gets_half_of_all_descriptors);
 	tcase_add_test(tests, test_memory_files_without_memory_are_refused);
 	tcase_add_test(tests, test_another_user_may_not_ask);
+	tcase_add_test(tests, test_strange_answers_are_named);
+	tcase_add_test(tests, test_a_daemon_says_where_it_serves);
 	suite_add_tcase(suite, tests);
 	return testing_run(suite);
 }

@@ -9,8 +9,10 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <pty.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -374,9 +376,26 @@ END_TEST
 
 /* --- the live view -------------------------------------------------------------- */
 
+struct busy {                           /* a client that moves data meanwhile */
+	struct daemon_rig_client *client;
+	_Atomic int               must_end;
+};
+
+static void *pass_again_and_again(void *arg)
+{
+	struct busy *busy = arg;
+
+	while (!atomic_load(&busy->must_end))
+		daemon_rig_pass(busy->client);
+	return NULL;
+}
+
 START_TEST(test_monitor_prints_lines_where_there_is_no_terminal)
 {
 	struct daemon_rig_client client;
+	struct busy busy = { .must_end = 0 };
+	pthread_t thread;
+	char *line;
 
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_open(&rig, &client, CEOV_URGENCY_URGENT);
@@ -386,6 +405,16 @@ START_TEST(test_monitor_prints_lines_where_there_is_no_terminal)
 	daemon_rig_says(&rig, "-i 100 -n 2 --json monitor", "\"clients\":[{");
 	ck_assert_int_eq(daemon_rig_ctl(&rig, "-n 1 monitor", said, sizeof(said)), 0);
 	ck_assert_ptr_null(strchr(said, '\033'));
+	/* a single frame has rates, too */
+	busy.client = &client;
+	ck_assert_int_eq(pthread_create(&thread, NULL, pass_again_and_again, &busy), 0);
+	ck_assert_int_eq(daemon_rig_ctl(&rig, "-i 500 -n 1 monitor", said, sizeof(said)), 0);
+	atomic_store(&busy.must_end, 1);
+	pthread_join(thread, NULL);
+	line = strstr(said, "client 1 ");
+	ck_assert_ptr_nonnull(line);
+	line[strcspn(line, "\n")] = 0;
+	ck_assert_msg(strstr(line, " 0 B/s") == NULL, "%s", line);
 	ceov_close(client.context);
 	daemon_rig_end(&rig);
 }

@@ -90,21 +90,37 @@ static struct json_object *refuse(const char *path, const char *text, int *ret_s
 	return NULL;
 }
 
-static struct json_object *understand(const char *path, const char *text, int *ret_status)
+/* Why the answer is not what was asked for, in words; NULL: it is. */
+static const char *fault_of(struct json_object *answer, const struct ctl_command *command)
 {
-	struct json_object *answer = json_tokener_parse(text);
-
 	if (!answer)
-		return refuse(path, *text ? "an answer that is not JSON" : "the daemon has closed "
-			      "the connection without an answer", ret_status);
-	if (json_object_get_boolean(ctl_object(answer, "ok")))
+		return "an answer that is not JSON";
+	if (!json_object_get_boolean(ctl_object(answer, "ok")))
+		return *ctl_text(answer, "error") ? ctl_text(answer, "error")
+			: "an answer that says neither that it went well nor why it did not";
+	return command->yields && !ctl_object(answer, command->yields)
+		? "an answer without what was asked for; is the daemon of another version?" : NULL;
+}
+
+static struct json_object *understand(const char *path, const char *text,
+				      const struct ctl_command *command, int *ret_status)
+{
+	struct json_object *answer;
+	const char *fault;
+
+	if (!*text)
+		return refuse(path, "the daemon has closed the connection without an answer",
+			      ret_status);
+	answer = json_tokener_parse(text);
+	fault = fault_of(answer, command);
+	if (!fault)
 		return answer;
-	(void)refuse(path, ctl_text(answer, "error"), ret_status);
+	(void)refuse(path, fault, ret_status);
 	json_object_put(answer);
 	return NULL;
 }
 
-struct json_object *ctl_ask(const char *path, const char *command, int *ret_status)
+struct json_object *ctl_ask(const char *path, const struct ctl_command *command, int *ret_status)
 {
 	int fd = connect_to(path, ret_status);
 	struct json_object *answer;
@@ -114,7 +130,7 @@ struct json_object *ctl_ask(const char *path, const char *command, int *ret_stat
 
 	if (fd < 0)
 		return NULL;
-	n = snprintf(line, sizeof(line), "%s\n", command);
+	n = snprintf(line, sizeof(line), "%s\n", command->name);
 	/* whoever is refused finds the connection closed, and reads why */
 	sent = send(fd, line, (size_t)n, MSG_NOSIGNAL);
 	text = sent == n || (sent < 0 && errno == EPIPE) ? receive(fd) : NULL;
@@ -124,7 +140,7 @@ struct json_object *ctl_ask(const char *path, const char *command, int *ret_stat
 		return NULL;
 	}
 	close(fd);
-	answer = understand(path, text, ret_status);
+	answer = understand(path, text, command, ret_status);
 	free(text);
 	return answer;
 }

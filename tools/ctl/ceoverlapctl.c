@@ -24,19 +24,19 @@ struct arguments {
 
 static const struct {
 	const char *name;
-	const char *asks;               /* the daemon's command; NULL: see main() */
+	struct ctl_command asks;        /* name NULL: it asks by itself */
 	void      (*show)(struct json_object *answer);
 	const char *done;               /* what is printed where there is nothing to show */
 } commands[] = {
-	{ "status", "show", ctl_show_status, NULL },
-	{ "clients", "show", ctl_show_clients, NULL },
-	{ "routes", "show", ctl_show_routes, NULL },
-	{ "limits", "limits", ctl_show_limits, NULL },
-	{ "dump", "dump", ctl_show_dump, NULL },
-	{ "metrics", "metrics", NULL, NULL },
-	{ "reload", "reload", NULL, "the settings were read again" },
-	{ "drain", "drain", NULL, "the daemon ends when all launches have" },
-	{ "monitor", NULL, NULL, NULL },
+	{ "status", { "show", "daemon" }, ctl_show_status, NULL },
+	{ "clients", { "show", "clients" }, ctl_show_clients, NULL },
+	{ "routes", { "show", "links" }, ctl_show_routes, NULL },
+	{ "limits", { "limits", "limits" }, ctl_show_limits, NULL },
+	{ "dump", { "dump", "transfers" }, ctl_show_dump, NULL },
+	{ "metrics", { "metrics", "text" }, NULL, NULL },
+	{ "reload", { "reload", NULL }, NULL, "the settings were read again" },
+	{ "drain", { "drain", NULL }, NULL, "the daemon ends when all launches have" },
+	{ "monitor", { NULL, NULL }, NULL, NULL },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -127,9 +127,9 @@ static int run(const struct ctl_ask *ask, size_t at)
 	struct json_object *answer;
 	int status = 0;
 
-	if (!commands[at].asks)
+	if (!commands[at].asks.name)
 		return ctl_monitor(ask);
-	answer = ctl_ask(ask->path, commands[at].asks, &status);
+	answer = ctl_ask(ask->path, &commands[at].asks, &status);
 	if (!answer)
 		return status;
 	if (ask->is_json)

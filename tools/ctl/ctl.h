@@ -24,9 +24,15 @@ struct ctl_ask {
 
 /* --- ask.c --------------------------------------------------------------------- */
 
+struct ctl_command {
+	const char *name;               /* for the daemon */
+	const char *yields;             /* what its answer has; NULL: nothing more than "ok" */
+};
+
 /* Sends a command, and returns the answer, in which "ok" is true; the caller puts it. NULL: failed,
  * reported on stderr, and *ret_status is an exit status. */
-struct json_object *ctl_ask(const char *path, const char *command, int *ret_status);
+struct json_object *ctl_ask(const char *path, const struct ctl_command *command,
+			    int *ret_status);
 
 /* --- fields.c: reading answers; what is missing or of another type is 0 or "" ------ */
 

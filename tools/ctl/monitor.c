@@ -140,15 +140,16 @@ static int wait_until(const struct terminal *terminal, const struct scene *scene
 static struct json_object *ask(const struct ctl_ask *ask, struct terminal *terminal,
 			       int *ret_status)
 {
+	static const struct ctl_command show_all = { "show", "daemon" };
 	struct json_object *answer;
 
 	if (terminal->is_entered && access(ask->path, F_OK))
 		leave(terminal);
-	answer = ctl_ask(ask->path, "show", ret_status);
+	answer = ctl_ask(ask->path, &show_all, ret_status);
 	if (answer || !terminal->is_entered)
 		return answer;
 	leave(terminal);
-	return ctl_ask(ask->path, "show", ret_status);
+	return ctl_ask(ask->path, &show_all, ret_status);
 }
 
 /* Shows one answer. Returns -1 if that cannot be written. */
@@ -166,25 +167,29 @@ static int show(const struct ctl_ask *ask, struct terminal *terminal, struct jso
 
 static int watch(const struct ctl_ask *config, struct terminal *terminal, struct scene *scenes)
 {
+	/* A rate is of the time since the answer before. So frames that stay have one before the
+	 * first, which is not shown. */
+	uint64_t n_unseen = !config->is_json && (config->n_frames || !terminal->is_used);
+	uint64_t n_asks = config->n_frames ? config->n_frames + n_unseen : UINT64_MAX;
 	uint64_t n, next_ns = cei_now_ns();
 	struct json_object *answer;
 	struct scene *scene = NULL;
 	int status = 0, r;
 
-	for (n = 0; !config->n_frames || n < config->n_frames; n++) {
+	for (n = 0; n < n_asks; n++) {
 		answer = ask(config, terminal, &status);
 		if (!answer)
 			return status;
 		scene_fill(&scenes[n % 2], answer, scene);
 		scene = &scenes[n % 2];
-		r = show(config, terminal, answer, scene);
+		r = n < n_unseen ? 0 : show(config, terminal, answer, scene);
 		json_object_put(answer);
 		if (r && !must_end)
 			return CTL_REFUSED;
 		next_ns += config->interval_ms * NS_PER_MS;
 		if (next_ns < cei_now_ns())     /* it was stopped, or the daemon was slow */
 			next_ns = cei_now_ns();
-		if (n + 1 != config->n_frames && wait_until(terminal, scene, next_ns))
+		if (n + 1 != n_asks && wait_until(terminal, scene, next_ns))
 			break;
 	}
 	return 0;
