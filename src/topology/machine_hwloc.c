@@ -250,10 +250,26 @@ static int has_node(const struct cei_machine_builder *builder, const char *bus_i
 	return 0;
 }
 
+/* The GPU's name: as its driver told it to hwloc, whose OS devices below the PCI device keep it,
+ * else from the list of PCI ids. NULL: neither is in the tree. */
+static const char *name_in_tree(hwloc_obj_t pci_device)
+{
+	const char *name;
+	hwloc_obj_t child;
+
+	for (child = pci_device->io_first_child; child; child = child->next_sibling) {
+		name = hwloc_obj_get_info_by_name(child, "GPUModel");
+		if (name)
+			return name;
+	}
+	if (pci_device->name)
+		return pci_device->name;
+	return hwloc_obj_get_info_by_name(pci_device, "PCIDevice");
+}
+
 static void place_gpus(struct cei_machine_builder *builder)
 {
 	struct cei_machine_gpu *gpu;
-	const char *name;
 	uint32_t i;
 
 	for (i = 0; i < builder->machine->n_gpus; i++) {
@@ -264,11 +280,9 @@ static void place_gpus(struct cei_machine_builder *builder)
 		gpu->node = node_of(builder, builder->gpus[i]);
 		if (!gpu->bus_id[0])
 			cei_builder_bus_id(builder->gpus[i], gpu->bus_id);
-		name = builder->gpus[i]->name;
-		if (!name)
-			name = hwloc_obj_get_info_by_name(builder->gpus[i], "PCIDevice");
 		if (!gpu->name[0])
-			cei_builder_text(gpu->name, sizeof(gpu->name), name);
+			cei_builder_text(gpu->name, sizeof(gpu->name),
+					 name_in_tree(builder->gpus[i]));
 		gpu->is_coherent |= has_node(builder, gpu->bus_id);
 	}
 }

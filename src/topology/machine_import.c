@@ -221,10 +221,15 @@ static int import_matrix(struct cei_machine_builder *builder, enum value_kind ki
 	return r;
 }
 
+/* hwloc names an NVSwitch by its subtype, which it has from the driver, also where the device's ids
+ * could not be read. */
 static int is_nvswitch(hwloc_obj_t object)
 {
-	return object && object->type == HWLOC_OBJ_PCI_DEVICE &&
-	       object->attr->pcidev.vendor_id == 0x10de &&
+	if (!object || object->type != HWLOC_OBJ_PCI_DEVICE)
+		return 0;
+	if (object->subtype && !strcmp(object->subtype, "NVSwitch"))
+		return 1;
+	return object->attr->pcidev.vendor_id == 0x10de &&
 	       object->attr->pcidev.class_id == 0x0680;
 }
 

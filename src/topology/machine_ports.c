@@ -24,6 +24,10 @@
  * measurement that link may have limited. */
 #define PACKAGES         MEMORY_IN
 #define GB_PER_S_MAX     10000.0        /* a larger value is taken for an error */
+/* A lower rate than that of PCIe 3 x8 above a GPU is taken for what it is not: hypervisors report
+ * small constants (GB200: 1.97 GB/s), and links that save power a speed that they leave when bytes
+ * come. NVIDIA's data-centre GPUs have had PCIe 3 x16 or more since Volta. */
+#define GPU_BYTES_PER_S_MIN UINT64_C(6690000000)        /* 7.877 GB/s, of which copies reach 85 % */
 
 uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object)
 {
@@ -97,14 +101,19 @@ static int is_on_bus(hwloc_obj_t object)
 	return object->type == HWLOC_OBJ_BRIDGE || object->type == HWLOC_OBJ_PCI_DEVICE;
 }
 
-/* Identifies an object's PCI device by bus and device number. The functions of a device share its
- * link. */
+/* Identifies what has a link of its own: a device by its bus and device number, since the functions
+ * of a device share its link; a bridge by its function, too, since emulated switches have several
+ * ports as functions of one device. */
 static unsigned int device_of(hwloc_obj_t object)
 {
-	const struct hwloc_pcidev_attr_s *at = object->type == HWLOC_OBJ_PCI_DEVICE ?
-		&object->attr->pcidev : &object->attr->bridge.upstream.pci;
+	const struct hwloc_pcidev_attr_s *at;
 
-	return (unsigned int)at->bus << 8 | (unsigned int)at->dev;
+	if (object->type == HWLOC_OBJ_PCI_DEVICE) {
+		at = &object->attr->pcidev;
+		return (unsigned int)at->bus << 16 | (unsigned int)at->dev << 8;
+	}
+	at = &object->attr->bridge.upstream.pci;
+	return (unsigned int)at->bus << 16 | (unsigned int)at->dev << 8 | at->func;
 }
 
 /* Whether several devices or bridges share the link above this bridge. */
@@ -119,15 +128,16 @@ static int is_shared(hwloc_obj_t bridge)
 	return 0;
 }
 
-/* Returns the rate of the PCIe link above an object, 0 if it is not reported. Both ends of a
- * link report its rate; where the object itself does not, the bridge above it may. */
+/* Returns the rate of the PCIe link above an object that is a GPU or leads to one, 0 if none is
+ * reported that can be believed. Both ends of a link report its rate; where the object itself does
+ * not, the bridge above it may. */
 static uint64_t uplink_bytes_per_s(hwloc_obj_t object)
 {
 	uint64_t rate = cei_builder_pci_bytes_per_s(object);
 
-	if (!rate && object->parent && is_bridge(object->parent))
+	if (rate < GPU_BYTES_PER_S_MIN && object->parent && is_bridge(object->parent))
 		rate = cei_builder_pci_bytes_per_s(object->parent);
-	return rate;
+	return rate < GPU_BYTES_PER_S_MIN ? 0 : rate;
 }
 
 /* Describes the port of the link above an object on the bus. object NULL: above a GPU that the tree

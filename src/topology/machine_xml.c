@@ -21,6 +21,12 @@
 #else
 #define FLAGS 0
 #endif
+/* Files are written in the format of hwloc 2, which is the one that is read. */
+#if HWLOC_API_VERSION >= 0x00030000
+#define EXPORT_FLAGS HWLOC_TOPOLOGY_EXPORT_XML_FLAG_V2
+#else
+#define EXPORT_FLAGS 0
+#endif
 #define WHERE_BYTES 100u                /* how much of a path's end error messages show */
 
 static void where_of(const char *path, char where[WHERE_BYTES])
@@ -157,7 +163,7 @@ static int export(struct cei_report *report, const char *where, hwloc_topology_t
 	char *text = NULL;
 	int n_bytes = 0;
 
-	if (hwloc_topology_export_xmlbuffer(hwloc, &text, &n_bytes, 0) || n_bytes < 1)
+	if (hwloc_topology_export_xmlbuffer(hwloc, &text, &n_bytes, EXPORT_FLAGS) || n_bytes < 1)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: hwloc cannot write the machine as XML", where);
 	*ret_n_bytes = (uint64_t)n_bytes - 1;   /* without the NUL */

@@ -509,7 +509,7 @@ static const char *begin_topology(const struct cei_xml_element *element)
 	const struct cei_xml_word *version = cei_xml_attribute(element, "version");
 
 	if (!version || version->n < 3 || memcmp(version->at, "2.", 2))
-		return "not a file of hwloc 2: export it anew";
+		return "not in the format of hwloc 2 (lstopo of hwloc 3: --export-xml-flags v2)";
 	return NULL;
 }
 

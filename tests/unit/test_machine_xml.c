@@ -295,8 +295,9 @@ START_TEST(test_what_is_no_xml_is_refused_with_its_line)
 	refused("<html></html>", "the root element is not topology");
 	refused("<topology version=\"2.0\">\n\n</object>", "line 3: </object> where </topology>");
 	refused("<topology version=\"2.0\">\n", "cut off");
-	refused("<topology/>", "not a file of hwloc 2");
-	refused("<topology version=\"3.0\"/>", "not a file of hwloc 2");
+	refused("<topology/>", "not in the format of hwloc 2");
+	refused("<topology version=\"3.0\"/>", "--export-xml-flags v2");
+	refused("<topology version=\"1.0\"/>", "not in the format of hwloc 2");
 	refused("<topology version=\"2.0\"/>", "no Machine");
 	refused("<topology version=\"2.0\" version=\"2.0\"/>", "version twice");
 	refused("<!DOCTYPE topology [<!ENTITY a \"b\">]>\n<topology version=\"2.0\"/>",
