@@ -64,7 +64,13 @@ static int close_region(struct cei_network *network, uint32_t region, uint32_t n
 	return 0;
 }
 
-/* Lets every rail know the region. Memory without an address is none that others reach. */
+/* Memory without an address is none that others reach: no rail knows it. */
+static int is_reached(const struct cei_network_entry *entry)
+{
+	return entry->export.region.base || entry->export.region.device;
+}
+
+/* Lets every rail know the region. */
 static int open_region(struct cei_network *network, const struct cei_network_entry *entry)
 {
 	const struct cei_network_region *from = &entry->export.region;
@@ -79,7 +85,7 @@ static int open_region(struct cei_network *network, const struct cei_network_ent
 	uint32_t i;
 	int r = 0;
 
-	if (!from->base && !from->device)
+	if (!is_reached(entry))
 		return 0;
 	if (network->in_place.is_staged && region.uses == CEI_FAR_BYTES && from->base) {
 		region.device = (uint64_t)(uintptr_t)from->base;
@@ -172,7 +178,7 @@ static int withdraw(struct cei_network *network, uint32_t region, int is_forced)
 	pthread_mutex_unlock(&network->lock);
 	if (!entry || r)
 		return r;
-	r = entry->export.region.base ? close_region(network, region, network->n_rails) : 0;
+	r = is_reached(entry) ? close_region(network, region, network->n_rails) : 0;
 	if (!r || is_forced)
 		leave(network, entry);
 	return r;

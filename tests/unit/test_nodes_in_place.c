@@ -2,12 +2,16 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* Whether the network accesses the application's host memory itself, and that bytes arrive if it
- * does not. The network is simulated, and notes which memory is registered with it. */
+ * does not; that what was exported is closed when it is withdrawn. The network is simulated, and
+ * notes which memory is registered with it. */
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "ce_engine/objects/context.h"
 #include "net/far_slots.h"
+#include "net/network_private.h"
+#include "net/rail_private.h"
 #include "unit/nodes_rig.h"
 
 #define BYTES (9 * CEI_FAR_SLOT_BYTES + 12345)
@@ -109,6 +113,39 @@ START_TEST(test_a_setting_turns_it_off)
 }
 END_TEST
 
+/* Exports the memory and ends the export; it is open at the rail meanwhile, and not behind. */
+static void export_once(struct cei_network *network, const struct cei_network_region *memory,
+			int (*end)(struct cei_network *, uint32_t))
+{
+	const struct cei_far_table *table = &network->rails[0].rail->nic.table;
+	struct cei_network_export export = { .name = "once", .region = *memory };
+	uint32_t region, n_before = table->n_regions;
+
+	ck_assert_int_eq(cei_network_export(network, &export, &region), 0);
+	ck_assert_uint_eq(table->n_regions, n_before + 1);
+	ck_assert_int_eq(end(network, region), 0);
+	ck_assert_uint_eq(table->n_regions, n_before);
+}
+
+START_TEST(test_what_is_withdrawn_is_closed)
+{
+	static uint8_t bytes[4096];
+	const struct cei_network_region host = { .kind = CEI_NETWORK_BYTES, .base = bytes,
+						 .size_bytes = sizeof(bytes) };
+	const struct cei_network_region gpu = { .kind = CEI_NETWORK_BYTES, .device = 0x10000,
+						.size_bytes = sizeof(bytes) };
+	struct cei_network *network;
+
+	nodes_open(&nodes, 2, 1);
+	network = nodes_context(&nodes, 0)->site.network;
+	export_once(network, &host, cei_network_withdraw);
+	export_once(network, &gpu, cei_network_withdraw);
+	export_once(network, &host, cei_network_revoke);
+	export_once(network, &gpu, cei_network_revoke);
+	nodes_close(&nodes);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("nodes_in_place");
@@ -119,6 +156,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_what_was_not_tried_goes_through_slots);
 	tcase_add_test(all, test_a_setting_turns_it_on);
 	tcase_add_test(all, test_a_setting_turns_it_off);
+	tcase_add_test(all, test_what_is_withdrawn_is_closed);
 	suite_add_tcase(made, all);
 	return made;
 }
