@@ -190,6 +190,7 @@ pure_suites = \
 	%D%/unit/test_far_wire \
 	%D%/unit/test_network_wire \
 	%D%/unit/test_note_stream \
+	%D%/unit/test_nulls \
 	%D%/unit/test_clock \
 	%D%/unit/test_condition \
 	%D%/unit/test_urgency \

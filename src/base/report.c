@@ -305,6 +305,22 @@ int cei_raise(struct cei_report *report, int error, int native_code,
 	return keep(report, format, &failure);
 }
 
+int cei_refuse_unlogged(const char *format, ...)
+{
+	struct cei_report report;
+	char text[CEOV_FAILURE_TEXT_BYTES];
+	va_list args;
+	int r;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	cei_report_init(&report, NULL, NULL);
+	r = cei_raise(&report, CEOV_ERR_INVALID, 0, "%s", text);
+	cei_report_fini(&report);
+	return r;
+}
+
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure)
 {
 	int has;

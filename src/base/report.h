@@ -95,6 +95,10 @@ int cei_raise_failure(struct cei_report *report, struct ceov_failure *failure,
 int cei_raise(struct cei_report *report, int error, int native_code,
 	      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
+/* Raises CEOV_ERR_INVALID where there is no context whose log could be told, such as for a NULL
+ * handle: one line on stderr. */
+int  cei_refuse_unlogged(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Returns the first failure, and forgets it, so that the next one is kept. CEOV_NONE: there is
  * none. */
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure);

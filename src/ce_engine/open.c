@@ -205,7 +205,9 @@ int cei_context_open(const struct ceov_config *config,
 	ceov_context *context;
 	int r;
 
-	if (!ret_context || (config && take_config(config, &taken)))
+	if (!ret_context)
+		return cei_refuse_unlogged("ceov_open: no ret_context");
+	if (config && take_config(config, &taken))
 		return CEOV_ERR_INVALID;
 	config = config ? &taken : NULL;
 	context = calloc(1, sizeof(*context));

@@ -124,7 +124,7 @@ static int (*const steps[])(ceov_context *context, uint64_t deadline_ns) = {
 int ceov_reopen(ceov_context *context, uint64_t timeout_ns)
 {
 	uint64_t deadline_ns = cei_deadline(timeout_ns);
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_reopen");
 
 	/* After an error the next call goes on with the step that was not done. */
 	while (!r && context->reopen_step < N_STEPS) {

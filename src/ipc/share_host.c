@@ -145,12 +145,29 @@ static int host_create(struct cei_region *region, uint32_t member, uint64_t size
 			 strerror(error));
 }
 
+/* Whether the process has mapped all of the range: a copy from or to the rest would end it. msync()
+ * looks for that and, with this flag, does nothing else. */
+static int is_mapped(const void *base, uint64_t size_bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = (uintptr_t)base / page * page;
+
+	return !msync((void *)begin, (uintptr_t)base - begin + size_bytes, MS_ASYNC) ||
+		errno != ENOMEM;
+}
+
 static int host_adopt(struct cei_region *region, uint32_t member, void *base,
 		      uint64_t size_bytes)
 {
 	if (!base || !size_bytes || size_bytes > UINTPTR_MAX - (uintptr_t)base)
 		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
 				 "rank %u: cannot register host memory at %p, %llu bytes",
+				 rank_of(region, member), base,
+				 (unsigned long long)size_bytes);
+	if (!is_mapped(base, size_bytes))
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: cannot register host memory at %p, %llu bytes: this "
+				 "process has not mapped all of it",
 				 rank_of(region, member), base,
 				 (unsigned long long)size_bytes);
 	begin(region, CEI_REGION_ADOPTED, size_bytes);

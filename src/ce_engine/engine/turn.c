@@ -408,7 +408,7 @@ int cei_engine_submit(struct cei_engine *engine, struct cei_launch *launch)
 int ceov_turn(ceov_context *context)
 {
 	uint32_t i;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_turn");
 
 	if (r)
 		return r;

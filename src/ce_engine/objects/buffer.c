@@ -58,7 +58,7 @@ static int finish(ceov_context *context, ceov_buffer *buffer, int r,
 static int check_new(ceov_context *context, uint32_t rank, uint64_t size_bytes,
 		     const char *call, uint32_t *ret_member)
 {
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, call);
 
 	if (!r)
 		r = cei_context_own_rank(context, rank, call, ret_member);
@@ -267,7 +267,7 @@ int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 		     ceov_buffer **ret_buffer)
 {
 	struct cei_lookup lookup;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_buffer_find");
 
 	if (r)
 		return r;

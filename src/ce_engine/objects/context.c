@@ -9,10 +9,12 @@
 #include "base/clock.h"
 #include "net/network.h"
 
-int cei_context_check(const ceov_context *context)
+int cei_context_check(const ceov_context *context, const char *call)
 {
-	if (!context || context->state != CEI_CONTEXT_OPEN)
-		return CEOV_ERR_INVALID;
+	if (!context)
+		return cei_refuse_unlogged("%s: the context is NULL", call);
+	if (context->state != CEI_CONTEXT_OPEN)
+		return cei_refuse_unlogged("%s: the context was closed", call);
 	return *context->alive ? 0 : CEOV_ERR_FORKED;
 }
 
@@ -45,7 +47,7 @@ int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
 		       const char *call, struct cei_backend **ret_backend)
 {
 	uint32_t member;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, call);
 
 	if (!r)
 		r = cei_context_own_rank(context, rank, call, &member);
@@ -87,7 +89,7 @@ int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
 {
 	uint64_t deadline_ns = cei_deadline(timeout_ns);
 	uint32_t n_steps;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_barrier");
 
 	n_steps = !r && context->site.network ? 3 : 1;
 	/* After a timeout the next call goes on with the step that was not passed. */
@@ -102,7 +104,7 @@ int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
 
 int ceov_n_ranks(ceov_context *context, uint32_t *ret_n_ranks)
 {
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_n_ranks");
 
 	if (r)
 		return r;
@@ -116,7 +118,7 @@ int ceov_n_ranks(ceov_context *context, uint32_t *ret_n_ranks)
 int ceov_members(ceov_context *context, struct ceov_member *ret_members, uint32_t n,
 		 uint32_t *ret_n_members)
 {
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_members");
 	uint32_t i;
 
 	if (r)
@@ -132,7 +134,7 @@ int ceov_members(ceov_context *context, struct ceov_member *ret_members, uint32_
 
 int ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node)
 {
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_rank_node");
 
 	if (r)
 		return r;
@@ -146,10 +148,12 @@ int ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node)
 
 int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure)
 {
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_last_failure");
 
 	if (r)
 		return r;
-	return ret_failure ? cei_report_take(&context->report, ret_failure)
-		: CEOV_ERR_INVALID;
+	if (!ret_failure)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_last_failure: no ret_failure");
+	return cei_report_take(&context->report, ret_failure);
 }

@@ -99,8 +99,9 @@ struct ceov_context {
 	uint32_t            (*settle)(ceov_context *context);
 };
 
-/* 0, CEOV_ERR_INVALID (NULL or closed) or CEOV_ERR_FORKED. */
-int cei_context_check(const ceov_context *context);
+/* 0, CEOV_ERR_INVALID (NULL or closed: a line on stderr names the public call) or CEOV_ERR_FORKED,
+ * which nothing may be written about. */
+int cei_context_check(const ceov_context *context, const char *call);
 
 /* Returns the member index of a rank of this process, or CEOV_NOBODY. */
 uint32_t cei_context_member(const ceov_context *context, uint32_t rank);

@@ -28,31 +28,20 @@ struct cei_report *cei_object_report(const struct cei_object *object)
 	return &object->context->report;
 }
 
-/* Its context may be gone, and the caller's log with it: to stderr. */
-static int refuse_forgotten(const struct cei_object *object, const char *call)
-{
-	struct cei_report report;
-	int r;
-
-	cei_report_init(&report, NULL, NULL);
-	r = cei_raise(&report, CEOV_ERR_INVALID, 0,
-		      "%s: the %s was released long before, or its context was closed",
-		      call, object->type->name);
-	cei_report_fini(&report);
-	return r;
-}
-
 int cei_object_check(const void *handle, const struct cei_object_type *type, const char *call)
 {
 	const struct cei_object *object = handle;
 	int r;
 
-	if (!object ||
-	    (object->state != CEI_OBJECT_ALIVE && object->state != CEI_OBJECT_DEAD))
-		return CEOV_ERR_INVALID;
+	if (!object)
+		return cei_refuse_unlogged("%s: the %s is NULL", call, type->name);
+	if (object->state != CEI_OBJECT_ALIVE && object->state != CEI_OBJECT_DEAD)
+		return cei_refuse_unlogged("%s: the %s is no handle of this library, or one that "
+					   "is long gone", call, type->name);
 	if (!object->context)
-		return refuse_forgotten(object, call);
-	r = cei_context_check(object->context);
+		return cei_refuse_unlogged("%s: the %s was released long before, or its context "
+					   "was closed", call, object->type->name);
+	r = cei_context_check(object->context, call);
 	if (r)
 		return r;
 	if (object->state == CEI_OBJECT_DEAD)

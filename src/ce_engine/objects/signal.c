@@ -219,7 +219,7 @@ int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place p
 		       uint32_t n_counters, uint32_t flags, ceov_signal **ret_signal)
 {
 	ceov_signal *signal = NULL;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_signal_create");
 
 	if (!r)
 		r = check_create(context, rank, place, n_counters, flags);
@@ -345,7 +345,7 @@ int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
 		     ceov_signal **ret_signal)
 {
 	struct cei_lookup lookup;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_signal_find");
 
 	if (r)
 		return r;

@@ -74,7 +74,7 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 	struct ceov_plan_options options;
 	ceov_plan *plan;
 	uint32_t member;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_plan_create");
 
 	if (!r)
 		r = cei_context_own_rank(context, rank, "ceov_plan_create", &member);

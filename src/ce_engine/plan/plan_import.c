@@ -176,7 +176,7 @@ int cei_plan_import(ceov_context *context, const void *bytes, size_t n_bytes,
 		    const struct cei_plan_handles *handles, ceov_plan **ret_plan)
 {
 	struct cei_program program;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, call);
 
 	if (!r)
 		r = read_program(context, bytes, n_bytes, &program);

@@ -349,7 +349,7 @@ int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_
 int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 {
 	int result = 0;
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_wait");
 
 	if (r)
 		return r;
@@ -384,7 +384,7 @@ int cei_ticket_abort(ceov_context *context, ceov_ticket ticket)
 
 int ceov_abort(ceov_context *context, ceov_ticket ticket)
 {
-	int result, r = cei_context_check(context);
+	int result, r = cei_context_check(context, "ceov_abort");
 
 	if (!r)
 		r = context->door->ticket.abort(context, ticket);

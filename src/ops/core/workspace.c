@@ -111,7 +111,7 @@ static const char *fault_of(const ceov_context *context,
 static int take_config(ceov_context *context, const struct ceov_workspace_config *from,
 		       struct ceov_workspace_config *ret_config)
 {
-	int r = cei_context_check(context);
+	int r = cei_context_check(context, "ceov_workspace_create");
 
 	if (!r)
 		r = cei_sized_check(&context->report, from,

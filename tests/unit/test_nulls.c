@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Handles that are NULL, closed or none at all, and memory that is not mapped: each is refused with
+ * a line that says which argument of which call was wrong. */
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <ceoverlap/collective.h>
+
+#include "testing.h"
+
+static int lines;                       /* a file: what is written to stderr */
+
+static void begin(void)
+{
+	char path[200];
+
+	testing_path("lines", path, sizeof(path));
+	ck_assert_ptr_nonnull(freopen(path, "w+", stderr));
+	lines = fileno(stderr);
+}
+
+/* Asserts that the call was refused, with one line that has the text. */
+static void refused(int result, const char *text)
+{
+	char said[1000] = "";
+	const char *end;
+
+	ck_assert_int_eq(result, CEOV_ERR_INVALID);
+	fflush(stderr);
+	ck_assert_int_gt(pread(lines, said, sizeof(said) - 1, 0), 0);
+	ck_assert_msg(strstr(said, text) != NULL, "'%s' is not in '%s'", text, said);
+	end = strchr(said, '\n');
+	ck_assert_msg(end && !end[1], "more than one line: '%s'", said);
+	ck_assert_int_eq(ftruncate(lines, 0), 0);
+	rewind(stderr);
+}
+
+START_TEST(test_null_contexts_are_named)
+{
+	const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	const ceov_ticket ticket = { 1 };
+	struct ceov_failure failure;
+	ceov_buffer *buffer;
+	ceov_signal *signal;
+	ceov_plan *plan;
+	uint32_t n;
+
+	begin();
+	refused(ceov_open(NULL, NULL), "ceov_open: no ret_context");
+	refused(ceov_buffer_create(NULL, 0, 64, &buffer),
+		"ceov_buffer_create: the context is NULL");
+	refused(ceov_buffer_find(NULL, 0, "a", &buffer), "ceov_buffer_find: the context is NULL");
+	refused(ceov_signal_create(NULL, 0, host, 1, 0, &signal),
+		"ceov_signal_create: the context is NULL");
+	refused(ceov_signal_find(NULL, 0, "a", &signal), "ceov_signal_find: the context is NULL");
+	refused(ceov_plan_create(NULL, 0, NULL, &plan), "ceov_plan_create: the context is NULL");
+	refused(ceov_wait(NULL, ticket, 0), "ceov_wait: the context is NULL");
+	refused(ceov_abort(NULL, ticket), "ceov_abort: the context is NULL");
+	refused(ceov_turn(NULL), "ceov_turn: the context is NULL");
+	refused(ceov_barrier(NULL, 0), "ceov_barrier: the context is NULL");
+	refused(ceov_reopen(NULL, 0), "ceov_reopen: the context is NULL");
+	refused(ceov_n_ranks(NULL, &n), "ceov_n_ranks: the context is NULL");
+	refused(ceov_last_failure(NULL, &failure), "ceov_last_failure: the context is NULL");
+}
+END_TEST
+
+START_TEST(test_null_handles_are_named)
+{
+	struct ceov_all_gather gather = { .struct_bytes = sizeof(gather) };
+	uint64_t memory[64] = { 0 }, value;
+
+	begin();
+	refused(ceov_buffer_share(NULL, "a"), "ceov_buffer_share: the buffer is NULL");
+	refused(ceov_signal_share(NULL, "a"), "ceov_signal_share: the signal is NULL");
+	refused(ceov_signal_wait(NULL, 0, 1, 0), "ceov_signal_wait: the signal is NULL");
+	refused(ceov_signal_raise(NULL, 0, 1), "ceov_signal_raise: the signal is NULL");
+	refused(ceov_signal_value(NULL, 0, &value), "ceov_signal_value: the signal is NULL");
+	refused(ceov_plan_add(NULL, NULL), "ceov_plan_add: the plan is NULL");
+	refused(ceov_plan_expect(NULL, NULL), "ceov_plan_expect: the plan is NULL");
+	refused(ceov_plan_commit(NULL), "ceov_plan_commit: the plan is NULL");
+	refused(ceov_launch(NULL, NULL, NULL), "ceov_launch: the plan is NULL");
+	refused(ceov_plan_add_all_gather(NULL, &gather),
+		"ceov_plan_add_all_gather: the plan is NULL");
+	refused(ceov_plan_commit((void *)memory), "ceov_plan_commit: the plan is no handle");
+}
+END_TEST
+
+START_TEST(test_a_closed_context_is_named)
+{
+	ceov_context *context = testing_open(1, NULL);
+
+	ceov_close(context);
+	begin();
+	refused(ceov_barrier(context, 0), "ceov_barrier: the context was closed");
+}
+END_TEST
+
+static int is_registered(ceov_context *context, uint8_t *base, size_t n_bytes)
+{
+	ceov_buffer *buffer;
+	int r = ceov_buffer_register(context, 0, base, n_bytes, &buffer);
+
+	ck_assert(r == 0 || r == CEOV_ERR_INVALID);
+	return !r;
+}
+
+/* A hole in the range counts as well, however small. */
+START_TEST(test_memory_that_is_not_mapped_is_not_registered)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *memory = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct testing_log log;
+	ceov_context *context;
+
+	testing_log_init(&log);
+	context = testing_open(1, &log);
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	ck_assert_int_eq(munmap(memory + page, page), 0);
+	ck_assert(!is_registered(context, memory + page, page));
+	ck_assert(!is_registered(context, memory, 3 * page));
+	ck_assert(!is_registered(context, memory + page - 1, 2));
+	testing_log_has(&log, "cannot register host memory", "has not mapped all of it", NULL);
+	ck_assert(is_registered(context, memory + 1, page - 1));
+	ck_assert(is_registered(context, memory + 2 * page, page));
+	ceov_close(context);
+	ck_assert_int_eq(munmap(memory, 3 * page), 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("nulls");
+	TCase *all = tcase_create("nulls");
+
+	tcase_add_test(all, test_null_contexts_are_named);
+	tcase_add_test(all, test_null_handles_are_named);
+	tcase_add_test(all, test_a_closed_context_is_named);
+	tcase_add_test(all, test_memory_that_is_not_mapped_is_not_registered);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
