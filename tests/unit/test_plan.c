@@ -286,7 +286,7 @@ START_TEST(test_two_handles_are_one_signal)
 	transfer = piece(8, 8, 8);
 	transfer.then = testing_mark(found, 0, 1);
 	add(&transfer);
-	refused("transfers 0 and 1", "both raise counter 0");
+	refused("transfers 0 and 1", "both raise counter 0 of signal '");
 }
 END_TEST
 
@@ -298,17 +298,19 @@ START_TEST(test_a_mark_that_nobody_raises_is_refused_until_expected)
 
 	waits.source_ready = testing_mark(ready, 3, 5);
 	add(&waits);
-	refused("transfer 0: source_ready waits for counter 3 to reach 5", "expect");
+	refused("transfer 0: source_ready waits for counter 3 of an unshared signal",
+		"to reach 5, which no transfer raises and ceov_plan_expect()");
 	expect(ready, 2, 5);
 	expect(ready, 3, 4);
-	refused("transfer 0: source_ready waits for counter 3 to reach 5", "expect");
+	refused("transfer 0: source_ready waits for counter 3 of an unshared signal",
+		"to reach 5, which no transfer raises and ceov_plan_expect()");
 	expect(ready, 3, 5);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 	plan = testing_plan(context, 0);
 	waits = piece(0, 0, 8);
 	waits.target_free = testing_mark(arrived, 1, 0);
 	add(&waits);
-	refused("transfer 0: target_free waits for counter 1 to reach 0", NULL);
+	refused("transfer 0: target_free waits for counter 1 of", "to reach 0");
 	expect(arrived, 1, 0);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 }
@@ -356,7 +358,7 @@ START_TEST(test_a_counter_has_one_raiser)
 	raiser = piece(8, 8, 8);
 	raiser.then = testing_mark(arrived, 0, 2);
 	add(&raiser);
-	refused("transfers 0 and 1", "both raise counter 0 and nothing orders them");
+	refused("transfers 0 and 1", "both raise counter 0 of");
 	plan = testing_plan(context, 0);
 	raiser = piece(0, 0, 8);
 	raiser.then = testing_mark(arrived, 0, 1);

@@ -334,7 +334,7 @@ START_TEST(test_a_signal_that_is_given_twice_is_one)
 	sent->signals[0] = sent->signals[1];
 	sent->transfers[1].then = (struct cei_program_mark){ 0, 2, 1 };
 	handles.signals = signals;
-	refused(&handles, "both raise counter 2 and nothing orders them");
+	refused(&handles, "both raise counter 2 of");
 }
 END_TEST
 

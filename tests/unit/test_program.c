@@ -283,7 +283,7 @@ START_TEST(test_marks_that_nobody_sees_or_raises)
 	transfer->source_ready = mark;
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers),
 			 CEOV_ERR_INVALID);
-	testing_log_has(&log_of, "transfer 1: source_ready cannot be polled",
+	testing_log_has(&log_of, "transfer 1: source_ready, of a signal, cannot be polled",
 			"lanes cannot wait here", NULL);
 	alone.movers[0].flags = CEI_PROGRAM_CAN_WAIT;
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
@@ -296,7 +296,7 @@ START_TEST(test_marks_that_nobody_sees_or_raises)
 	transfer->target_free = mark;
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers),
 			 CEOV_ERR_INVALID);
-	testing_log_has(&log_of, "target_free cannot be seen", NULL, NULL);
+	testing_log_has(&log_of, "target_free, of a signal, cannot be seen", NULL, NULL);
 	alone.signals[0].flags = CEI_PROGRAM_SEEN;
 	alone.signals[0].reached = 1;
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);

@@ -9,6 +9,7 @@
 
 #include "ce_engine/plan/plan_commit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/lane.h"
@@ -61,6 +62,7 @@ static uint32_t movers_that_reach(const struct ceov_plan *plan, const struct cei
 static void fill_signal(const struct ceov_plan *plan, const struct ceov_signal *signal,
 			struct cei_program_signal *to)
 {
+	snprintf(to->text, sizeof(to->text), "%s", cei_signal_text(signal).text);
 	to->rank = signal->rank;
 	to->n_counters = signal->n_counters;
 	to->flags = (cei_signal_is_visible(signal) ? CEI_PROGRAM_SEEN : 0) |

@@ -72,6 +72,8 @@ struct cei_program_signal {
 	uint32_t n_counters;
 	uint32_t flags;                 /* enum cei_program_signal_flags */
 	uint32_t reached;               /* bit m: the program's mover m can raise its counters */
+	char     text[112];             /* names it in messages; "": nothing is known. It is not
+					 * written to bytes */
 };
 
 struct cei_program_mark {
@@ -187,6 +189,13 @@ static inline int cei_program_leaves_node(const struct cei_program *program, uin
 /* The rank whose memory a transfer writes to; without bytes, the owner of the signal whose mark it
  * raises. */
 uint32_t cei_program_target_rank(const struct cei_program *program, uint32_t transfer);
+
+/* Names the signal in messages. */
+static inline const char *cei_program_signal_text(const struct cei_program *program,
+						  uint32_t signal)
+{
+	return program->signals[signal].text[0] ? program->signals[signal].text : "a signal";
+}
 
 /* Bytes from the first row's begin to the last row's end; 0: more than fit 64 bits. */
 uint64_t cei_program_extent(const struct cei_program_transfer *transfer,

@@ -119,11 +119,13 @@ static int find_order(const struct raises *raises, struct cei_order *order)
 			raise = find(raises, marks[k]);
 			if (!raise)
 				return cei_raise(order->report, CEOV_ERR_INVALID, 0,
-						 "transfer %u: %s waits for counter %u to "
-						 "reach %" PRIu64 ", which no transfer "
-						 "raises and ceov_plan_expect() does not "
-						 "name", i, k ? "target_free"
+						 "transfer %u: %s waits for counter %u of "
+						 "%s to reach %" PRIu64 ", which no "
+						 "transfer raises and ceov_plan_expect() "
+						 "does not name", i, k ? "target_free"
 						 : "source_ready", marks[k]->counter,
+						 cei_program_signal_text(program,
+									 marks[k]->signal),
 						 marks[k]->value);
 			if (marks[k]->value)    /* value 0 was raised by an earlier launch */
 				order->before[2 * i + k] = raise->transfer;
@@ -221,14 +223,16 @@ static int check_empties(const struct cei_order *order)
 static int refuse_raises(const struct cei_order *order, const struct raise *a,
 			 const struct raise *b)
 {
+	const char *signal = cei_program_signal_text(order->program, a->signal);
+
 	if (a->transfer == CEOV_NOBODY || b->transfer == CEOV_NOBODY)
 		return cei_raise(order->report, CEOV_ERR_INVALID, 0,
-				 "transfer %u: raises counter %u, which is expected "
+				 "transfer %u: raises counter %u of %s, which is expected "
 				 "to be raised outside", a->transfer == CEOV_NOBODY ?
-				 b->transfer : a->transfer, a->counter);
+				 b->transfer : a->transfer, a->counter, signal);
 	return cei_raise(order->report, CEOV_ERR_INVALID, 0,
-			 "transfers %u and %u: both raise counter %u and "
-			 "nothing orders them", a->transfer, b->transfer, a->counter);
+			 "transfers %u and %u: both raise counter %u of %s and "
+			 "nothing orders them", a->transfer, b->transfer, a->counter, signal);
 }
 
 static int query_raisers(const struct raises *raises, struct cei_order *order,

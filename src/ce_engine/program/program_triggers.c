@@ -67,22 +67,25 @@ static int check_one(const struct cei_program *program, struct cei_report *repor
 	if (is_mark(&transfer->target_free) &&
 	    !has(program, &transfer->target_free, CEI_PROGRAM_SEEN))
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "transfer %u: target_free cannot be seen by the engine; "
+				 "transfer %u: target_free, of %s, cannot be seen by the engine; "
 				 "create its signal on the host or with "
-				 "CEOV_SIGNAL_HOST_VISIBLE", i);
+				 "CEOV_SIGNAL_HOST_VISIBLE", i,
+				 cei_program_signal_text(program, transfer->target_free.signal));
 	if (is_mark(&transfer->source_ready) &&
 	    !has(program, &transfer->source_ready, CEI_PROGRAM_SEEN))
 		triggers->is_pollable = 0;
 	if (!triggers->is_pollable && !triggers->is_gateable)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "transfer %u: source_ready cannot be polled (its signal is "
-				 "in a GPU and not host visible) nor gated (%s)", i,
+				 "transfer %u: source_ready, of %s, cannot be polled (its signal "
+				 "is in a GPU and not host visible) nor gated (%s)", i,
+				 cei_program_signal_text(program, transfer->source_ready.signal),
 				 triggers->why_polled);
 	if (is_mark(&transfer->then) &&
 	    !(program->signals[transfer->then.signal].reached >> transfer->mover & 1))
 		return cei_raise(report, CEOV_ERR_NO_ROUTE, 0,
-				 "transfer %u: rank %u does not reach the counters of then",
-				 i, program->rank);
+				 "transfer %u: rank %u does not reach the counters of then, which "
+				 "are those of %s", i, program->rank,
+				 cei_program_signal_text(program, transfer->then.signal));
 	note_value(triggers, &transfer->source_ready);
 	note_value(triggers, &transfer->target_free);
 	note_value(triggers, &transfer->then);
