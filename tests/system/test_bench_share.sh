@@ -93,8 +93,8 @@ expect 1 "process ., with a daemon: beginning" --socket /nonexistent
 expect 1 "deadline passed" --seconds 30 -T 1
 expect 1 "nonexistent" -J /nonexistent/x.json
 expect 1 "there is no GPU 63" --to gpu:63
-expect 2 "must be host or gpu:N" --from disk
-expect 2 "must be a number" --senders 17
+expect 2 "--from: 'disk' must be host or gpu:N" --from disk
+expect 2 "--senders: '17' must be a number" --senders=17
 expect 2 "must be a number" --seconds 0
 expect 2 "more than 65536 urgent launches" --urgent --every 10 --seconds 1
 expect 2 "unexpected" more

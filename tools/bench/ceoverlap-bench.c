@@ -14,6 +14,7 @@
 #include "tools/bench/overlap/overlap.h"
 #include "tools/bench/share/share.h"
 #include "tools/bench/sweep/sweep.h"
+#include "tools/common/refused.h"
 #include "config.h"
 #include "tools/common/streams.h"
 
@@ -110,7 +111,8 @@ static uint32_t triggers(struct argp_state *state, const char *text)
 	if (!strcmp(text, "follow"))
 		return BENCH_FOLLOW;
 	if (strcmp(text, "all"))
-		argp_error(state, "'%s' must be polled, gated, follow or all", text);
+		argp_error(state, "%s: '%s' must be polled, gated, follow or all",
+			   refused_option(state, text).text, text);
 	return BENCH_POLLED | BENCH_GATED | BENCH_FOLLOW;
 }
 

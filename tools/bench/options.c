@@ -2,6 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 #include "tools/bench/options.h"
+#include "tools/common/refused.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ uint64_t bench_parse_number(struct argp_state *state, const char *text, uint64_t
 	uint64_t value = strtoull(text, &end, 10);
 
 	if (end == text || *end || *text == '-' || value < least || value > most)
-		argp_error(state, "'%s' must be a number from %llu to %llu", text,
+		argp_error(state, "%s: '%s' must be a number from %llu to %llu",
+			   refused_option(state, text).text, text,
 			   (unsigned long long)least, (unsigned long long)most);
 	return value;
 }
@@ -35,8 +37,9 @@ uint64_t bench_parse_size(struct argp_state *state, const char *text)
 	if (end == text || *end || *text == '-' || value > UINT64_C(1) << 40 ||
 	    value << shift > UINT64_C(1) << 40 || value << shift < 8 ||
 	    (value << shift) % 8)
-		argp_error(state, "'%s' must be a size from 8 bytes to 1 TiB, a multiple of "
-			   "8, say 64M", text);
+		argp_error(state, "%s: '%s' must be a size from 8 bytes to 1 TiB, a multiple of "
+			   "8, say 64M",
+			   refused_option(state, text).text, text);
 	return value << shift;
 }
 

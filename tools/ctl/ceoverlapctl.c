@@ -3,6 +3,7 @@
 
 /* ceoverlapctl: shows what a ceoverlapd does, and tells it what to do. */
 
+#include "tools/common/refused.h"
 #include "tools/ctl/ctl.h"
 
 #include <argp.h>
@@ -58,7 +59,8 @@ static uint64_t number(struct argp_state *state, const char *text, uint64_t leas
 	unsigned long value = strtoul(text, &end, 10);
 
 	if (*text < '0' || *text > '9' || *end || value < least || value > most)
-		argp_error(state, "'%s' must be a number from %lu to %lu", text,
+		argp_error(state, "%s: '%s' must be a number from %lu to %lu",
+			   refused_option(state, text).text, text,
 			   (unsigned long)least, (unsigned long)most);
 	return value;
 }

@@ -14,6 +14,7 @@ ceoverlapctl_SOURCES = \
 	%D%/monitor.c \
 	%D%/scene.c %D%/scene.h \
 	%D%/show.c \
+	tools/common/refused.c tools/common/refused.h \
 	tools/common/streams.c tools/common/streams.h
 bashcompletiondir = $(datadir)/bash-completion/completions
 # Not beside ceoverlapctl.c, from which make would make it.

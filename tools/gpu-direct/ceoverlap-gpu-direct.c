@@ -20,6 +20,7 @@
 #include <sys/prctl.h>
 
 #include "config.h"
+#include "tools/common/refused.h"
 #include "tools/common/streams.h"
 #include "tools/gpu-direct/trial.h"
 
@@ -40,7 +41,8 @@ static uint64_t parse_number(struct argp_state *state, const char *text, uint64_
 	errno = 0;
 	number = strtoull(text, &end, 10);
 	if (errno || *text < '0' || *text > '9' || *end || number > limit)
-		argp_error(state, "'%s' must be a number from 0 to %" PRIu64, text, limit);
+		argp_error(state, "%s: '%s' must be a number from 0 to %" PRIu64,
+			   refused_option(state, text).text, text, limit);
 	return number;
 }
 

@@ -3,6 +3,7 @@
 
 /* ceoverlap-info: the options, and the order of the sections. */
 
+#include "tools/common/refused.h"
 #include "tools/info/info.h"
 
 #include <argp.h>
@@ -67,8 +68,8 @@ static uint64_t parse_size(struct argp_state *state, const char *text)
 	}
 	if (errno || *text < '0' || *text > '9' || *end || !value ||
 	    value > UINT64_C(1) << (50 - shift))
-		argp_error(state, "'%s' must be a size from 1 byte to 1024 TiB, say 64M",
-			   text);
+		argp_error(state, "%s: '%s' must be a size from 1 byte to 1024 TiB, say 64M",
+			   refused_option(state, text).text, text);
 	return value << shift;
 }
 
@@ -77,7 +78,8 @@ static uint8_t parse_rule(struct argp_state *state, const char *text)
 	uint32_t rule = info_rule_of(text);
 
 	if (rule == CEOV_NOBODY)
-		argp_error(state, "'%s' must be needed, direct or all", text);
+		argp_error(state, "%s: '%s' must be needed, direct or all",
+			   refused_option(state, text).text, text);
 	return (uint8_t)rule;
 }
 
@@ -106,7 +108,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_EXPORT: info->export_path = text; break;
 	case KEY_ROUTE:
 		if (!strchr(text, ':'))
-			argp_error(state, "'%s' must be FROM:TO, say gpu0:gpu1", text);
+			argp_error(state, "%s: '%s' must be FROM:TO, say gpu0:gpu1",
+				   refused_option(state, text).text, text);
 		info->route = text;
 		break;
 	case KEY_BYTES: info->route_bytes = parse_size(state, text); break;

@@ -3,6 +3,7 @@
 
 /* ceoverlap-run: the options, and the order of what is done. */
 
+#include "tools/common/refused.h"
 #include "tools/run/run.h"
 
 #include <argp.h>
@@ -37,7 +38,8 @@ static uint32_t parse_number(struct argp_state *state, const char *text)
 	errno = 0;
 	number = strtoul(text, &end, 10);
 	if (errno || *text < '0' || *text > '9' || *end || !number || number > RUN_PROCESSES_MAX)
-		argp_error(state, "'%s' must be a number from 1 to %u", text, RUN_PROCESSES_MAX);
+		argp_error(state, "%s: '%s' must be a number from 1 to %u",
+			   refused_option(state, text).text, text, RUN_PROCESSES_MAX);
 	return (uint32_t)number;
 }
 
@@ -49,7 +51,8 @@ static uint64_t parse_seconds(struct argp_state *state, const char *text)
 	errno = 0;
 	seconds = strtod(text, &end);
 	if (errno || *text < '0' || *text > '9' || *end || !(seconds <= SECONDS_MAX))
-		argp_error(state, "'%s' must be seconds, from 0 to %g", text, SECONDS_MAX);
+		argp_error(state, "%s: '%s' must be seconds, from 0 to %g",
+			   refused_option(state, text).text, text, SECONDS_MAX);
 	return (uint64_t)(seconds * 1e9);
 }
 

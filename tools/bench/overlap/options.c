@@ -10,6 +10,7 @@
 #include "tools/bench/overlap/models.h"
 #include "tools/bench/overlap/overlap.h"
 #include "tools/bench/overlap/tables.h"
+#include "tools/common/refused.h"
 
 #define TOKENS_MAX (UINT64_C(1) << 24)
 
@@ -173,8 +174,10 @@ static const char *check_tokens(struct argp_state *state, const char *text)
 		value = strtoull(at, &end, 10);
 		if (end == at || *at == '-' || !value || value > TOKENS_MAX ||
 		    (*end && (*end != ',' || !end[1])))
-			argp_error(state, "'%s' must be numbers from 1 to %llu, say "
-				   "2048,8192", text, (unsigned long long)TOKENS_MAX);
+			argp_error(state, "%s: '%s' must be numbers from 1 to %llu, say "
+				   "2048,8192",
+				   refused_option(state, text).text, text,
+				   (unsigned long long)TOKENS_MAX);
 		at = end + 1;
 	} while (*end == ',');
 	return text;
@@ -192,9 +195,9 @@ static void parse_shape(struct argp_state *state, const char *text,
 	int is_experts = parsed == 5 && !text[end_5] && top_k && top_k <= k && dropped <= 100;
 
 	if ((!is_product && !is_experts) || !m || !n || !k || n % 8)
-		argp_error(state, "'%s' must be M,N,K, of which N and K are multiples of 8, say "
+		argp_error(state, "%s: '%s' must be M,N,K; N and K are multiples of 8, say "
 			   "4096,8192,4096, or of ep_a2a five numbers, say 8192,7168,256,8,30",
-			   text);
+			   refused_option(state, text).text, text);
 	if (overlap->n_shapes == OVERLAP_SHAPES_MAX)
 		argp_error(state, "more than %u shapes", OVERLAP_SHAPES_MAX);
 	overlap->choices[overlap->n_shapes] = (struct bench_overlap_choices){ top_k, dropped };
@@ -208,7 +211,8 @@ static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
 	for (mode = CEOV_MODE_OVERLAP; mode <= CEOV_MODE_TWO_SHOT; mode++)
 		if (!strcmp(text, bench_overlap_mode_name((enum ceov_op_mode)mode)))
 			return (enum ceov_op_mode)mode;
-	argp_error(state, "'%s' must be overlap, sequence, direct or two-shot", text);
+	argp_error(state, "%s: '%s' must be overlap, sequence, direct or two-shot",
+		   refused_option(state, text).text, text);
 	return CEOV_MODE_CHOOSE;        /* argp_error() does not return */
 }
 
@@ -219,7 +223,8 @@ static enum ceov_op_cut parse_cut(struct argp_state *state, const char *text)
 	for (cut = CEOV_CUT_EQUAL; cut <= CEOV_CUT_COLUMNS; cut++)
 		if (!strcmp(text, bench_overlap_cut_name((enum ceov_op_cut)cut)))
 			return (enum ceov_op_cut)cut;
-	argp_error(state, "'%s' must be equal, waves, shrinking, growing or columns", text);
+	argp_error(state, "%s: '%s' must be equal, waves, shrinking, growing or columns",
+		   refused_option(state, text).text, text);
 	return CEOV_CUT_CHOOSE;         /* argp_error() does not return */
 }
 
@@ -230,7 +235,8 @@ static enum ceov_op_order parse_order(struct argp_state *state, const char *text
 	for (order = CEOV_ORDER_BANDS; order <= CEOV_ORDER_TURNS; order++)
 		if (!strcmp(text, bench_overlap_order_name((enum ceov_op_order)order)))
 			return (enum ceov_op_order)order;
-	argp_error(state, "'%s' must be bands, columns or turns", text);
+	argp_error(state, "%s: '%s' must be bands, columns or turns",
+		   refused_option(state, text).text, text);
 	return CEOV_ORDER_CHOOSE;       /* argp_error() does not return */
 }
 
@@ -241,7 +247,8 @@ static void parse_tile(struct argp_state *state, const char *text,
 	char rest;
 
 	if (sscanf(text, "%5ux%5u%c", &rows, &columns, &rest) != 2 || !rows || !columns)
-		argp_error(state, "'%s' must be rows x columns, say 128x256", text);
+		argp_error(state, "%s: '%s' must be rows x columns, say 128x256",
+			   refused_option(state, text).text, text);
 	tuning->tile_rows = rows;
 	tuning->tile_columns = columns;
 }

@@ -2,6 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 #include "tools/bench/share/share.h"
+#include "tools/common/refused.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -53,7 +54,8 @@ static struct ceov_place parse_place(struct argp_state *state, const char *text)
 		place.kind = CEOV_PLACE_GPU;
 		place.index = (uint32_t)bench_parse_number(state, text + 4, 0, GPU_MAX);
 	} else if (strcmp(text, "host")) {
-		argp_error(state, "'%s' must be host or gpu:N", text);
+		argp_error(state, "%s: '%s' must be host or gpu:N",
+			   refused_option(state, text).text, text);
 	}
 	return place;
 }
@@ -64,7 +66,8 @@ static double parse_seconds(struct argp_state *state, const char *text)
 	double seconds = strtod(text, &end);
 
 	if (end == text || *end || !(seconds >= SECONDS_MIN && seconds <= SECONDS_MAX))
-		argp_error(state, "'%s' must be a number from %g to %g", text, SECONDS_MIN,
+		argp_error(state, "%s: '%s' must be a number from %g to %g",
+			   refused_option(state, text).text, text, SECONDS_MIN,
 			   SECONDS_MAX);
 	return seconds;
 }
