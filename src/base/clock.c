@@ -37,16 +37,27 @@ void cei_backoff_reset(struct cei_backoff *backoff)
 	backoff->sleep_takes_ns = CEI_BACKOFF_SLEEP_TAKES_NS;
 }
 
+/* The longest sleep in a wait that has lasted for so long. */
+static uint64_t longest(uint64_t waited_ns)
+{
+	uint64_t most_ns = waited_ns / CEI_BACKOFF_LATE_LONG;
+
+	if (most_ns > CEI_BACKOFF_SLEEP_LONG_NS)
+		return CEI_BACKOFF_SLEEP_LONG_NS;
+	return most_ns > CEI_BACKOFF_SLEEP_MAX_NS ? most_ns : CEI_BACKOFF_SLEEP_MAX_NS;
+}
+
 /* Sleeps for at most limit_ns, which the shortest sleep fits into. */
 static void pause_for(struct cei_backoff *backoff, uint64_t now_ns, uint64_t limit_ns)
 {
 	uint64_t more_ns = limit_ns - backoff->sleep_takes_ns;
 	uint64_t sleep_ns = CEI_BACKOFF_SLEEP_MIN_NS + more_ns;
+	uint64_t most_ns = longest(now_ns - backoff->since_ns);
 	struct timespec pause = { 0 };
 	uint64_t took_ns;
 
-	if (sleep_ns > CEI_BACKOFF_SLEEP_MAX_NS)
-		sleep_ns = CEI_BACKOFF_SLEEP_MAX_NS;
+	if (sleep_ns > most_ns)
+		sleep_ns = most_ns;
 	pause.tv_nsec = (long)sleep_ns;
 	if (nanosleep(&pause, NULL))
 		return;                 /* a signal has ended it: it shows nothing */

@@ -22,7 +22,10 @@ uint64_t cei_deadline(uint64_t timeout_ns);
  * so that what comes meanwhile is noticed late by no more than this part. How long the shortest
  * sleep takes differs from 6 us to more than 100 us between machines and threads; so it is
  * measured with each sleep, and until the first one it counts as CEI_BACKOFF_SLEEP_TAKES_NS: a
- * first wait is yielded through for 10 ms. Between spins it yields now and then: that costs little
+ * first wait is yielded through for 10 ms. In a wait of up to 200 ms a sleep is
+ * CEI_BACKOFF_SLEEP_MAX_NS at most; in a longer one it may be the CEI_BACKOFF_LATE_LONG-th part of
+ * the time waited so far, up to CEI_BACKOFF_SLEEP_LONG_NS, so that a thread which waits for seconds
+ * takes little of a processor. Between spins it yields now and then: that costs little
  * where nobody else wants the processor, and where somebody does, it often is who is waited for.
  */
 #define CEI_BACKOFF_SPINS           256u
@@ -30,6 +33,8 @@ uint64_t cei_deadline(uint64_t timeout_ns);
 #define CEI_BACKOFF_LATE            64u
 #define CEI_BACKOFF_SLEEP_MIN_NS    UINT64_C(5000)
 #define CEI_BACKOFF_SLEEP_MAX_NS    UINT64_C(50000)
+#define CEI_BACKOFF_SLEEP_LONG_NS   UINT64_C(1000000)
+#define CEI_BACKOFF_LATE_LONG       4096u
 #define CEI_BACKOFF_SLEEP_TAKES_NS  UINT64_C(156250)    /* 10 ms / CEI_BACKOFF_LATE */
 
 struct cei_backoff {

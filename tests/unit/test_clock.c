@@ -76,6 +76,19 @@ START_TEST(test_does_not_sleep_too_early)
 }
 END_TEST
 
+/* Who has waited for seconds sleeps for a millisecond each time. */
+START_TEST(test_sleeps_longer_in_a_long_wait)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	backoff.n_spins = CEI_BACKOFF_SPINS;
+	backoff.since_ns = cei_now_ns() - 10 * TESTING_SECOND;
+	ck_assert_uint_le(step_for(&backoff, WAIT_NS), WAIT_NS / CEI_BACKOFF_SLEEP_LONG_NS + 1);
+	ck_assert_uint_ne(backoff.sleep_takes_ns, CEI_BACKOFF_SLEEP_TAKES_NS);
+}
+END_TEST
+
 START_TEST(test_yield_never_sleeps)
 {
 	uint64_t end = cei_deadline(WAIT_NS);
@@ -98,6 +111,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_measures_its_sleeps);
 	tcase_add_test(all, test_keeps_what_it_measured);
 	tcase_add_test(all, test_does_not_sleep_too_early);
+	tcase_add_test(all, test_sleeps_longer_in_a_long_wait);
 	tcase_add_test(all, test_yield_never_sleeps);
 	suite_add_tcase(made, all);
 	return made;
