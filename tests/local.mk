@@ -218,6 +218,11 @@ pure_suites += \
 	%D%/conformance/test_transport_proxy \
 	%D%/conformance/test_transport_proxy_tcp \
 	%D%/conformance/test_transport_proxy_shm
+if HAVE_DAEMON
+pure_suites += %D%/unit/test_intake
+%C%_unit_test_intake_LDADD = libtesting.la libceoverlap_daemon.la libceoverlap_core.la \
+	$(CHECK_LIBS)
+endif
 if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "ce_engine/objects/abort.h"
@@ -77,6 +78,43 @@ START_TEST(test_no_raise_covers_an_abort)
 }
 END_TEST
 
+/* Somebody raises a counter of an aborted signal again and again while a lane still has chunks of
+ * the launch, which come back one by one. The poison is written once more when the launch ends,
+ * since nobody looks later. */
+START_TEST(test_poison_stays_when_the_launch_has_ended)
+{
+	const struct ceov_plan_options options = {
+		.struct_bytes = sizeof(options), .max_chunk_bytes = 64, .mark_group_bytes = 64 };
+	struct ceov_transfer transfer;
+	_Atomic uint64_t *word;
+	ceov_context *context;
+	ceov_ticket ticket;
+	ceov_signal *then;
+	ceov_plan *plan;
+
+	ck_assert_int_eq(setenv("CEOVERLAP_HOST_COPY_DELAY_NS", "5000000", 1), 0);
+	context = testing_open_turned(1, NULL);
+	then = testing_signal(context, 0, 1);
+	word = cei_signal_word(then, 0);
+	transfer = testing_transfer(testing_buffer(context, 0, 256),
+				    testing_buffer(context, 0, 256), 256);
+	transfer.then = testing_mark(then, 0, 1);
+	ck_assert_int_eq(ceov_plan_create(context, 0, &options, &plan), 0);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	ck_assert_int_eq(ceov_turn(context), CEOV_PENDING);
+	ck_assert_int_eq(ceov_abort(context, ticket), 0);
+	while (ceov_wait(context, ticket, 0) == CEOV_PENDING) {
+		atomic_store(word, 1);
+		(void)ceov_turn(context);
+	}
+	ck_assert_uint_eq(atomic_load(word), CEOV_VALUE_LIMIT);
+	ck_assert_int_eq(ceov_wait(context, ticket, 0), CEOV_ERR_ABORTED);
+	ceov_close(context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("poison");
@@ -84,6 +122,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_no_raise_covers_an_abort);
+	tcase_add_test(all, test_poison_stays_when_the_launch_has_ended);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -144,6 +144,36 @@ START_TEST(test_a_wide_port_carries_several)
 }
 END_TEST
 
+/* Up to a tenth of a copy more is no slot; a port for more copies than there are slots has none,
+ * and is always free. */
+START_TEST(test_how_many_copies_a_port_carries)
+{
+	static const struct {
+		uint64_t rate;
+		uint32_t n;
+	} wanted[] = {
+		{ 0, 0 }, { 1, 1 }, { 500, 1 }, { 1000, 1 }, { 1100, 1 }, { 1101, 2 },
+		{ 2000, 2 }, { 2100, 2 }, { 2101, 3 }, { CEI_PORT_SLOTS * 1000, CEI_PORT_SLOTS },
+		{ CEI_PORT_SLOTS * 1000 + 100, CEI_PORT_SLOTS },
+		{ CEI_PORT_SLOTS * 1000 + 101, 0 }, { (CEI_PORT_SLOTS + 1) * 1000, 0 },
+	};
+	struct cei_machine *machine = wide_machine();
+	struct cei_ports *ports;
+	uint32_t i;
+
+	for (i = 0; i < 4; i++)
+		machine->links[i * 5 + 4].bytes_per_s = 1000;
+	for (i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		machine->ports[4].bytes_per_s = wanted[i].rate;
+		ports = create(machine);
+		ck_assert_msg(ports->ports[4].n_slots == wanted[i].n, "rate %llu: %u slots",
+			      (unsigned long long)wanted[i].rate, ports->ports[4].n_slots);
+		cei_ports_destroy(ports);
+	}
+	cei_machine_destroy(machine);
+}
+END_TEST
+
 START_TEST(test_what_waits_is_counted)
 {
 	struct cei_machine *machine = sim_machine_switch(4, 1000000000, 0);
@@ -239,6 +269,7 @@ int main(void)
 	tcase_add_test(tests, test_who_comes_a_little_early_ends_after_the_holder);
 	tcase_add_test(tests, test_times_move_and_others_keep_theirs);
 	tcase_add_test(tests, test_a_wide_port_carries_several);
+	tcase_add_test(tests, test_how_many_copies_a_port_carries);
 	tcase_add_test(tests, test_what_waits_is_counted);
 	tcase_add_test(tests, test_threads_never_hold_a_port_together);
 	suite_add_tcase(suite, tests);
