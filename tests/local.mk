@@ -207,7 +207,7 @@ pure_suites = \
 	%D%/unit/test_gpu_trial \
 	%D%/unit/test_wire
 if HAVE_CUDA
-pure_suites += %D%/unit/test_share_cuda %D%/unit/test_stream_order
+pure_suites += %D%/unit/test_share_cuda %D%/unit/test_stream_order %D%/unit/test_graphs
 endif
 
 # One thread uses a transport; UCX itself does not run under a thread sanitizer.

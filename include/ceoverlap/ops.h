@@ -42,7 +42,8 @@
  *            a run is done when the call returns; each rank calls from its own thread.
  *            If the workspace is capturable, a run that repeats an earlier one with an
  *            equal struct (so set unused fields to 0) is queued as one CUDA graph, for
- *            which the driver takes some GPU memory at the first repetition.
+ *            which the driver takes some GPU memory at the first repetition. Memory that
+ *            was freed and allocated again at the same address is recognised as another.
  * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
  *            malloc on the host), aligned to 16 bytes, and nothing has to be
  *            registered. Results must not overlap operands or each other, which a run

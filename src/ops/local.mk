@@ -51,6 +51,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/order_cuda.c \
 	%D%/exec_cuda/rows_cuda.c \
 	%D%/exec_cuda/sm_lane_cuda.c \
+	%D%/core/graphs_cuda.c %D%/core/graphs_cuda.h \
 	%D%/core/capture_cuda.c
 else
 libceoverlap_core_la_SOURCES += \

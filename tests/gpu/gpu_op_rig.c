@@ -304,7 +304,7 @@ void gpu_op_plain_release(struct gpu_op_rank *rank, struct gpu_op_plain *plain)
 
 /* --- delaying a rank ------------------------------------------------------- */
 
-static void hold_stream(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t ns)
+void gpu_op_hold(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t ns)
 {
 	struct gpu_result *words = &rank->gpu.results[LATE_RESULT];
 	const uint32_t *stop_word = &words->pad;        /* a word that nobody sets */
@@ -328,5 +328,5 @@ void gpu_op_be_late(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t *
 	if (sleeps)
 		usleep((useconds_t)(ns / 1000));
 	else
-		hold_stream(rank, stream, ns);
+		gpu_op_hold(rank, stream, ns);
 }

@@ -98,6 +98,9 @@ int gpu_op_has_sm_lane(ceov_workspace *workspace);
 /* Returns whether cuBLAS is available. */
 int gpu_op_has_library(ceov_workspace *workspace);
 
+/* Queues a kernel of one block that holds the stream for so long. */
+void gpu_op_hold(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t ns);
+
 /* Delays the rank's next run by 0 to 10 ms: its thread sleeps, or a kernel holds its
  * stream. */
 void gpu_op_be_late(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t *random);

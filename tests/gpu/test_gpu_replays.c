@@ -3,8 +3,8 @@
 
 /*
  * Tests the cache of graphs in capturable workspaces: all kinds of operators with changing
- * operands, on a stream and on the legacy stream, with late ranks, and with operators that are
- * created and released.
+ * operands, on a stream and on the legacy stream, with late ranks, with operators that are created
+ * and released, and with memory that is. And that no call waits for kernels on other streams.
  */
 
 #include "gpu_move_data.h"
@@ -12,12 +12,15 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/cuda_table.h"
 #include "ops/core/capture_cuda.h"
 #include "ops/core/workspace.h"
 
 #define ROUNDS 12u
 #define HALVES 2u
+#define MEMORY_ROUNDS 4u        /* how often memory is allocated, the first time included */
+#define HELD_NS (200 * TESTING_MS)
 #define MOVES  (1 + OP_SORTS % 2)   /* with operators of each kind an odd number of runs */
 
 static struct gpu_op_rig rig;
@@ -97,6 +100,106 @@ static void make_move(struct player *player)
 	ck_assert_int_eq(move_create(&player->gather, player->workspace, &player->move), 0);
 	gpu_op_meet(player->rank);
 }
+
+/* Frees the rank's arena and allocates it again, at the same address, and with it all operands. One
+ * rank at a time: ranks that share a GPU would get each other's. */
+static void give_back(struct player *player)
+{
+	struct gpu_op_rank *rank = player->rank;
+	void *before = rank->arena;
+	uint32_t i;
+
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	for (i = 0; i < rank->rig->n_ranks; i++) {
+		gpu_op_meet(rank);
+		if (i != rank->rank)
+			continue;
+		gpu_free(&rank->gpu, rank->arena);
+		rank->arena = gpu_allocate(&rank->gpu, GPU_OP_ARENA_BYTES);
+		ck_assert_ptr_eq(rank->arena, before);
+	}
+	gpu_op_meet(rank);
+	rank->used_bytes = 0;
+	for (i = 0; i < OP_SORTS; i++)
+		gpu_op_data_make(rank, &player->plain.cases[i], &player->plain.data[i]);
+	for (i = 0; i < MOVES; i++)
+		player->moved[i] = gpu_move_data_make(rank, &player->gather);
+	gpu_op_meet(rank);
+}
+
+static void play_over_memory(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct gpu_op_mode mode = { "memory", 1, 0, 0, 0 };
+	struct player player = { .rank = rank };
+	uint32_t k, round;
+
+	(void)arg;
+	player.workspace = gpu_op_workspace(rank, &mode);
+	gpu_op_plain_make(rank, player.workspace, &player.plain);
+	make_move(&player);
+	for (round = 0; round < MEMORY_ROUNDS; round++) {
+		for (k = 0; k < 4 * HALVES; k++) {
+			play_round(&player, round * 4 * HALVES + k);
+			check_round(&player, round * 4 * HALVES + k);
+		}
+		ck_assert_uint_eq(n_graphs(&player),
+				  gpu_op_n_graphs(&rig, HALVES * (OP_SORTS + MOVES)));
+		give_back(&player);
+	}
+	gpu_op_plain_release(rank, &player.plain);
+	ceov_op_release(player.move);
+	gpu_op_workspace_release(rank, player.workspace);
+}
+
+START_TEST(test_memory_comes_again)
+{
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, play_over_memory, NULL);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* Makes rounds while a kernel holds another stream: no call may wait for it, whether it queues
+ * operations, makes a graph of them or launches one. */
+static void play_beside_a_kernel(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct gpu_op_mode mode = { "beside", 1, 0, 0, 0 };
+	struct player player = { .rank = rank };
+	uint64_t begin, took;
+	uint32_t k;
+
+	(void)arg;
+	player.workspace = gpu_op_workspace(rank, &mode);
+	gpu_op_plain_make(rank, player.workspace, &player.plain);
+	make_move(&player);
+	for (k = 0; k < 5 * HALVES; k++) {
+		gpu_op_meet(rank);
+		if (k)                  /* the first round loads the test's kernels */
+			gpu_op_hold(rank, GPU_WAIT, HELD_NS);
+		begin = cei_now_ns();
+		play_round(&player, k);
+		took = cei_now_ns() - begin;
+		ck_assert_msg(!k || took < HELD_NS / 2, "rank %u: round %u: its calls took %llu us "
+			      "beside a kernel of %llu us, with %u graphs", rank->rank, k,
+			      (unsigned long long)took / 1000, (unsigned long long)HELD_NS / 1000,
+			      n_graphs(&player));
+		gpu_idle(&rank->gpu, GPU_CONSUME);
+		ck_assert(!k || !gpu_is_idle(&rank->gpu, GPU_WAIT));
+		gpu_idle(&rank->gpu, GPU_WAIT);
+		check_round(&player, k);
+	}
+	gpu_op_plain_release(rank, &player.plain);
+	ceov_op_release(player.move);
+	gpu_op_workspace_release(rank, player.workspace);
+}
+
+START_TEST(test_no_call_waits_for_a_kernel)
+{
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, play_beside_a_kernel, NULL);
+	gpu_op_close(&rig);
+}
+END_TEST
 
 static void come_again(struct gpu_op_rank *rank, const void *arg)
 {
@@ -178,6 +281,9 @@ static Suite *suite(uint32_t n_ranks)
 		       "share a context\n");
 	tcase_add_loop_test(all, test_runs_come_again, 0, gpu_n_sharing(n_all) > 1 ? 1 : 2);
 	tcase_add_test(all, test_ops_are_made_anew);
+	tcase_add_test(all, test_memory_comes_again);
+	if (gpu_n_sharing(n_all) == 1)
+		tcase_add_test(all, test_no_call_waits_for_a_kernel);
 	suite_add_tcase(made, all);
 	return made;
 }

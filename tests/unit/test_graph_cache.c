@@ -14,10 +14,12 @@
 
 static struct cei_graph_cache *replays;
 static ceov_op ops[N_OPS];
+static struct cei_graph_memory memory;          /* of all runs */
 
 static void set_up(void)
 {
 	replays = calloc(1, sizeof(*replays));
+	memory = (struct cei_graph_memory){ { 0 } };
 	ck_assert_ptr_nonnull(replays);
 }
 
@@ -43,7 +45,9 @@ static struct cei_graph_entry *see(uint32_t op, uint32_t half, uint64_t number,
 				   void **ret_dropped)
 {
 	struct ceov_reduce_run operands = operands_of(number);
-	const struct cei_graph_key key = { &ops[op], half, sizeof(operands), &operands };
+	const struct cei_graph_key key = {
+		&ops[op], half, sizeof(operands), &operands, &memory
+	};
 
 	return cei_graph_cache_see(replays, &key, ret_dropped);
 }
@@ -97,10 +101,29 @@ START_TEST(test_a_hash_alone_is_not_believed)
 }
 END_TEST
 
+/* The operands' addresses stay, but one of them is another allocation's now. */
+START_TEST(test_memory_that_comes_again_is_another)
+{
+	struct cei_graph_entry *entry = see_kept(0, 0, 1);
+	void *dropped;
+
+	entry->graph = replays;
+	memory.ids[CEI_OPERANDS_MAX - 1] = 5;
+	ck_assert_ptr_eq(see(0, 0, 1, &dropped), entry);
+	ck_assert_ptr_eq(dropped, replays);
+	ck_assert_ptr_null(entry->graph);
+	ck_assert_uint_eq(entry->n_seen, 1);
+	ck_assert_uint_eq(replays->n, 1);
+	entry->graph = replays;
+	ck_assert_uint_eq(see_kept(0, 0, 1)->n_seen, 2);
+	ck_assert_ptr_eq(entry->graph, replays);
+}
+END_TEST
+
 START_TEST(test_operands_that_are_too_long_are_not_kept)
 {
 	static const char operands[CEI_GRAPH_OPERANDS_MAX + 8];
-	const struct cei_graph_key key = { &ops[0], 0, sizeof(operands), operands };
+	const struct cei_graph_key key = { &ops[0], 0, sizeof(operands), operands, &memory };
 	void *dropped = replays;
 
 	ck_assert_ptr_null(cei_graph_cache_see(replays, &key, &dropped));
@@ -189,6 +212,7 @@ int main(void)
 	tcase_add_test(all, test_the_same_run_is_known_again);
 	tcase_add_test(all, test_what_is_different_is_another);
 	tcase_add_test(all, test_a_hash_alone_is_not_believed);
+	tcase_add_test(all, test_memory_that_comes_again_is_another);
 	tcase_add_test(all, test_operands_that_are_too_long_are_not_kept);
 	tcase_add_test(all, test_there_is_an_end_of_room);
 	tcase_add_test(all, test_what_was_not_seen_for_long_gives_way);

@@ -13,7 +13,7 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "kernels/begin.h"
-#include "ops/core/graph_cache.h"
+#include "ops/core/graphs_cuda.h"
 #include "ops/exec_cuda/execute_cuda.h"
 
 enum word {
@@ -29,9 +29,7 @@ struct cei_capture {
 	CUevent                  sent;          /* orders the caller's stream behind the lane */
 	CUstream                 beside;        /* used in place of the legacy stream, and as the
 						 * stream on which graphs are captured */
-	struct cei_graph_cache   graphs;        /* its graphs are of type CUgraphExec */
-	int                      makes_none;    /* 1: do not try to make graphs, because that
-						 * failed or might block */
+	struct cei_graphs        graphs;        /* of repeated runs */
 };
 
 static CUdeviceptr word_at(const struct cei_capture *capture, uint32_t index)
@@ -93,6 +91,22 @@ static int open_lane(struct cei_capture *capture)
 	return cei_gpu_executor_check(capture->gpu, result, "streams for captured runs");
 }
 
+static int queue_moved(void *arg, const struct cei_run *run);
+
+static void open_graphs(struct cei_capture *capture)
+{
+	struct cei_graphs *graphs = &capture->graphs;
+
+	graphs->gpu = capture->gpu;
+	graphs->beside = capture->beside;
+	graphs->queue = queue_moved;
+	graphs->queue_arg = capture;
+	/* Making a graph waits for all kernels of the CUDA context (measured: H100, driver 580).
+	 * If another rank shares the context, its kernels may be waiting for this very run. */
+	graphs->makes_none = cei_site_n_on_gpu(&capture->workspace->object.context->site,
+					       capture->gpu->gpu) > 1;
+}
+
 int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture)
 {
 	struct cei_capture *capture = calloc(1, sizeof(*capture));
@@ -104,16 +118,14 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 				 "workspace '%s': no memory", workspace->name);
 	capture->workspace = workspace;
 	capture->gpu = workspace->executor.private;
-	/* Making a graph waits for all kernels of the CUDA context (measured: H100, driver 580).
-	 * If another rank shares the context, its kernels may be waiting for this very run. */
-	capture->makes_none = cei_site_n_on_gpu(&workspace->object.context->site,
-						capture->gpu->gpu) > 1;
 	r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
 	if (r)
 		goto fail;
 	r = open_words(capture);
 	if (!r)
 		r = open_lane(capture);
+	if (!r)
+		open_graphs(capture);
 	cei_cuda_pop(capture->gpu->cuda, &hold);
 	if (r)
 		goto fail;
@@ -280,7 +292,12 @@ static int queue(struct cei_capture *capture, const struct cei_run *run)
 	return r ? r : ended;
 }
 
-/* --- repeated runs ---------------------------------------------------------------------- */
+static int queue_moved(void *arg, const struct cei_run *run)
+{
+	return queue(arg, run);
+}
+
+/* --- all runs ----------------------------------------------------------------------------- */
 
 /* Queues a run of the legacy stream on the stream `beside`, ordered behind and before the legacy
  * stream's work. The legacy stream itself cannot wait for values in memory, as gates may
@@ -299,129 +316,25 @@ static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
 	return r ? r : back;
 }
 
-/* Returns whether the stream belongs to the library's CUDA context. A stream of a green context
- * uses only that context's SMs; a graph made by the library would use other SMs, too. */
-static int is_of_our_context(const struct cei_capture *capture, CUstream stream)
-{
-	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
-	CUcontext ours = NULL, context = NULL;
-
-	return stream == CU_STREAM_LEGACY ||
-	       (calls->ctx_get(&ours) == CUDA_SUCCESS &&
-		calls->stream_ctx(stream, &context) == CUDA_SUCCESS && context == ours);
-}
-
-/* Makes a graph of the operations that the run queues. NULL: no graph can be made. When the graph
- * is launched, its kernels get the priority of the stream of the launch. */
-static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run *run)
-{
-	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
-	struct cei_run moved = *run;
-	CUgraphExec made = NULL;
-	CUgraph graph = NULL;
-	CUresult result;
-	int r;
-
-	/* relaxed mode, because this thread may load kernels that the job needs */
-	if (!is_of_our_context(capture, run->stream) ||
-	    calls->capture_begin(capture->beside, CU_STREAM_CAPTURE_MODE_RELAXED) !=
-	    CUDA_SUCCESS)
-		return NULL;
-	moved.stream = capture->beside;
-	r = queue(capture, &moved);
-	result = calls->capture_end(capture->beside, &graph);   /* even if queueing failed */
-	if (!r && result == CUDA_SUCCESS &&
-	    calls->graph_instantiate(&made, graph, 0) != CUDA_SUCCESS)
-		made = NULL;
-	if (graph)
-		(void)calls->graph_destroy(graph);
-	return made;
-}
-
-/* Destroys a graph; NULL is allowed. If the graph is in flight, it still ends, according to the
- * driver's manual. */
-static void drop_graph(struct cei_capture *capture, void *graph)
-{
-	struct cei_cuda_hold hold;
-
-	/* Fails only after a sticky CUDA error; then the graph is gone already. */
-	if (!graph || cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold))
-		return;
-	(void)capture->gpu->cuda->calls.graph_exec_destroy(graph);
-	cei_cuda_pop(capture->gpu->cuda, &hold);
-}
-
-/* Launches the graph of an entry. The graph is made when the entry's run comes for the second time.
- * Returns whether it was launched. If a launch fails, no further graphs are made. */
-static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
-			struct cei_graph_entry *entry)
-{
-	if (entry->n_seen > 1 && !entry->graph && !capture->makes_none) {
-		entry->graph = make_graph(capture, run);
-		capture->makes_none = !entry->graph;
-	}
-	if (!entry->graph)
-		return 0;
-	if (capture->gpu->cuda->calls.graph_launch(entry->graph, run->stream) ==
-	    CUDA_SUCCESS)
-		return 1;
-	drop_graph(capture, entry->graph);
-	entry->graph = NULL;
-	capture->makes_none = 1;
-	return 0;
-}
-
-/* Launches the run as a cached graph, if there is one or one can be made now; *ret_is_queued says
- * whether it did. On a stream that the user is capturing it does nothing. *ret_dropped is a graph
- * that made room for this one and that the caller destroys, or NULL. */
-static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run,
-			  void **ret_dropped, int *ret_is_queued)
-{
-	const struct cei_graph_key key = {
-		run->op, run->half, run->operands_bytes, run->operands
-	};
-	struct cei_graph_entry *entry;
-	struct cei_cuda_hold hold;
-	int captures, r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
-
-	*ret_dropped = NULL;
-	*ret_is_queued = 0;
-	if (r)
-		return r;
-	r = cei_gpu_is_capturing(capture->gpu, run->stream, &captures);
-	if (!r && !captures) {
-		entry = cei_graph_cache_see(&capture->graphs, &key, ret_dropped);
-		*ret_is_queued = entry && launch_graph(capture, run, entry);
-	}
-	cei_cuda_pop(capture->gpu->cuda, &hold);
-	return r;
-}
-
 int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
 {
 	void *dropped;
-	int is_queued, r = queue_as_graph(capture, run, &dropped, &is_queued);
+	int is_queued, r = cei_graphs_run(&capture->graphs, run, &dropped, &is_queued);
 
 	if (!r && !is_queued)
 		r = run->stream == CU_STREAM_LEGACY ? queue_beside(capture, run)
 			: queue(capture, run);
-	drop_graph(capture, dropped);   /* last, because peers wait for the run */
+	cei_graphs_drop(&capture->graphs, dropped);     /* last, because peers wait for the run */
 	return r;
 }
 
 void cei_capture_forget(struct cei_capture *capture, const ceov_op *op)
 {
-	void *graph;
-
-	while (capture && cei_graph_cache_forget(&capture->graphs, op, &graph))
-		drop_graph(capture, graph);
+	if (capture)
+		cei_graphs_forget(&capture->graphs, op);
 }
 
 uint32_t cei_capture_n_graphs(const struct cei_capture *capture)
 {
-	uint32_t i, n = 0;
-
-	for (i = 0; i < capture->graphs.n; i++)
-		n += capture->graphs.entries[i].graph != NULL;
-	return n;
+	return cei_graphs_n(&capture->graphs);
 }

@@ -67,7 +67,18 @@ static void fill(struct cei_graph_entry *entry, const struct cei_graph_key *key,
 	entry->half = key->half;
 	entry->n_bytes = key->n_bytes;
 	memcpy(entry->operands, key->operands, key->n_bytes);
+	entry->memory = *key->memory;
 	entry->hash = hash;
+}
+
+/* Begins the entry anew if its addresses stand for other memory now. */
+static void renew(struct cei_graph_entry *entry, const struct cei_graph_key *key,
+		  void **ret_dropped)
+{
+	if (!memcmp(&entry->memory, key->memory, sizeof(entry->memory)))
+		return;
+	*ret_dropped = entry->graph;
+	fill(entry, key, entry->hash);
 }
 
 struct cei_graph_entry *cei_graph_cache_see(struct cei_graph_cache *graphs,
@@ -88,6 +99,7 @@ struct cei_graph_entry *cei_graph_cache_see(struct cei_graph_cache *graphs,
 			return NULL;
 		fill(entry, key, hash);
 	}
+	renew(entry, key, ret_dropped);
 	entry->last = graphs->n_runs;
 	entry->n_seen++;
 	return entry;

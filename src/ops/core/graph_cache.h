@@ -17,10 +17,17 @@
 
 #include <ceoverlap/ops.h>
 
+#include "ops/core/run.h"
+
 #define CEI_GRAPH_CACHE_MAX      128u
 #define CEI_GRAPH_CACHE_STALE    1024u  /* an entry that so many runs did not use may be
 					 * replaced */
 #define CEI_GRAPH_OPERANDS_MAX   128u   /* bytes of the largest run struct */
+
+/* Numbers of the allocations that hold a run's operands, each unique in the process; 0: unused. */
+struct cei_graph_memory {
+	uint64_t ids[CEI_OPERANDS_MAX];
+};
 
 /* All that determines which operations a run queues. Two runs with equal keys share a graph. */
 struct cei_graph_key {
@@ -28,6 +35,7 @@ struct cei_graph_key {
 	uint32_t       half;
 	uint32_t       n_bytes;         /* of operands */
 	const void    *operands;        /* the struct of the run call */
+	const struct cei_graph_memory *memory;  /* what its addresses stand for now */
 };
 
 struct cei_graph_entry {
@@ -36,9 +44,10 @@ struct cei_graph_entry {
 	uint32_t       n_bytes;
 	unsigned char  operands[CEI_GRAPH_OPERANDS_MAX];        /* copy of the kind's run struct,
 								 * which includes the stream */
+	struct cei_graph_memory memory;
 	uint64_t       hash;            /* of op, half and operands */
 	uint64_t       last;            /* cei_graph_cache.n_runs when a run last used the entry */
-	uint64_t       n_seen;          /* how many runs used the entry */
+	uint64_t       n_seen;          /* how many runs with this memory used the entry */
 	void          *graph;           /* belongs to the caller; NULL: not made yet */
 };
 
@@ -50,7 +59,8 @@ struct cei_graph_cache {
 };
 
 /* Counts the run and returns its entry, which is valid until the next call. NULL: the table has no
- * room. *ret_dropped is the graph of an entry that was replaced, or NULL. */
+ * room. *ret_dropped is the graph of an entry that was replaced, or whose addresses stand for other
+ * memory now, or NULL. */
 struct cei_graph_entry *cei_graph_cache_see(struct cei_graph_cache *graphs,
 					    const struct cei_graph_key *key, void **ret_dropped);
 

@@ -51,16 +51,20 @@ static int check_apart(const ceov_op *op, const struct cei_operand *result,
 			 op->kind->name, op->workspace->rank, result->name, other->name);
 }
 
-int cei_operands_check(const ceov_op *op, const struct cei_operand *operands, uint32_t n)
+int cei_operands_take(struct cei_run *run, const struct cei_operand *operands, uint32_t n)
 {
 	uint32_t i, other;
 	int r = 0;
 
 	for (i = 0; !r && i < n; i++)
-		r = check_one(op, &operands[i]);
+		r = check_one(run->op, &operands[i]);
 	for (i = 0; !r && i < n; i++)
 		for (other = 0; !r && operands[i].is_result && other < n; other++)
 			if (other != i)
-				r = check_apart(op, &operands[i], &operands[other]);
+				r = check_apart(run->op, &operands[i], &operands[other]);
+	run->n_memory = 0;
+	for (i = 0; !r && i < n; i++)
+		if (operands[i].n_bytes)
+			run->memory[run->n_memory++] = operands[i].base;
 	return r;
 }

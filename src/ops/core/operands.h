@@ -7,10 +7,7 @@
 
 #include <stdint.h>
 
-#include "ops/core/op.h"
-
-/* An op has at most A, one B and one C for each product, and the gathered A. */
-#define CEI_OPERANDS_MAX (2u + 2u * CEOV_OP_GEMMS_MAX)
+#include "ops/core/run.h"
 
 struct cei_operand {
 	const char *name;               /* the field's name in the run's public struct */
@@ -19,8 +16,9 @@ struct cei_operand {
 	int         is_result;          /* 1: the run writes it */
 };
 
-/* Raises CEOV_ERR_INVALID with the operand's name if a base is NULL or not aligned to 16
- * bytes, a range ends past the address space, or a result overlaps any other operand. */
-int cei_operands_check(const ceov_op *op, const struct cei_operand *operands, uint32_t n);
+/* Takes the memory of a run from its operands, at most CEI_OPERANDS_MAX. Raises CEOV_ERR_INVALID
+ * with the operand's name if a base is NULL or not aligned to 16 bytes, a range ends past the
+ * address space, or a result overlaps any other operand. */
+int cei_operands_take(struct cei_run *run, const struct cei_operand *operands, uint32_t n);
 
 #endif /* CEI_OPERANDS_H */

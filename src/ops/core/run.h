@@ -23,6 +23,9 @@
 
 #include "ops/core/op.h"
 
+/* An op has at most A, one B and one C for each product, and the gathered A. */
+#define CEI_OPERANDS_MAX (2u + 2u * CEOV_OP_GEMMS_MAX)
+
 struct cei_run {
 	ceov_op    *op;
 	void       *stream;             /* NULL on host ranks */
@@ -31,6 +34,9 @@ struct cei_run {
 					 * older caller's may be shorter (run_first_bytes in
 					 * kind.h) */
 	const void *floating[CEI_OP_STAGES_MAX];        /* [stage]: address of what it sends */
+	const void *memory[CEI_OPERANDS_MAX];   /* the caller's memory that the run reads and
+						 * writes; set by cei_operands_take() */
+	uint32_t    n_memory;
 	uint64_t    number;             /* of the run, counted from 1, among all runs of the
 					 * workspace, or the op's if its kind is local; set by
 					 * cei_run_make() */

@@ -221,7 +221,7 @@ static int take_operands(struct cei_run *run)
 	run->floating[0] = from->grads;
 	if (!r)
 		r = check_results(op, from);
-	return r ? r : cei_operands_check(op, operands, 5);
+	return r ? r : cei_operands_take(run, operands, 5);
 }
 
 int ceov_embedding_backward_run(ceov_op *op, const struct ceov_embedding_backward_run *run)

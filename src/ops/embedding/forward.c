@@ -287,7 +287,7 @@ static int take_operands(struct cei_run *run)
 	int r = cei_embedding_check_bags(op, &from->bags);
 
 	run->stream = from->stream;
-	return r ? r : cei_operands_check(op, operands, 5);
+	return r ? r : cei_operands_take(run, operands, 5);
 }
 
 int ceov_embedding_a2a_run(ceov_op *op, const struct ceov_embedding_a2a_run *run)

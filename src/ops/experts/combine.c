@@ -40,7 +40,7 @@ static int take_operands(struct cei_run *run)
 	int r = cei_experts_check_run(run->op, from.n_tokens, from.group);
 
 	run->stream = from.stream;
-	return r ? r : cei_operands_check(run->op, operands, 5);
+	return r ? r : cei_operands_take(run, operands, 5);
 }
 
 static int queue_job(const struct cei_run *run)

@@ -63,7 +63,7 @@ static int take_operands(struct cei_run *run)
 	int r = check_numbers(run->op, &from);
 
 	run->stream = from.stream;
-	return r ? r : cei_operands_check(run->op, operands, 7);
+	return r ? r : cei_operands_take(run, operands, 7);
 }
 
 static int queue_job(const struct cei_run *run)

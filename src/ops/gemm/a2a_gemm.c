@@ -417,7 +417,7 @@ static int take_operands(struct cei_run *run)
 
 	run->stream = from->stream;
 	run->floating[0] = from->a;
-	return cei_operands_check(op, operands, 3);
+	return cei_operands_take(run, operands, 3);
 }
 
 int ceov_a2a_gemm_run(ceov_op *op, const struct ceov_a2a_gemm_run *operands)

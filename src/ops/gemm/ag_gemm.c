@@ -283,7 +283,7 @@ static int take_operands(struct cei_run *run)
 						      scratch_bytes(shape), 1 };
 	run->stream = from->stream;
 	run->floating[0] = from->a;
-	return cei_operands_check(op, operands, n);
+	return cei_operands_take(run, operands, n);
 }
 
 int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)

@@ -372,7 +372,7 @@ static int take_operands(struct cei_run *run)
 	};
 
 	run->stream = from->stream;
-	return cei_operands_check(op, operands, 3);
+	return cei_operands_take(run, operands, 3);
 }
 
 int ceov_gemm_a2a_run(ceov_op *op, const struct ceov_gemm_a2a_run *operands)

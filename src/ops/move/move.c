@@ -450,7 +450,7 @@ static int take_operands(struct cei_run *run)
 
 	run->stream = from->stream;
 	run->floating[0] = from->source;
-	return cei_operands_check(op, operands, is_in_place(op, from) ? 1 : 2);
+	return cei_operands_take(run, operands, is_in_place(op, from) ? 1 : 2);
 }
 
 int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)

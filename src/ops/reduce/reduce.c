@@ -417,7 +417,7 @@ static int take_operands(struct cei_run *run)
 		{ "source", from->source, cei_sum_bytes(shape, cei_sum_source_elements(shape)), 0 },
 		{ "target", from->target, cei_sum_bytes(shape, n_results(run->op)), 1 },
 	};
-	int r = cei_operands_check(run->op, operands, 2);
+	int r = cei_operands_take(run, operands, 2);
 
 	if (r)
 		return r;
