@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# ceoverlap.torch over host ranks (tests/python/torch), but for those of several nodes, which
-# test_torch_nodes.sh runs: together they take too long for one test. Skipped where there is no shared
-# library (--disable-shared), or no Python with PyTorch.
+# ceoverlap.torch over host ranks (tests/python/torch), but for FSDP2 and layers, which
+# test_torch_layers.sh runs, and ranks of several nodes, which test_torch_nodes.sh does: together they
+# take too long for one test. Skipped where there is no shared library (--disable-shared), or no Python
+# with PyTorch.
 set -u
 
 failed=0
@@ -17,7 +18,10 @@ export CUDA_VISIBLE_DEVICES=            # tests/gpu/check_torch.sh tests GPUs
 names=()
 for path in "$srcdir"/tests/python/torch/test_*.py; do
 	name=$(basename "$path" .py)
-	[ "$name" = test_nodes ] || names+=("$name")
+	case $name in
+	test_nodes | test_fsdp_* | test_linear | test_shares) ;;
+	*) names+=("$name") ;;
+	esac
 done
 "$python" "$srcdir/tests/python/torch/run.py" "${names[@]}" || failed=1
 exit "$failed"
