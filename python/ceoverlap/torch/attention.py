@@ -118,7 +118,8 @@ def _ring_of(group: Group, k: torch.Tensor, mask: _Mask, call: Call) -> _Ring:
 
 
 def _call_of(name: str, k: torch.Tensor, is_causal: bool, is_balanced: bool) -> Call:
-    return name, k, None, "causal" if is_causal else "all", "balanced" if is_balanced else "in order"
+    return (name, k, None, "causal" if is_causal else "all",
+            "balanced" if is_balanced else "in order")
 
 
 # --- ring --------------------------------------------------------------------------------
