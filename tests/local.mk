@@ -93,6 +93,7 @@ threaded_suites = \
 	%D%/unit/test_workspace \
 	%D%/unit/test_ops \
 	%D%/unit/test_op_runs \
+	%D%/unit/test_ops_agree \
 	%D%/unit/test_meet \
 	%D%/unit/test_chosen \
 	%D%/unit/test_cuts \

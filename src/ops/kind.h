@@ -70,6 +70,11 @@ struct cei_op_kind {
 					 * nor signals of the workspace, and is no part of the
 					 * sequence that runs of all ranks form */
 
+	int         gathers;            /* of kinds with a product. 1: its operand comes from all
+					 * ranks, which may differ in n. 0: it goes to all ranks,
+					 * which may differ in k. In the rest of the shape they
+					 * have to be alike (core/agree.h) */
+
 	/* Fills the shape, whose `kind` is set already, from the caller's public struct. If that
 	 * struct is NULL or has an unknown size, sets shape->fault. Returns the tuning that the
 	 * caller's struct points to, or NULL. */

@@ -119,17 +119,19 @@ START_TEST(test_the_cause_is_told)
 	struct cei_executor_ops ops = gpu_like();
 	struct ceov_moe shape = shape_of();
 	int expected = causes[_i] ? causes[_i] : CEOV_ERR_INVALID;
-	ceov_op *op = NULL;
+	ceov_op *op = NULL, *other = NULL;
 	struct op_rig rig;
 
 	kernel_error = causes[_i];
 	op_rig_open(&rig, 2, ceov_moe_combine_scratch_bytes(&shape, 2), NULL);
 	ck_assert_int_eq(ceov_moe_combine_create(rig.workspaces[0], &shape, &op), 0);
+	ck_assert_int_eq(ceov_moe_combine_create(rig.workspaces[1], &shape, &other), 0);
 	rig.workspaces[0]->executor.ops = &ops;
 	(void)combine(op);
 	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), expected);
 	rig.workspaces[0]->executor.ops = &cei_executor_host;
 	ceov_op_release(op);
+	ceov_op_release(other);
 	op_rig_release(&rig);
 	op_rig_close(&rig);
 }

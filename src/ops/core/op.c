@@ -45,6 +45,7 @@ static void destroy(ceov_op *op)
 {
 	uint32_t i;
 
+	cei_agree_untell(op);
 	for (i = 0; i < op->kind->n_stages; i++)
 		cei_send_stage_fini(&op->stages[i]);
 	quarantine_op(&op->object);
@@ -439,9 +440,8 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	ceov_op *op;
 	int r;
 
-	if (!ret_op)
-		return refuse(workspace, kind, "no ret_op");
-	r = check_create(workspace, shape, tuning, &rates);
+	r = ret_op ? check_create(workspace, shape, tuning, &rates)
+		: refuse(workspace, kind, "no ret_op");
 	if (r)
 		return r;
 	op = calloc(1, sizeof(*op));
@@ -458,12 +458,11 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	cei_object_use(&workspace->object);
 	cei_object_init(&op->object, workspace->object.context, &cei_op_type);
 	r = build(op);
-	if (r) {
+	if (r)
 		destroy(op);
-		return r;
-	}
-	*ret_op = op;
-	return 0;
+	else
+		*ret_op = op;
+	return r;
 }
 
 uint64_t cei_op_scratch_bytes(const struct cei_op_kind *kind, const void *from,
@@ -488,7 +487,10 @@ int cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind
 	if (r)
 		return r;
 	tuning = kind->shape(&shape, from, workspace->n_ranks);
-	return cei_op_create(workspace, &shape, tuning, ret_op);
+	r = cei_op_create(workspace, &shape, tuning, ret_op);
+	if (!r)
+		cei_agree_tell(*ret_op);
+	return r;
 }
 
 /* Copies all that cei_op_create() built, but not the op's place in the context's list, which other
@@ -541,13 +543,11 @@ int ceov_op_explain(const ceov_op *op, int fd)
 {
 	int r = cei_object_check(op, &cei_op_type, "ceov_op_explain");
 
-	if (!r)
-		r = say(op, fd, op->kind->name);
+	r = r ? r : say(op, fd, op->kind->name);
 	if (!r)
 		r = say(op, fd, op->is_tuned
 			      ? ", given by the tuning that is stored on this machine\n" : "\n");
-	if (!r)
-		r = say(op, fd, op->choice.text);
+	r = r ? r : say(op, fd, op->choice.text);
 	return r ? r : say_chunks(op, fd);
 }
 

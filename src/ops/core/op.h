@@ -74,6 +74,11 @@ struct ceov_op {
 	int                       meets;        /* 1: the stream of each run waits until all ranks
 						 * have come to it, before the engine launches
 						 * what follows the stream */
+	uint32_t                  hash;         /* by which ranks compare it (agree.h); 0: they do
+						 * not */
+	int                       is_told;      /* 1: peers expect its first run */
+	int                       is_agreed;    /* 1: it is alike at all ranks. Guarded by the
+						 * workspace's lock */
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	struct cei_carried        carried[CEI_OP_STAGES_MAX][CEI_OP_HALVES];     /* if SMs make the
 						 * transfers of the stages */
@@ -147,8 +152,8 @@ int  cei_op_make_counts(ceov_op *op);
 int  cei_op_pass_all(ceov_op *op,
 		     int (*pass)(ceov_op *op, uint32_t source, uint32_t target, uint32_t piece));
 
-/* Creates an op of the given shape. The workspace must have been checked; tuning may be NULL. On
- * failure nothing is left behind. */
+/* Creates an op of the given shape, which ranks do not compare (agree.h). The workspace must have
+ * been checked; tuning may be NULL. On failure nothing is left behind. */
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		   const struct ceov_op_tuning *tuning, ceov_op **ret_op);
 

@@ -268,7 +268,9 @@ static int begin(struct cei_run *run)
 				 "%s: a run of workspace '%s' of rank %u has failed (%s); "
 				 "release the workspace", run->op->kind->name,
 				 workspace->name, workspace->rank, ceov_strerror(r));
-	r = executor->ops->follow_mark(executor, run->stream);
+	r = cei_agree_check(run->op);
+	if (!r)
+		r = executor->ops->follow_mark(executor, run->stream);
 	if (r)
 		return r;
 	if (run->op->kind->is_local) {

@@ -44,8 +44,8 @@ static const struct part parts[] = {
 	{ "arrived1", offsetof(struct ceov_workspace, arrived[1]), 0,
 	  CEI_OP_STAGES_MAX * CEI_OP_PIECES_MAX, 0, NULL },
 	{ "here", offsetof(struct ceov_workspace, here), 0, CEI_OP_HALVES, 1, NULL },
-	{ "tune", offsetof(struct ceov_workspace, allreduce.signals), CEI_ALLREDUCE_COUNTERS, 0,
-	  1, NULL },
+	{ "tune", offsetof(struct ceov_workspace, allreduce.signals),
+	  CEI_ALLREDUCE_COUNTERS + CEI_AGREE_COUNTERS, 0, 1, NULL },
 	{ "done", offsetof(struct ceov_workspace, done), 0, 1, 0, is_capturable },
 	{ "met", offsetof(struct ceov_workspace, met), 0, 1, 0, may_meet },
 };

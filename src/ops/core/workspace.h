@@ -37,6 +37,7 @@
 #include "ce_engine/objects/object.h"
 #include "collective/levels.h"
 #include "ops/compute/executor.h"
+#include "ops/core/agree.h"
 #include "ops/core/host_allreduce.h"
 #include "ops/shape.h"
 
@@ -80,6 +81,7 @@ struct ceov_workspace {
 							    * where no op meets (op.h) */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
+	struct cei_agree    agree;
 	struct cei_allreduce allreduce; /* exchange of numbers between ranks for tuning */
 	uint64_t            least[CEI_ALLREDUCE_FACTS]; /* [fact]: its lowest value over all
 							 * ranks; set when connected */

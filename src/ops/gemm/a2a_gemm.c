@@ -511,6 +511,7 @@ const struct cei_op_kind cei_a2a_gemm = {
 	.run_call = "ceov_a2a_gemm_run",
 	.run_bytes = sizeof(struct ceov_a2a_gemm_run),
 	.n_stages = 1,
+	.gathers = 1,
 	.shape = shape_of,
 	.fault = cei_a2a_fault,
 	.lacks = cei_product_lacks,

@@ -353,6 +353,7 @@ const struct cei_op_kind cei_ag_gemm = {
 	.run_call = "ceov_ag_gemm_run",
 	.run_bytes = sizeof(struct ceov_ag_gemm_run),
 	.n_stages = 1,
+	.gathers = 1,
 	.shape = shape_of,
 	.fault = cei_product_fault,
 	.lacks = cei_product_lacks,
