@@ -140,6 +140,50 @@ START_TEST(test_launches_of_a_plan_stay_together)
 }
 END_TEST
 
+static uint64_t value_of(ceov_signal *signal, uint32_t index)
+{
+	uint64_t value = 0;
+
+	ck_assert_int_eq(ceov_signal_value(signal, index, &value), 0);
+	return value;
+}
+
+/* Transfers of one launch that wait for one counter: the lane waits again where the next one waits
+ * for more, and not where it waits for the same. */
+START_TEST(test_a_lane_waits_for_each_value)
+{
+	static const uint64_t values[] = { 1, 1, 2 };
+	struct ceov_transfer transfer;
+	struct fixture fixture;
+	ceov_signal *arrived;
+	ceov_ticket ticket;
+	uint32_t i;
+
+	n_may_wait = 1;
+	fixture_open(&fixture);
+	arrived = testing_signal(fixture.context, 1, 3);
+	fixture.plan = testing_plan(fixture.context, 0);
+	for (i = 0; i < 3; i++) {
+		transfer = testing_transfer(testing_buffer(fixture.context, 0, BYTES),
+					    testing_buffer(fixture.context, 1, BYTES), BYTES);
+		transfer.source_ready = testing_mark(fixture.ready, 0, values[i]);
+		transfer.then = testing_mark(arrived, i, 1);
+		testing_add(fixture.plan, &transfer);
+	}
+	ck_assert_int_eq(ceov_plan_commit(fixture.plan), 0);
+	ticket = launch(&fixture, 0);
+	ck_assert_int_eq(state_of(&fixture, ticket), CEOV_PENDING);
+	ck_assert_uint_eq(n_lane_waits, 2);
+	make_ready(&fixture, 1);
+	ck_assert_int_eq(state_of(&fixture, ticket), CEOV_PENDING);
+	ck_assert_uint_eq(value_of(arrived, 1), 1);
+	ck_assert_uint_eq(value_of(arrived, 2), 0);
+	make_ready(&fixture, 2);
+	ck_assert_int_eq(state_of(&fixture, ticket), 0);
+	ceov_close(fixture.context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("gates");
@@ -149,6 +193,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_lane_waits_where_one_may);
 	tcase_add_test(all, test_marks_are_polled_where_none_may);
 	tcase_add_test(all, test_launches_of_a_plan_stay_together);
+	tcase_add_test(all, test_a_lane_waits_for_each_value);
 	suite_add_tcase(made, all);
 	return made;
 }

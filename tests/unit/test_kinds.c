@@ -158,6 +158,25 @@ START_TEST(test_a_new_kind_needs_its_table_alone)
 }
 END_TEST
 
+/* As many rows as are allowed, in all ranks together, and one step more. */
+START_TEST(test_how_many_rows_ranks_may_have)
+{
+	struct cei_op_shape shape = { .n_ranks = 3, .rows = { 8, 0, 56 } };
+
+	ck_assert_ptr_null(cei_op_rows_fault(&shape, 64, 8));
+	ck_assert_ptr_nonnull(cei_op_rows_fault(&shape, 63, 8));
+	shape.rows[1] = 8;
+	ck_assert_ptr_nonnull(cei_op_rows_fault(&shape, 64, 8));
+	ck_assert_ptr_null(cei_op_rows_fault(&shape, 72, 8));
+	shape.rows[1] = UINT64_MAX - 7;         /* the sum would wrap */
+	ck_assert_ptr_nonnull(cei_op_rows_fault(&shape, 64, 8));
+	shape = (struct cei_op_shape){ .n_ranks = 3, .rows = { 8, 4, 56 } };
+	ck_assert_ptr_nonnull(cei_op_rows_fault(&shape, 72, 8));
+	shape = (struct cei_op_shape){ .n_ranks = 3 };
+	ck_assert_ptr_nonnull(cei_op_rows_fault(&shape, 64, 8));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *made = suite_create("kinds");
@@ -167,6 +186,7 @@ int main(void)
 	tcase_add_loop_test(table, test_names_and_keys_are_unique, 0, KINDS);
 	tcase_add_test(table, test_all_kinds_are_here);
 	tcase_add_test(table, test_a_new_kind_needs_its_table_alone);
+	tcase_add_test(table, test_how_many_rows_ranks_may_have);
 	suite_add_tcase(made, table);
 	return testing_run(made);
 }

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
 #include "ce_engine/objects/tickets.h"
 #include "loopback.h"
 
@@ -497,6 +499,55 @@ START_TEST(test_a_thread_that_is_refused_fails_one_launch)
 }
 END_TEST
 
+static ceov_plan *one_copy(ceov_context *context)
+{
+	struct ceov_transfer transfer = testing_transfer(testing_buffer(context, 0, 64),
+							 testing_buffer(context, 0, 64), 64);
+	ceov_plan *plan = testing_plan(context, 0);
+
+	transfer.then = testing_mark(testing_signal(context, 0, 1), 0, 1);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	return plan;
+}
+
+static void launch_at(ceov_plan *plan, uint64_t base)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .base = base };
+
+	ck_assert_int_eq(ceov_launch(plan, &launch, NULL), 0);
+}
+
+/* How many batches the lanes of rank 0 have got. */
+static uint64_t n_batches(const ceov_context *context)
+{
+	const struct cei_lanes *lanes = &context->engines[0]->lanes;
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < cei_lanes_n(lanes); i++)
+		n += lanes->states[i]->lane.n_submitted;
+	return n;
+}
+
+/* The marks of a batch have no order, and two launches of a plan raise the same counters. */
+START_TEST(test_two_launches_of_a_plan_share_no_batch)
+{
+	ceov_context *context = testing_open_turned(1, NULL);
+	ceov_plan *plan = one_copy(context), *other = one_copy(context);
+
+	launch_at(plan, 0);
+	launch_at(other, 0);
+	(void)ceov_turn(context);
+	ck_assert_uint_eq(n_batches(context), 1);
+	launch_at(plan, 1);
+	launch_at(plan, 2);
+	(void)ceov_turn(context);
+	ck_assert_uint_eq(n_batches(context), 3);
+	ceov_close(context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("launch");
@@ -520,6 +571,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_release_waits_for_launches_in_flight);
 	tcase_add_test(all, test_a_plan_tells_whether_its_release_waits);
 	tcase_add_test(all, test_a_caller_turns_launches);
+	tcase_add_test(all, test_two_launches_of_a_plan_share_no_batch);
 	tcase_add_test(all, test_a_thread_that_is_refused_fails_one_launch);
 	suite_add_tcase(made, all);
 	return made;
