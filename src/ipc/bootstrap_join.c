@@ -26,6 +26,7 @@
 
 #define RETRY_MIN_NS UINT64_C(1000000)
 #define RETRY_MAX_NS UINT64_C(32000000)
+#define TWIN_NS      UINT64_C(1000000000)
 
 int cei_party_has(const struct cei_wire_party *party, uint32_t rank)
 {
@@ -183,6 +184,33 @@ static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 		return 0;
 	return raise_first(bootstrap, CEOV_ERR_INVALID,
 			    "does not answer a hello");
+}
+
+int cei_bootstrap_meet_twin(struct cei_bootstrap *bootstrap)
+{
+	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
+	uint64_t by_ns = cei_deadline(TWIN_NS);
+	struct cei_received received;
+	int fd = -1, r = CEOV_NONE;
+
+	hello.hello.n_ranks = bootstrap->site->n_ranks;
+	cei_party_of_site(bootstrap->site, &hello.hello.party);
+	if (!try_connect(bootstrap->config.path, &fd)) {
+		cei_socket_send(fd, &hello, NULL, 0);
+		r = cei_socket_wait(fd, POLLIN, by_ns) ? CEOV_NONE
+			: cei_socket_receive(fd, &received);
+		close(fd);
+	}
+	if (!r) {
+		cei_received_close_fds(&received);
+		if (received.message.type == CEI_MESSAGE_REFUSE &&
+		    received.message.refuse.error == CEOV_ERR_STATE)
+			return cei_raise(bootstrap->site->report, CEOV_ERR_STATE, EADDRINUSE,
+					 "two processes have rank %u at %s, or another group uses "
+					 "this path", bootstrap->first, bootstrap->config.path);
+	}
+	return cei_raise(bootstrap->site->report, CEOV_ERR_STATE, EADDRINUSE,
+			 "another group uses %s; choose another path", bootstrap->config.path);
 }
 
 /* Connects and joins. CEOV_NONE: the caller should try again; *ret_error says why. Other errors are

@@ -49,6 +49,7 @@ struct gathering {
 	uint32_t            n_knocks;
 	uint32_t            n_joined;
 	uint64_t            n_in_vain;          /* processes that were refused or ended again */
+	uint32_t            twin;               /* the last rank that came twice; CEOV_NOBODY */
 	struct knock        knocks[KNOCKS_MAX];
 };
 
@@ -141,6 +142,7 @@ static int check_hello(struct gathering *gathering, int fd,
 			return -1;
 		}
 		if (cei_rank_set_has(&taken, rank)) {
+			gathering->twin = rank;
 			turn_away(gathering, fd, CEOV_ERR_STATE,
 				  "rank %u is taken by another process of the group",
 				  rank);
@@ -288,7 +290,8 @@ static uint32_t missing_from(const struct gathering *gathering, uint32_t rank)
 				    gathering->bootstrap->site->n_ranks);
 }
 
-/* Lists the missing ranks as text, such as "1, 2, 5"; "": none is missing. */
+/* Lists the missing ranks as text, such as "1, 2, 5", and a rank that two processes have; "": none
+ * is missing. */
 static void list_missing(const struct gathering *gathering, char *ret_text, size_t n_bytes)
 {
 	uint32_t n_ranks = gathering->bootstrap->site->n_ranks, rank = missing_from(gathering, 0);
@@ -298,6 +301,9 @@ static void list_missing(const struct gathering *gathering, char *ret_text, size
 	for (; rank < n_ranks && at < n_bytes; rank = missing_from(gathering, rank + 1))
 		at += (size_t)snprintf(ret_text + at, n_bytes - at, "%s%u", at ? ", " : "",
 				       rank);
+	if (at && at < n_bytes && gathering->twin != CEOV_NOBODY)
+		snprintf(ret_text + at, n_bytes - at, "; two processes have rank %u",
+			 gathering->twin);
 }
 
 static int raise_missing(struct gathering *gathering)
@@ -433,6 +439,8 @@ static int listen_and_gather(struct gathering *gathering)
 
 	r = cei_listener_open(&gathering->listener, gathering->report, gathering->path,
 			      gathering->deadline_ns);
+	if (r == CEOV_NONE)
+		return cei_bootstrap_meet_twin(gathering->bootstrap);
 	if (!r)
 		r = gather(gathering);
 	cei_listener_close(&gathering->listener, gathering->report);
@@ -460,6 +468,7 @@ int cei_bootstrap_listen(struct cei_bootstrap *bootstrap)
 	gathering->report = report;
 	gathering->path = bootstrap->config.path;
 	gathering->deadline_ns = bootstrap->config.deadline_ns;
+	gathering->twin = CEOV_NOBODY;
 	cei_ranks_elsewhere_add(bootstrap->site, &gathering->present);
 	cei_party_add(&own, &gathering->present);
 	r = listen_and_gather(gathering);

@@ -175,9 +175,7 @@ static int clear_path(struct cei_report *report, const char *path,
 	case 0:                 /* a process listens */
 	case EAGAIN:            /* a process listens, and its queue is full */
 	case EPROTOTYPE:        /* a process uses a socket of another type */
-		return cei_raise(report, CEOV_ERR_STATE, EADDRINUSE,
-				 "another group uses %s; choose another path",
-				 path);
+		return CEOV_NONE;
 	default:
 		return raise_errno(report, path, error);
 	}

@@ -239,7 +239,7 @@ struct cei_listener {
 	ino_t       inode;
 };
 
-/* Creates the socket file and listens. CEOV_ERR_STATE: another process listens there. Call
+/* Creates the socket file and listens. CEOV_NONE: another process listens there. Call
  * cei_listener_close() after a failure, too. */
 int  cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 		       const char *path, uint64_t deadline_ns);
@@ -248,5 +248,9 @@ void cei_listener_close(struct cei_listener *listener, struct cei_report *report
 /* Establish the links to all other processes of the node. Errors are raised. */
 int cei_bootstrap_listen(struct cei_bootstrap *bootstrap);
 int cei_bootstrap_join(struct cei_bootstrap *bootstrap);
+
+/* Another process listens where this one is to listen. If both have the same rank, both hear of
+ * each other. Returns CEOV_ERR_STATE, raised. */
+int cei_bootstrap_meet_twin(struct cei_bootstrap *bootstrap);
 
 #endif /* CEI_BOOTSTRAP_PRIVATE_H */

@@ -282,6 +282,29 @@ static int resolve(struct cei_exchange *exchange, uint64_t deadline_ns)
 				 &store->addresses);
 }
 
+/* Somebody listens already where process 0 is to listen: if that is a process 0 as well, both hear
+ * of each other. Returns an error, raised. */
+static int meet_twin(struct cei_exchange *exchange, uint64_t deadline_ns)
+{
+	uint64_t least_ns = cei_deadline(CEI_EXCHANGE_GRACE_NS);
+	uint64_t by_ns = cei_deadline(CONNECT_MAX_NS);
+	struct store *store = exchange->private;
+	int error, r;
+
+	if (by_ns > deadline_ns)
+		by_ns = deadline_ns > least_ns ? deadline_ns : least_ns;
+	r = resolve(exchange, by_ns);
+	if (!r)
+		r = try_join(exchange, by_ns, &error);
+	if (r < 0)
+		return r;
+	if (!r)
+		close(store->fd);
+	return raise_store(exchange, CEOV_ERR_SYSTEM, EADDRINUSE, "process 0 cannot listen there, "
+			   "because another program does; choose another port "
+			   "(CEOVERLAP_STORE)");
+}
+
 static int open_exchange(struct cei_exchange *exchange, uint64_t deadline_ns)
 {
 	struct store *store = calloc(1, sizeof(*store));
@@ -294,6 +317,8 @@ static int open_exchange(struct cei_exchange *exchange, uint64_t deadline_ns)
 	exchange->private = store;
 	r = exchange->process ? resolve(exchange, deadline_ns)
 			      : cei_store_server_open(exchange, deadline_ns, &store->server);
+	if (r == CEOV_NONE)
+		r = meet_twin(exchange, deadline_ns);
 	if (r)
 		free(store);
 	return r;

@@ -47,6 +47,7 @@ struct cei_store_server {
 	uint8_t           *has;         /* by process: its part of this round is there */
 	uint32_t           n_has;
 	uint64_t           n_refused;
+	uint32_t           twin;        /* the last process that came twice; NOBODY: none */
 	int                error;       /* raised already; the round has failed */
 	uint8_t           *answer;      /* while it is sent: the bytes of all */
 	uint64_t           n_answer;
@@ -90,12 +91,10 @@ static void refuse(const struct guest *guest, int error, const char *text)
 	(void)cei_store_send(guest->fd, bytes, cei_store_put_refuse(&message, bytes), 0);
 }
 
-static void turn_away(struct cei_store_server *server, struct guest *guest, int error,
-		      const char *format, ...) __attribute__((format(printf, 4, 5)));
-
 /* Refuses a process, logs it, because the group then waits for it in vain, and closes. */
-static void turn_away(struct cei_store_server *server, struct guest *guest, int error,
-		      const char *format, ...)
+static void __attribute__((format(printf, 4, 5)))
+turn_away(struct cei_store_server *server, struct guest *guest, int error,
+	  const char *format, ...)
 {
 	char text[CEI_STORE_TEXT_BYTES];
 	va_list args;
@@ -175,6 +174,19 @@ static void accept_guests(struct cei_store_server *server)
 
 /* --- what processes say ------------------------------------------------------------ */
 
+/* Writes who is missing, and which number came twice. Returns how many are missing. */
+static uint32_t say_missing(const struct cei_store_server *server, char *ret_text, size_t n_bytes)
+{
+	char missing[CEI_MISSING_TEXT_BYTES];
+	uint32_t n = cei_missing_text(server->has, server->exchange->n_processes, missing);
+	int at = snprintf(ret_text, n_bytes, "%s missing", missing);
+
+	if (server->twin != NOBODY)
+		snprintf(ret_text + at, n_bytes - (size_t)at,
+			 ", and two processes say that they are process %u", server->twin);
+	return n;
+}
+
 /* Returns whether the HELLO fits; else the process was turned away. */
 static int check_hello(struct cei_store_server *server, struct guest *guest,
 		       const struct cei_store_hello *hello)
@@ -190,15 +202,17 @@ static int check_hello(struct cei_store_server *server, struct guest *guest,
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u says the group has %u "
 			  "processes, process 0 says %u", hello->process, hello->n_processes,
 			  own->n_processes);
-	else if (!hello->process || hello->process >= own->n_processes)
-		turn_away(server, guest, CEOV_ERR_INVALID, "a second process says that it is "
-			  "process %u of %u", hello->process, own->n_processes);
-	else if (server->guests[hello->process])
+	else if (hello->process >= own->n_processes)
+		turn_away(server, guest, CEOV_ERR_INVALID, "a process says it is process %u of %u",
+			  hello->process, own->n_processes);
+	else if (hello->process && !server->guests[hello->process])
+		return 1;
+	else {
+		server->twin = hello->process;
 		turn_away(server, guest, CEOV_ERR_STATE, "two processes say that they are "
 			  "process %u of %u: check how they are numbered", hello->process,
 			  own->n_processes);
-	else
-		return 1;
+	}
 	return 0;
 }
 
@@ -333,14 +347,14 @@ static void turn(struct cei_store_server *server, uint64_t deadline_ns,
 static int gather(struct cei_store_server *server, uint64_t deadline_ns)
 {
 	uint32_t n = server->exchange->n_processes;
-	char missing[CEI_MISSING_TEXT_BYTES];
+	char missing[CEI_STORE_TEXT_BYTES];
 
 	while (server->n_has < n && !server->error) {
 		if (cei_now_ns() >= deadline_ns) {
-			cei_missing_text(server->has, n, missing);
+			(void)say_missing(server, missing, sizeof(missing));
 			return cei_raise(server->report, CEOV_ERR_TIMEOUT, 0,
 					 "not all processes have come to the store at %s in "
-					 "time: %s missing; %llu were refused or left again",
+					 "time: %s; %llu were refused or left again",
 					 server->exchange->where, missing,
 					 (unsigned long long)server->n_refused);
 		}
@@ -463,12 +477,10 @@ static int answer(struct cei_store_server *server, const struct cei_gathered *ga
 /* Tells all that have come that they wait in vain, and why. */
 static void send_away(struct cei_store_server *server, int error)
 {
-	char text[CEI_STORE_TEXT_BYTES], missing[CEI_MISSING_TEXT_BYTES];
+	char text[CEI_STORE_TEXT_BYTES], missing[CEI_STORE_TEXT_BYTES - 40];
 
-	if (error == CEOV_ERR_TIMEOUT &&
-	    cei_missing_text(server->has, server->exchange->n_processes, missing))
-		snprintf(text, sizeof(text), "not all processes have come in time: %s missing",
-			 missing);
+	if (error == CEOV_ERR_TIMEOUT && say_missing(server, missing, sizeof(missing)))
+		snprintf(text, sizeof(text), "not all processes have come in time: %s", missing);
 	else
 		snprintf(text, sizeof(text), "it could not gather the group: %s; its log says more",
 			 ceov_strerror(error));
@@ -530,11 +542,11 @@ static int start_listening(struct cei_store_server *server, uint64_t deadline_ns
 		nanosleep(&pause, NULL);
 	if (!error && epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
 		error = errno;
-	if (!error)
-		return 0;
+	if (!error || error == EADDRINUSE)
+		return error ? CEOV_NONE : 0;
 	return cei_raise(server->report, CEOV_ERR_SYSTEM, error, "process 0 cannot listen at "
-			 "port %u for %s: %s (CEOVERLAP_STORE chooses another)", place.port,
-			 exchange->where, strerror(error));
+			 "port %u for %s: %s", place.port, exchange->where,
+			 strerror(error));
 }
 
 int cei_store_server_open(const struct cei_exchange *exchange, uint64_t deadline_ns,
@@ -555,6 +567,7 @@ int cei_store_server_open(const struct cei_exchange *exchange, uint64_t deadline
 	cei_list_init(&server->joined);
 	cei_list_init(&server->gone);
 	server->listen_fd = -1;
+	server->twin = NOBODY;
 	server->guests = calloc(exchange->n_processes, sizeof(struct guest *));
 	server->has = calloc(exchange->n_processes, 1);
 	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -19,7 +19,7 @@
 
 struct cei_store_server;
 
-/* Listens at exchange->where. Errors are raised. */
+/* Listens at exchange->where. CEOV_NONE: another program listens there. Other errors are raised. */
 int  cei_store_server_open(const struct cei_exchange *exchange, uint64_t deadline_ns,
 			   struct cei_store_server **ret_server);
 

@@ -123,6 +123,7 @@ void set_torchrun(uint32_t number, struct cei_book_config *config)
 void set_folder(uint32_t number, struct cei_book_config *config)
 {
 	config->where = directory;
+	config->job = "a test";
 	config->process = number;
 	config->n_processes = meeting.n_processes;
 }

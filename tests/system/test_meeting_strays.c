@@ -201,7 +201,7 @@ START_TEST(test_odd_hellos)
 	n = hello_of(1, own_group() + 1, bytes);
 	assert_refused(bytes, n, CEOV_ERR_INVALID, "another group");
 	n = hello_of(0, own_group(), bytes);
-	assert_refused(bytes, n, CEOV_ERR_INVALID, "a second process");
+	assert_refused(bytes, n, CEOV_ERR_STATE, "two processes say that they are process 0");
 	n = hello_of(3, own_group(), bytes);
 	assert_refused(bytes, n, CEOV_ERR_INVALID, "process 3 of 3");
 	n = cei_store_put_part(0, 0, bytes);
@@ -334,6 +334,7 @@ static const char *where;
 static void set_where(uint32_t number, struct cei_book_config *config)
 {
 	config->where = where;
+	config->job = "a test";
 	config->process = number;
 	config->n_processes = meeting.n_processes;
 }
@@ -440,7 +441,7 @@ START_TEST(test_a_call_of_another_version)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/ceoverlap-%016llx.call", directory,
-		 (unsigned long long)cei_group_id(&secret, ""));
+		 (unsigned long long)cei_group_id(&secret, "a test"));
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
@@ -467,7 +468,7 @@ END_TEST
 START_TEST(test_an_answer_of_an_earlier_run)
 {
 	struct cei_secret secret = { .n_bytes = 0 };
-	uint64_t group = cei_group_id(&secret, "");
+	uint64_t group = cei_group_id(&secret, "a test");
 	uint8_t entries[2 * 12] = { 1, [12] = 2 };
 	struct cei_folder_file file = { .head = { .group = group, .run = 0xabc, .instance = 0xabc,
 						  .n_processes = 2 } };
