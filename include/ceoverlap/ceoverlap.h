@@ -136,7 +136,9 @@ enum ceov_bootstrap {
 	CEOV_BOOTSTRAP_CALLBACK = 1,    /* struct ceov_network's all_gather */
 	CEOV_BOOTSTRAP_PMIX = 2,        /* the process manager of mpirun and srun */
 	CEOV_BOOTSTRAP_STORE = 3,       /* a TCP server in process 0, as under torchrun */
-	CEOV_BOOTSTRAP_FOLDER = 4       /* files in a folder that all nodes share */
+	CEOV_BOOTSTRAP_FOLDER = 4,      /* files in a folder that all nodes share */
+	CEOV_BOOTSTRAP_ALONE = 5        /* there are no other nodes, and this process is not to
+					 * meet the others that a launcher has started */
 };
 
 /* A group of several nodes. What is 0 or NULL comes from the environment: see
@@ -168,7 +170,9 @@ struct ceov_network {
 
 struct ceov_config {
 	size_t                    struct_bytes;   /* set by CEOV_CONFIG_INIT */
-	const struct ceov_member *members;        /* NULL: from the environment */
+	const struct ceov_member *members;        /* NULL: from the environment; a single one with
+						   * rank CEOV_NOBODY: likewise, but at this
+						   * place */
 	uint32_t                  n_members;
 	uint32_t                  n_ranks;        /* of the whole group */
 	const char               *group;          /* path of the unix socket at which ranks meet;
@@ -204,7 +208,10 @@ struct ceov_config {
  * What config leaves out comes from the environment: CEOVERLAP_RANK,
  * CEOVERLAP_RANKS (how many), CEOVERLAP_PLACE ("host" or "gpu:N") and
  * CEOVERLAP_GROUP (socket path). With config NULL and none of them set, the process
- * is rank 0 of a group of one, on GPU 0 if there is one and else on host memory.
+ * is rank 0 of a group of one, on GPU 0 if there is one and else on host memory. But a
+ * process that a launcher started as one of several (by the variables of torchrun, srun, mpirun,
+ * MPICH, Flux, jsrun or PMIx) is refused then: CEOVERLAP_BOOTSTRAP says how they meet, or that each
+ * is alone, as config->network->bootstrap does.
  *
  * On failure *ret_context is not written and the log has one line per cause.
  *

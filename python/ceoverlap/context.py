@@ -31,13 +31,6 @@ EXIT_S = 2.0                            # how long calls in flight hold up the e
 Marks = Union[MarkList, Sequence[Mark]]
 
 
-def _from_environment(name: str, fallback: int) -> int:
-    text = os.environ.get(name, "")
-    if text and not text.isdecimal():
-        raise errors.InvalidError(f"{name} is {text!r}: must be a number from 0 on")
-    return int(text) if text else fallback
-
-
 def _path_of(group: Union[str, os.PathLike]) -> bytes:
     path = os.fsencode(group)
     if b"\0" in path:
@@ -49,7 +42,8 @@ class Context(_object.NotCopied, Owner):
     """Opens ranks of this process and meets the group's other ranks.
 
     ranks      the rank of this process, or several; None: as the environment has it
-               (docs/configuration.md), which launchers set, else rank 0, alone
+               (docs/configuration.md), which launchers set, else rank 0, alone. One of several
+               processes of a launcher is refused if nothing says how they meet
     n_ranks    of the whole group; None: as the environment has it where ranks is None, else as
                many as this process has, without a group
     place      "host", "gpu:N" or one of them for each rank; None: CEOVERLAP_PLACE, else
@@ -101,17 +95,15 @@ class Context(_object.NotCopied, Owner):
     def _members(self, ranks, n_ranks, place, group):
         """Returns the C array of this process' ranks and their places; None if the library
         shall take both from the environment."""
-        if ranks is None and place is None:
-            self._ranks: Tuple[int, ...] = ()   # both are asked for when the context is open
-            alone = 0 if os.environ.get("CEOVERLAP_BOOTSTRAP") else 1
-            self._n_ranks: int = _from_environment("CEOVERLAP_RANKS", n_ranks or alone)
-            return None
         if ranks is None:
-            if os.environ.get("CEOVERLAP_BOOTSTRAP") and not os.environ.get("CEOVERLAP_RANK"):
-                raise errors.InvalidError("place: a launcher gives this process its rank; say "
-                                          "CEOVERLAP_PLACE instead, or ranks, too")
-            ranks = _from_environment("CEOVERLAP_RANK", 0)
-            n_ranks = _from_environment("CEOVERLAP_RANKS", n_ranks or 1)
+            self._ranks: Tuple[int, ...] = ()   # asked for when the context is open
+            self._n_ranks: int = n_ranks or 1
+            if self._n_ranks < 1:
+                raise errors.InvalidError(f"n_ranks is {n_ranks}: at least 1")
+            if place is None:
+                return None
+            only = place_of(place if isinstance(place, (str, Place)) else self._only(place))
+            return (_abi.ceov_member * 1)(_abi.ceov_member(_abi.CEOV_NOBODY, only._struct()))
         self._ranks = (ranks,) if isinstance(ranks, int) else tuple(ranks)
         if n_ranks is None and group is not None:
             raise errors.InvalidError("a group has ranks elsewhere: say n_ranks")
@@ -134,6 +126,13 @@ class Context(_object.NotCopied, Owner):
         for i, rank in enumerate(self._ranks):
             members[i] = _abi.ceov_member(rank, places[i]._struct())
         return members
+
+    @staticmethod
+    def _only(places):
+        places = list(places)
+        if len(places) != 1:
+            raise errors.InvalidError(f"{len(places)} places for 1 ranks")
+        return places[0]
 
     def _open(self, config: _abi.ceov_config, network: Optional[Network]) -> None:
         try:

@@ -10,6 +10,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/write.c %D%/write.h \
 	%D%/file.c %D%/file.h \
 	%D%/variables.c %D%/variables.h \
+	%D%/launcher.c %D%/launcher.h \
 	%D%/urgency.c %D%/urgency.h \
 	%D%/clock.c %D%/clock.h \
 	%D%/condition.c %D%/condition.h \

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/launcher.h"
+
 /* In the order in which they are tried, and of enum cei_means; NULL ends the table. */
 static const struct cei_exchange_ops *const all_means[] = {
 	&cei_exchange_callback, &cei_exchange_pmix, &cei_exchange_store, &cei_exchange_folder,
@@ -32,11 +34,16 @@ static int means_from_environment(struct cei_report *report, uint32_t *ret_means
 		return 0;
 	}
 	return cei_raise(report, CEOV_ERR_INVALID, 0,
-			 "CEOVERLAP_BOOTSTRAP is '%s', must be 'pmix', 'store' or 'folder'", text);
+			 "CEOVERLAP_BOOTSTRAP is '%s', must be 'pmix', 'store', "
+			 "'folder' or 'alone'", text);
 }
 
 static int raise_none(struct cei_report *report)
 {
+	const struct cei_launcher *launcher = cei_launcher_of_several();
+
+	if (launcher)
+		return cei_launcher_refuse(report, launcher);
 	return cei_raise(report, CEOV_ERR_INVALID, 0,
 			 "nothing says how the group's processes find each other: start them "
 			 "with mpirun, srun or torchrun, or name a shared folder and number them "

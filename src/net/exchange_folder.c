@@ -37,6 +37,10 @@ static int detect(struct cei_exchange *exchange)
 	r = cei_exchange_where(exchange, where);
 	if (!r)
 		r = cei_exchange_job(exchange, NULL);
+	if (!r && !exchange->job[0])
+		r = cei_raise(config->report, CEOV_ERR_INVALID, 0, "two jobs in the folder "
+			      "%s would take each other's processes for their own: give each a "
+			      "name (CEOVERLAP_JOB, or ceov_network.job)", exchange->where);
 	return r ? r : 1;
 }
 

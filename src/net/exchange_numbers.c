@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/launcher.h"
 #include "base/variables.h"
 
 /* Reads two variables that only mean something together. Returns 1; 0: one is not set. */
@@ -28,6 +29,7 @@ static int read_pair(struct cei_exchange *exchange, const char *process, const c
 
 int cei_exchange_numbers(struct cei_exchange *exchange)
 {
+	const struct cei_launcher *launcher = cei_launcher_find();
 	int r;
 
 	exchange->process = exchange->config.process;
@@ -35,7 +37,9 @@ int cei_exchange_numbers(struct cei_exchange *exchange)
 	if (exchange->n_processes)
 		return 1;
 	r = read_pair(exchange, "CEOVERLAP_PROCESS", "CEOVERLAP_PROCESSES");
-	return r ? r : read_pair(exchange, "RANK", "WORLD_SIZE");
+	if (r || !launcher || !launcher->n_tasks)
+		return r;
+	return read_pair(exchange, launcher->task, launcher->n_tasks);
 }
 
 int cei_exchange_job(struct cei_exchange *exchange, const char *text)

@@ -8,7 +8,7 @@
 #include "net/means.h"
 
 /* Fills process and n_processes from config, from CEOVERLAP_PROCESS and CEOVERLAP_PROCESSES, or
- * from torchrun's RANK and WORLD_SIZE. Returns 1; 0: none of them says both. Errors are raised. */
+ * from the launcher's variables. Returns 1; 0: none of them says both. Errors are raised. */
 int cei_exchange_numbers(struct cei_exchange *exchange);
 
 /* Fills job from config or CEOVERLAP_JOB; else from this text, NULL: "". CEOV_ERR_INVALID, raised:

@@ -53,7 +53,12 @@ int cei_network_is_wanted(const struct ceov_network *public)
 {
 	const char *means = secure_getenv("CEOVERLAP_BOOTSTRAP");
 
-	return public || (means && *means);
+	if (public && public->struct_bytes == sizeof(*public) &&
+	    (public->bootstrap || public->all_gather))
+		return public->bootstrap != CEOV_BOOTSTRAP_ALONE;
+	if (means && *means)
+		return strcmp(means, "alone") != 0;
+	return public != NULL;
 }
 
 static int take_public(struct cei_report *report, const struct ceov_network *from,

@@ -88,7 +88,7 @@ def _of_nodes(folder, n, n_nodes, rank):
     """What makes n processes act as so many nodes, which meet at a folder."""
     if n_nodes == 1:
         return {"CEOVERLAP_GROUP": os.path.join(folder, "group")}
-    return {"CEOVERLAP_BOOTSTRAP": "folder", "CEOVERLAP_FOLDER": folder,
+    return {"CEOVERLAP_BOOTSTRAP": "folder", "CEOVERLAP_FOLDER": folder, "CEOVERLAP_JOB": "a test",
             "CEOVERLAP_PROCESS": str(rank), "CEOVERLAP_PROCESSES": str(n),
             "CEOVERLAP_NODE": f"node {rank * n_nodes // n}", "CEOVERLAP_TRANSPORTS": "tcp",
             "UCX_LOG_LEVEL": "fatal"}

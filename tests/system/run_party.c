@@ -6,7 +6,6 @@
  * what it has got itself, and prints its rank and its node. */
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <ceoverlap/ceoverlap.h>
@@ -24,21 +23,6 @@ struct party {
 	ceov_buffer  *target_there;     /* of the next rank */
 	ceov_signal  *there;
 };
-
-/* The number of this process, as ceoverlap-run, PMIx or torchrun tells it; -1: none does. */
-static int own_number(void)
-{
-	static const char *const names[] = { "CEOVERLAP_PROCESS", "PMIX_RANK", "RANK" };
-	const char *text;
-	size_t i;
-
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		text = getenv(names[i]);
-		if (text && *text)
-			return atoi(text);
-	}
-	return -1;
-}
 
 static int meet(struct party *party)
 {
@@ -109,13 +93,29 @@ static int run(struct party *party)
 	return 0;
 }
 
+/* Opens the group and learns which of its ranks this is. */
+static int open_party(struct party *party)
+{
+	struct ceov_member own;
+	uint32_t n_own, n_ranks = 0;
+	int r;
+
+	if ((r = ceov_open(NULL, &party->context)) ||
+	    (r = ceov_n_ranks(party->context, &n_ranks)) ||
+	    (r = ceov_members(party->context, &own, 1, &n_own)))
+		return r;
+	party->rank = own.rank;
+	if (n_ranks == N_RANKS)
+		return 0;
+	fprintf(stderr, "run_party: the group has %u ranks, not %u\n", n_ranks, N_RANKS);
+	return CEOV_ERR_INVALID;
+}
+
 int main(void)
 {
-	int number = own_number(), r = number < 0 ? CEOV_ERR_INVALID : 0;
-	struct party party = { .rank = (uint32_t)number };
+	struct party party = { .context = NULL };
+	int r = open_party(&party);
 
-	if (!r)
-		r = ceov_open(NULL, &party.context);
 	if (!r)
 		r = run(&party);
 	ceov_close(party.context);

@@ -328,6 +328,7 @@ static void open_at(const char *folder, uint32_t number)
 	snprintf(node, sizeof(node), "node %u", number / 2);
 	setenv("CEOVERLAP_BOOTSTRAP", "folder", 1);
 	setenv("CEOVERLAP_FOLDER", folder, 1);
+	setenv("CEOVERLAP_JOB", "test_nodes_processes", 1);
 	setenv("CEOVERLAP_PROCESS", text, 1);
 	setenv("CEOVERLAP_PROCESSES", "3", 1);
 	setenv("CEOVERLAP_NODE", node, 1);

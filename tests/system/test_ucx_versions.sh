@@ -63,7 +63,7 @@ run_group() {
 		path=$here program=$party
 		[ "$rank" -lt 2 ] || path=$1 program=$2
 		CEOVERLAP_PROCESS=$rank CEOVERLAP_NODE=node$((rank / 2)) \
-			CEOVERLAP_FOLDER=$meeting LD_LIBRARY_PATH=$path timeout 60 "$program" \
+			CEOVERLAP_FOLDER=$meeting CEOVERLAP_JOB=versions LD_LIBRARY_PATH=$path timeout 60 "$program" \
 			> "$meeting.$rank.out" 2> "$meeting.$rank.err" &
 		pids+=($!)
 	done

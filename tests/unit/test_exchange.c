@@ -5,6 +5,7 @@
 
 #include "net/exchange.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,9 @@ static void set_up(void)
 		"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
 		"TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE", "PMIX_RANK", "CEOVERLAP_STORE",
 		"CEOVERLAP_FOLDER", "CEOVERLAP_BOOTSTRAP", "CEOVERLAP_JOB", "CEOVERLAP_PROCESS",
-		"CEOVERLAP_PROCESSES",
+		"CEOVERLAP_PROCESSES", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
+		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "FLUX_TASK_RANK", "FLUX_JOB_SIZE",
+		"PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
 	};
 	size_t i;
 
@@ -88,7 +91,7 @@ START_TEST(test_nothing_is_shown)
 	setenv("CEOVERLAP_BOOTSTRAP", "store", 1);
 	assert_refused("meet by 'store'", NULL);
 	setenv("CEOVERLAP_BOOTSTRAP", "mpi", 1);
-	assert_refused("CEOVERLAP_BOOTSTRAP is 'mpi'", "'pmix', 'store' or 'folder'");
+	assert_refused("CEOVERLAP_BOOTSTRAP is 'mpi'", "'store', 'folder' or 'alone'");
 	config.means = CEI_MEANS_FOLDER + 1;
 	assert_refused("bootstrap 5", "0 to 4");
 }
@@ -122,6 +125,30 @@ START_TEST(test_torchrun)
 }
 END_TEST
 
+/* The store takes the numbers of whichever launcher started the process, the innermost one's. */
+START_TEST(test_numbers_of_launchers)
+{
+	static const char *const variables[][2] = {
+		{ "SLURM_PROCID", "SLURM_STEP_NUM_TASKS" }, { "PMI_RANK", "PMI_SIZE" },
+		{ "FLUX_TASK_RANK", "FLUX_JOB_SIZE" },
+		{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
+		{ "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE" }, { "RANK", "WORLD_SIZE" },
+	};
+	uint32_t i;
+	char text[16];
+
+	for (i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+		snprintf(text, sizeof(text), "%u", i + 1);
+		setenv(variables[i][0], text, 1);
+		setenv(variables[i][1], "9", 1);
+		unsetenv("CEOVERLAP_STORE");
+		assert_refused("to meet the others, set", variables[i][1]);
+		setenv("CEOVERLAP_STORE", "127.0.0.1:77", 1);
+		assert_opens("store", i + 1, 9);
+	}
+}
+END_TEST
+
 START_TEST(test_order_of_means)
 {
 	char folder[256];
@@ -131,6 +158,8 @@ START_TEST(test_order_of_means)
 	assert_refused("nothing says how", NULL);       /* no numbers */
 	setenv("CEOVERLAP_PROCESS", "1", 1);
 	setenv("CEOVERLAP_PROCESSES", "2", 1);
+	assert_refused("two jobs in the folder", "CEOVERLAP_JOB");
+	setenv("CEOVERLAP_JOB", "mine", 1);
 	assert_opens("folder", 1, 2);
 	set_torchrun();
 	assert_opens("store", 1, 2);
@@ -233,6 +262,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_nothing_is_shown);
 	tcase_add_test(tcase, test_torchrun);
+	tcase_add_test(tcase, test_numbers_of_launchers);
 	tcase_add_test(tcase, test_order_of_means);
 	tcase_add_test(tcase, test_bad_numbers);
 	tcase_add_test(tcase, test_long_names);

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/launcher.h"
 
 #define NAME        "bench.launched"
 #define WORDS       4u
@@ -62,34 +63,20 @@ static long number_of(const char *name)
 	return *end || number < 0 ? -1 : number;
 }
 
-static long first_of(const char *const *names)
-{
-	long number = -1;
-
-	for (; number < 0 && *names; names++)
-		number = number_of(*names);
-	return number;
-}
-
 int bench_launched_is(void)
 {
-	static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
-					     "SLURM_NTASKS", NULL };
 	const char *means = getenv("CEOVERLAP_BOOTSTRAP");
 
-	if (means && *means)
-		return 1;
-	if (getenv("PMIX_NAMESPACE") && number_of("PMIX_RANK") >= 0)
-		return first_of(sizes) > 1;
-	return getenv("MASTER_ADDR") && number_of("MASTER_PORT") > 0 && number_of("RANK") >= 0 &&
-		number_of("WORLD_SIZE") > 1;
+	return means && *means ? strcmp(means, "alone") != 0 : cei_launcher_of_several() != NULL;
 }
 
 uint32_t bench_launched_local_number(void)
 {
-	static const char *const names[] = { "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
-					     "LOCAL_RANK", "CEOVERLAP_PROCESS", NULL };
-	long number = first_of(names);
+	const struct cei_launcher *launcher = cei_launcher_find();
+	long number = number_of("CEOVERLAP_PROCESS");
+
+	if (number < 0 && launcher && launcher->local)
+		number = number_of(launcher->local);
 
 	return number < 0 ? 0 : (uint32_t)number;
 }

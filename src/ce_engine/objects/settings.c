@@ -14,6 +14,7 @@
 #include <sys/random.h>
 
 #include "backend/host.h"
+#include "base/launcher.h"
 #include "base/urgency.h"
 #include "base/variables.h"
 #include "ce_engine/objects/context.h"
@@ -110,12 +111,19 @@ static int class_from(struct cei_report *report, uint32_t *ret_urgency)
 			 text);
 }
 
+/* Whether the environment says which rank this process has. */
+static int is_unnamed(const struct ceov_config *config)
+{
+	return !config->members ||
+	       (config->n_members == 1 && config->members[0].rank == CEOV_NOBODY);
+}
+
 /* One member, as the environment says. */
 static int member_from_environment(ceov_context *context, const struct ceov_config *config)
 {
 	struct cei_site *site = &context->site;
 	struct ceov_member *own = &site->members[0];
-	int r, is_set;
+	int r, is_set = config->members != NULL;
 
 	site->n_members = 1;
 	/* A launcher that starts one process for each rank says how many: 0 until then. */
@@ -124,7 +132,9 @@ static int member_from_environment(ceov_context *context, const struct ceov_conf
 			0 : config->n_ranks, &site->n_ranks);
 	if (!r)
 		r = number_from(&context->report, "CEOVERLAP_RANK", 0, &own->rank);
-	if (!r)
+	if (is_set)
+		own->place = config->members[0].place;
+	else if (!r)
 		r = place_from(&context->report, &own->place, &is_set);
 	if (r)
 		return r;
@@ -149,10 +159,6 @@ static int check_members(const ceov_context *context)
 					 "ceov_open: member %u has rank %u, but the group "
 					 "has %u ranks", i, site->members[i].rank,
 					 site->n_ranks);
-		if (site->members[i].place.kind != CEOV_PLACE_HOST &&
-		    site->members[i].place.kind != CEOV_PLACE_GPU)
-			return cei_raise(report, CEOV_ERR_INVALID, 0,
-					 "ceov_open: member %u has no valid place", i);
 		for (k = 0; k < i; k++)
 			if (site->members[k].rank == site->members[i].rank)
 				return cei_raise(report, CEOV_ERR_INVALID, 0,
@@ -162,15 +168,17 @@ static int check_members(const ceov_context *context)
 	return 0;
 }
 
-/* Checks members that the caller names; the place of a member from the environment may not be known
- * yet. */
-static int check_indices(ceov_context *context)
+/* Checks the places that the caller names; one from the environment may not be known yet. */
+static int check_places(ceov_context *context)
 {
 	const struct ceov_place *place;
 	uint32_t i;
 
 	for (i = 0; i < context->site.n_members; i++) {
 		place = &context->site.members[i].place;
+		if (place->kind != CEOV_PLACE_HOST && place->kind != CEOV_PLACE_GPU)
+			return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u has no valid place", i);
 		if (place->kind == CEOV_PLACE_HOST && place->index)
 			return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 					 "ceov_open: member %u is on the host and has "
@@ -195,7 +203,7 @@ static int members_from_config(ceov_context *context, const struct ceov_config *
 	site->n_members = config->n_members;
 	memcpy(site->members, config->members,
 	       config->n_members * sizeof(*config->members));
-	return check_indices(context);
+	return 0;
 }
 
 /* Counts the contexts of this process, this one included, that have used the path for their traces.
@@ -245,8 +253,28 @@ static int trace_from(struct cei_report *report, struct cei_site *site)
 /* Whether the network will say which rank this process has, and how many there are. */
 static int is_left_to_launcher(const ceov_context *context, const struct ceov_config *config)
 {
-	return !config->members && !context->site.n_ranks &&
+	return is_unnamed(config) && !context->site.n_ranks &&
 	       cei_network_is_wanted(config->network);
+}
+
+/* Whether somebody has said that this process is alone. */
+static int is_said_to_be_alone(const struct ceov_network *network)
+{
+	const char *means = secure_getenv("CEOVERLAP_BOOTSTRAP");
+
+	return !cei_network_is_wanted(network) && (network || (means && *means));
+}
+
+/* Refuses one of several tasks of a launcher that nobody gave a rank: it would be taken for a group
+ * of its own. */
+static int check_launcher(const ceov_context *context, const struct ceov_config *config)
+{
+	const struct cei_launcher *launcher = cei_launcher_of_several();
+
+	if (!launcher || !is_unnamed(config) || context->site.n_ranks != 1 ||
+	    is_said_to_be_alone(config->network))
+		return 0;
+	return cei_launcher_refuse(context->site.report, launcher);
 }
 
 int cei_settings_load(ceov_context *context, const struct ceov_config *config,
@@ -269,10 +297,14 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		: CEI_CHUNK_DEFAULT_BYTES;
 	context->deadline_ns = config->deadline_ns ? config->deadline_ns
 		: CEI_DEADLINE_DEFAULT_NS;
-	r = config->members ? members_from_config(context, config)
-		: member_from_environment(context, config);
+	r = is_unnamed(config) ? member_from_environment(context, config)
+		: members_from_config(context, config);
+	if (!r && config->members)
+		r = check_places(context);
 	if (!r && !is_left_to_launcher(context, config))
 		r = check_members(context);
+	if (!r)
+		r = check_launcher(context, config);
 	if (!r)
 		r = rule_from(&context->report, &context->rule);
 	if (!r)
