@@ -269,6 +269,15 @@ class Buffer(_object.Object):
         self._views.add(view)
         return numpy.asarray(view).view(dtype).reshape(tuple(shape))
 
+    def __array__(self, dtype=None, copy: Optional[bool] = None):
+        """For numpy.asarray(): a view of the buffer's bytes, see view()."""
+        import numpy
+
+        view = self.view()
+        if copy is False and dtype not in (None, view.dtype):
+            raise ValueError(f"a buffer's bytes are uint8, not {dtype}: take view({dtype!r})")
+        return numpy.array(view, dtype, copy=True) if copy else numpy.asarray(view, dtype)
+
     def _try_release(self) -> bool:
         if self.is_open and len(self._views):
             return False

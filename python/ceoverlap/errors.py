@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Optional
 
 from . import _abi
@@ -175,9 +176,27 @@ _CLASSES = {kind.code: kind for kind in (
     ForkedError, UncertainError, DaemonLostError, PendingError, FullError)}
 
 
+# What the library's advice names, and what that is here. Names at the beginning of a message say
+# which call has failed, and stay.
+_NAMES = {"buffer_create": "Context.allocate", "close": "Context.close",
+          "launch": "Plan.launch", "op_tune": "tune", "plan_add": "Plan.add",
+          "plan_commit": "Plan.commit", "plan_create": "Context.plan",
+          "plan_expect": "Plan.expect", "plan_queue": "Plan.queue", "reopen": "Context.reopen",
+          "signal_raise": "Signal.raise_to", "signal_wait": "Signal.wait",
+          "workspace_connect": "Workspace"}
+
+
+def _in_python(text: str) -> str:
+    """Returns a message of the library with the advice that a caller in Python can follow."""
+    text = re.sub(r"\bceov_(\w+)\(\)",
+                  lambda found: f"{_NAMES.get(found[1], found[0][:-2])}()", text)
+    text = re.sub(r"\bceov_\w+_scratch_bytes\(\)", "scratch_bytes()", text)
+    return text.replace("release the workspace", "close the workspace, or the group")
+
+
 def make(code: int, text: str, failure: Optional[Failure] = None) -> CeoverlapError:
     """Returns the exception for a result of the library."""
-    return _CLASSES.get(code, CeoverlapError)(text, code, failure)
+    return _CLASSES.get(code, CeoverlapError)(_in_python(text), code, failure)
 
 
 def strerror(code: int) -> str:

@@ -56,6 +56,43 @@ class Reluctant:
         return self.values.__dlpack__()
 
 
+class Arrays(unittest.TestCase):
+    """Buffers as NumPy takes them."""
+
+    def test_asarray(self):
+        with ceoverlap.Context(0, 1, "host") as context:
+            buffer = context.allocate(64)
+            whole = np.asarray(buffer)
+            self.assertEqual((whole.dtype, whole.shape), (np.uint8, (64,)))
+            whole[:] = range(64)
+            np.testing.assert_array_equal(buffer.view(), whole)
+            copy = np.array(buffer, copy=True)
+            whole[0] = 7
+            self.assertEqual((copy[0], np.asarray(buffer, np.float32)[0]), (0, 7.0))
+            with self.assertRaises(ceoverlap.InvalidError):
+                np.asarray(context.floating(64))
+
+
+class Advice(unittest.TestCase):
+    """What messages of the library advise, as a caller in Python can follow it."""
+
+    def test_names(self):
+        made = ceoverlap.errors.make
+        self.assertEqual(str(made(-1, "ceov_launch: call ceov_reopen() or ceov_buffer_create()")),
+                         "ceov_launch: call Context.reopen() or Context.allocate()")
+        self.assertEqual(str(made(-1, "create it with ceov_ag_gemm_scratch_bytes()")),
+                         "create it with scratch_bytes()")
+
+    def test_every_name_is_there(self):
+        from ceoverlap import ops, plan, signal
+
+        for name in ceoverlap.errors._NAMES.values():
+            where, _, call = name.rpartition(".")
+            owner = {"Context": ceoverlap.Context, "Plan": plan.Plan, "Signal": signal.Signal,
+                     "": ops._Op if call == "tune" else ops}[where]
+            self.assertTrue(hasattr(owner, call), name)
+
+
 class Memory(unittest.TestCase):
     def test_numpy(self):
         values = np.zeros((3, 8), np.float16)

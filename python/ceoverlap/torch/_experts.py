@@ -84,6 +84,8 @@ class Routing:
         if n_experts < 1 or n_experts % group.size:
             raise errors.InvalidError(f"moe: {n_experts} experts: must be a multiple of the "
                                       f"group's {group.size} ranks")
+        if top_k < 1:
+            raise errors.InvalidError("moe: expert_ids has no columns: top_k must be at least 1")
         n_each = n_experts // group.size // n_groups
         self.group = group
         self.n, self.n_most = n, n_most

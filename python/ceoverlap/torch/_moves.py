@@ -108,9 +108,11 @@ def _block_rows(group: Group, x: torch.Tensor,
     if splits is None:
         share = scattered_rows(group, x.shape[0], None)[0]
         splits = [share] * (n * n)
-    if len(splits) != n * n or min(splits) < 0:
+    if len(splits) != n * n:
         raise errors.InvalidError(f"splits: {len(splits)} numbers, must be {n} x {n}, rows "
                                   "from rank r to rank t")
+    if min(splits) < 0:
+        raise errors.InvalidError(f"splits {list(splits)}: must not be below 0")
     sent = sum(splits[group.rank * n:(group.rank + 1) * n])
     if sent != x.shape[0]:
         raise errors.InvalidError(f"splits: rank {group.rank} sends {sent} rows, but x has "

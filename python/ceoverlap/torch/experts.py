@@ -334,6 +334,8 @@ class MoeLayer(nn.Module):
         if n_experts % at.size:
             raise errors.InvalidError(f"MoeLayer: {n_experts} experts: must be a multiple of the "
                                       f"group's {at.size} ranks")
+        if not 1 <= top_k <= n_experts:
+            raise errors.InvalidError(f"MoeLayer: top_k {top_k}: must be 1 to {n_experts}")
         n_local = n_experts // at.size
         if n_groups < 1 or n_local % n_groups:
             raise errors.InvalidError(f"MoeLayer: {n_groups} groups of {n_local} experts: must be "

@@ -121,8 +121,14 @@ def _environment_store(deadline_s: float):
             f"no process group, and torchrun's environment is not there ({error}): start "
             "with torchrun, or call torch.distributed.init_process_group()") from None
     has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = dist.TCPStore(host, port, size, rank == 0 and not has_agent,
-                          datetime.timedelta(seconds=deadline_s))
+    try:
+        store = dist.TCPStore(host, port, size, rank == 0 and not has_agent,
+                              datetime.timedelta(seconds=deadline_s))
+    except (RuntimeError, dist.DistError) as error:
+        raise errors.StateError(
+            f"rank {rank}: no process group is there, and no store at {host}:{port}, as torchrun's "
+            "environment says. After destroy_process_group() call init_process_group() again "
+            f"({error})") from None
     return dist.PrefixStore("ceoverlap", store), rank, size
 
 

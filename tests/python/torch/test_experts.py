@@ -398,6 +398,8 @@ def is_refused():
             ("must be one of", lambda: experts.dispatch(x.double(), ids, n_experts)),
             ("rows", lambda: experts.combine(rows[1:], routing)),
             ("weights", lambda: experts.combine(rows, routing, x[:, :3])),
+            ("top_k must be", lambda: experts.dispatch(x, ids[:, :0], n_experts)),
+            ("top_k 0", lambda: ct.MoeLayer(HIDDEN, FFN, n_experts, 0)),
             ("MoeLayer", lambda: ct.MoeLayer(HIDDEN, FFN, n_experts + 1, TOP_K)),
             ("2 groups of 3", lambda: ct.MoeLayer(HIDDEN, FFN, n_experts, TOP_K, n_groups=2)),
             ("2 groups of 3", lambda: ct.SwiGLUExperts(LOCAL, HIDDEN, FFN).groups(2)),

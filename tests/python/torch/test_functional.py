@@ -386,6 +386,8 @@ def is_refused():
             ("must be rows x k", lambda: ct.all_gather_matmul(x[0], x)),
             ("must be n x 16", lambda: ct.all_gather_matmul(x, x[:, :8])),
             ("must be n x 16", lambda: ct.matmul_reduce_scatter(x, x.float())),
+            ("must not be below 0", lambda: ct.all_to_all(
+                x, splits=[[-1] * group.size] * group.size)),
             ("no group is named", lambda: ct.all_reduce(x, "nobody"))):
         raises(errors.InvalidError, text, call)
     equal(ct.all_reduce(x), sum(integers(0, rank, x.shape, x.dtype)

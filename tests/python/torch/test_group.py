@@ -221,6 +221,28 @@ for group in groups[1:]:
 print("rank", groups[2].rank, "is right")
 """
 
+    DESTROYED = """
+import os, torch, torch.distributed as dist
+import ceoverlap.torch as ct
+from ceoverlap import errors
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+store = dist.TCPStore("127.0.0.1", 0, 1, True)
+os.environ["MASTER_PORT"] = str(store.port)
+dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+dist.destroy_process_group()
+try:
+    ct.all_reduce(torch.ones(8))
+except errors.StateError as error:
+    assert "init_process_group() again" in str(error), error
+    print("is right")
+"""
+
+    def test_process_group_that_is_destroyed(self):
+        done = subprocess.run([sys.executable, "-c", self.DESTROYED], capture_output=True,
+                              text=True, timeout=rig.LIMIT_S, check=False,
+                              env={**os.environ, "TORCHELASTIC_USE_AGENT_STORE": ""})
+        self.assertIn("is right", done.stdout, done.stderr)
+
     def run_program(self, text):
         """By torchrun, whose store the ranks share."""
         with tempfile.TemporaryDirectory(prefix="ceoverlap-torchrun-") as folder:
