@@ -18,7 +18,6 @@
 #define ROUNDS    2000u
 
 struct fake_stream {
-	unsigned long long id;
 	cuuint64_t         capture;     /* 0: none */
 	uint64_t           before[2];   /* runs outside of graphs, and in the capture */
 	uint32_t           n_waits;
@@ -74,12 +73,6 @@ static CUresult info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t 
 		: stream->capture == invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
 		: CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	*id = stream->capture;
-	return CUDA_SUCCESS;
-}
-
-static CUresult id_of(CUstream handle, unsigned long long *id)
-{
-	*id = ((const struct fake_stream *)handle)->id;
 	return CUDA_SUCCESS;
 }
 
@@ -157,7 +150,6 @@ static void fill_calls(struct cei_cuda_calls *calls)
 	calls->ctx_pop = pop;
 	calls->capture_mode = mode_of;
 	calls->capture_info = info;
-	calls->stream_id = id_of;
 	calls->event_create = make_event;
 	calls->event_destroy = drop_event;
 	calls->event_record = record;
@@ -177,8 +169,6 @@ static void set_up(void)
 	cuda.gpus = &gpu;
 	gpu.context = (CUcontext)&gpu;
 	ck_assert_int_eq(pthread_mutex_init(&cuda.lock, NULL), 0);
-	for (i = 0; i < N_STREAMS; i++)
-		streams[i].id = i + 1;
 	for (i = 0; i < 2; i++) {
 		owns[i].cuda = &cuda;
 		owns[i].order = &owns[0].own_order;
@@ -281,18 +271,6 @@ START_TEST(test_one_stream_has_no_edges)
 }
 END_TEST
 
-/* A new stream may have the handle of one that was destroyed. */
-START_TEST(test_a_handle_comes_again)
-{
-	begin_capture(&streams[0]);
-	branch(&streams[0], &streams[1]);
-	ck_assert_int_eq(run(0, &streams[1]), 0);
-	streams[1] = (struct fake_stream){ .id = 99, .capture = 1 };
-	ck_assert_int_eq(run(0, &streams[1]), 0);
-	ck_assert_uint_eq(streams[1].n_waits, 1);
-}
-END_TEST
-
 START_TEST(test_another_capture_is_refused)
 {
 	begin_capture(&streams[0]);
@@ -372,7 +350,6 @@ int main(void)
 	tcase_add_test(all, test_streams);
 	tcase_add_test(all, test_branches_of_a_capture);
 	tcase_add_test(all, test_one_stream_has_no_edges);
-	tcase_add_test(all, test_a_handle_comes_again);
 	tcase_add_test(all, test_another_capture_is_refused);
 	tcase_add_test(all, test_an_invalid_capture_is_refused);
 	tcase_add_test(all, test_the_last_executor_closes);

@@ -34,7 +34,7 @@ struct cei_gpu_order {
 						 * none was captured yet */
 	CUstream                 inside;        /* a part of the capture in which `captured` was
 						 * recorded, while that goes on */
-	unsigned long long       stream_id;     /* of the last captured run's stream */
+	CUstream                 captured_on;   /* the last captured run's stream */
 };
 
 struct cei_gpu_executor {

@@ -64,16 +64,15 @@ static int mark_last(struct cei_gpu_executor *own, CUstream stream)
 /* --- in a graph that is being captured --------------------------------------------------- */
 
 /* On the same stream the run before comes first anyway, and an edge in the graph would only cost
- * time. Handles of streams come again, their ids do not. */
+ * time. Streams are compared by their handles, because the driver does not tell a stream's id while
+ * it captures. A stream that is in a capture is not destroyed before it has joined another one. */
 static int follow_captured(const struct cei_gpu_executor *own, CUstream stream)
 {
-	const struct cei_cuda_calls *calls = &own->cuda->calls;
-	unsigned long long id = 0;
-	CUresult result = calls->stream_id(stream, &id);
-
-	if (result == CUDA_SUCCESS && id != own->order->stream_id)
-		result = calls->stream_wait_event(stream, own->order->captured, 0);
-	return cei_gpu_executor_check(own, result, "following the captured run before");
+	if (stream == own->order->captured_on)
+		return 0;
+	return cei_gpu_executor_check(
+		own, own->cuda->calls.stream_wait_event(stream, own->order->captured, 0),
+		"following the captured run before");
 }
 
 static CUresult make_order(const struct cei_cuda_calls *calls, struct cei_gpu_order *order)
@@ -97,8 +96,7 @@ static int mark_captured(const struct cei_gpu_executor *own, CUstream stream)
 
 	if (result == CUDA_SUCCESS)
 		result = calls->event_record(order->captured, stream);
-	if (result == CUDA_SUCCESS)
-		result = calls->stream_id(stream, &order->stream_id);
+	order->captured_on = stream;
 	r = cei_gpu_executor_check(own, result, "marking the end of a captured run");
 	if (!r)
 		r = capture_of(own, order->inside, &open);
