@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What contexts tell of nodes that are lost, over a simulated network. */
+/* What contexts tell of nodes that are lost, and do not believe of others, over a simulated
+ * network. */
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
+#include "net/network_private.h"
 #include "unit/nodes_rig.h"
 
 static struct nodes nodes;
@@ -206,6 +210,36 @@ START_TEST(test_a_loss_is_told_to_who_did_not_notice)
 }
 END_TEST
 
+/* Node 2 tells node 0 that node 1's signal was renewed, which is not its own. */
+START_TEST(test_only_the_owner_of_a_signal_renews_it)
+{
+	struct cei_note note = { .type = CEI_NOTE_RENEW };
+	struct cei_network *network;
+	ceov_signal *own, *there;
+	uint64_t value;
+
+	nodes_open(&nodes, 3, 1);
+	own = nodes_signal(&nodes, 1, "own", 2);
+	there = nodes_find_signal(&nodes, 0, 1, "own");
+	ck_assert_int_eq(ceov_signal_raise(own, 0, 3), 0);
+	nodes_await(there, 0, 3);
+	note.renew.number = 1;
+	note.renew.signal.named.rank = 1;
+	note.renew.signal.named.region = own->own_control.far_id;
+	note.renew.signal.generation = 7;
+	network = nodes_context(&nodes, 2)->site.network;
+	pthread_mutex_lock(&network->lock);
+	cei_network_note(network, cei_network_process(network, 0), &note);
+	pthread_mutex_unlock(&network->lock);
+	usleep(200000);
+	ck_assert_int_eq(ceov_signal_value(there, 0, &value), 0);
+	ck_assert_uint_eq(value, 3);
+	ck_assert_int_eq(ceov_signal_raise(own, 0, 4), 0);
+	nodes_await(there, 0, 4);
+	nodes_close(&nodes);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("nodes that are lost");
@@ -220,6 +254,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_silent_node_is_lost_to_a_launch_that_waits_for_its_mark);
 	tcase_add_test(all, test_who_waits_for_nobody_loses_nobody);
 	tcase_add_test(all, test_a_loss_is_told_to_who_did_not_notice);
+	tcase_add_test(all, test_only_the_owner_of_a_signal_renews_it);
 	suite_add_tcase(made, all);
 	return made;
 }
