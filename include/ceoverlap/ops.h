@@ -720,7 +720,9 @@ int  ceov_move_run(ceov_op *op, const struct ceov_move_run *run);
  * and the other way round, with the same routing. Gradients of weights are the caller's.
  *
  * A number of an expert, a slot or a number of rows that cannot be is found during the run, and
- * ends it with CEOV_ERR_INVALID, as other failures end runs.
+ * ends it with CEOV_ERR_INVALID, as other failures end runs. On host ranks a number of an expert
+ * does not: all ranks' dispatches return CEOV_ERR_INVALID, nothing has come, the routing says that
+ * nothing goes anywhere, and the workspace can be used further.
  *
  * GROUPS Each rank's experts may be divided into n_groups equal parts, in order. Then a run serves
  * one group, the same one at all ranks, so that the experts of a group work while the next group's

@@ -404,8 +404,7 @@ static void set_shape(void)
  * 1's run, which waits for rank 0's block, but in the last case, where both have sent theirs. */
 START_TEST(test_wrong_values_end_the_run)
 {
-	const char *const words[] = { "expert does not exist", "expert does not exist",
-				      "slot that does not exist", "slot that does not exist",
+	const char *const words[] = { "slot that does not exist", "slot that does not exist",
 				      "more rows came from a rank",
 				      "more rows came than n_received" };
 	uint64_t random = testing_seed();
@@ -414,7 +413,7 @@ START_TEST(test_wrong_values_end_the_run)
 
 	testing_log_init(&log);
 	set_shape();
-	if (_i == 5)
+	if (_i == 3)
 		shape.n_received = 1;
 	open_case(2, &log);
 	for (i = 0; i < 2; i++) {
@@ -422,22 +421,60 @@ START_TEST(test_wrong_values_end_the_run)
 		ranks[i].n_tokens = shape.n_tokens;
 		memset(ranks[i].experts, 0, shape.n_tokens * shape.top_k * sizeof(int32_t));
 	}
-	if (_i < 2)
-		ranks[0].experts[3] = _i ? -2 : 4;
-	if (_i < 2 || _i == 5) {
+	if (_i == 3) {
 		op_rig_each(&rig, run_dispatch, NULL);
 	} else {
 		run_all(run_dispatch);
-		if (_i < 4)
-			ranks[0].slots[1] = _i == 2 ? -2 : (int32_t)(2 * capacity());
+		if (_i < 2)
+			ranks[0].slots[1] = _i ? (int32_t)(2 * capacity()) : -2;
 		else
 			ranks[0].arrived[0] = (uint32_t)capacity() + 1;
 		op_rig_each(&rig, run_combine, NULL);
 	}
 	ck_assert_int_eq(ranks[0].result, CEOV_ERR_INVALID);
-	if (_i < 5)
+	if (_i < 3)
 		ck_assert_int_eq(ceov_workspace_status(rig.workspaces[1]), CEOV_ERR_INVALID);
 	testing_log_has(&log, "rank 0", words[_i], NULL);
+	close_case();
+}
+END_TEST
+
+/* A token of rank 0 names an expert that does not exist: all ranks refuse the dispatch, have a
+ * routing by which nothing goes anywhere, and go on. */
+START_TEST(test_an_expert_that_does_not_exist)
+{
+	uint64_t random = testing_seed();
+	struct testing_log log;
+	char text[64];
+	uint32_t i, k;
+
+	testing_log_init(&log);
+	set_shape();
+	open_case(2, &log);
+	for (i = 0; i < 2; i++) {
+		draw_data(&ranks[i], &random);
+		ranks[i].n_tokens = shape.n_tokens;
+		memset(ranks[i].experts, 0, shape.n_tokens * shape.top_k * sizeof(int32_t));
+	}
+	ranks[0].experts[3] = _i ? -2 : 4;
+	for (k = 0; k < 3; k++) {
+		op_rig_each(&rig, run_dispatch, NULL);
+		for (i = 0; i < 2; i++)
+			ck_assert_int_eq(ranks[i].result, CEOV_ERR_INVALID);
+	}
+	for (i = 0; i < 2; i++) {
+		snprintf(text, sizeof(text), "rank %u: a token of rank 0 names expert %d", i,
+			 _i ? -2 : 4);
+		testing_log_has(&log, text, "must be -1 to 3", NULL);
+		ck_assert_int_eq(ceov_workspace_status(rig.workspaces[i]), 0);
+		for (k = 0; k < shape.n_tokens * shape.top_k; k++)
+			ck_assert_int_eq(ranks[i].slots[k], -1);
+		for (k = 0; k < shape.n_experts; k++)
+			ck_assert_uint_eq(ranks[i].arrived[k], 0);
+	}
+	ranks[0].experts[3] = 1;
+	run_all(run_dispatch);
+	run_all(run_combine);
 	close_case();
 }
 END_TEST
@@ -544,7 +581,8 @@ int main(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_random_batches);
 	tcase_add_test(tcase, test_a_routing_is_used_again);
-	tcase_add_loop_test(tcase, test_wrong_values_end_the_run, 0, 6);
+	tcase_add_loop_test(tcase, test_wrong_values_end_the_run, 0, 4);
+	tcase_add_loop_test(tcase, test_an_expert_that_does_not_exist, 0, 2);
 	tcase_add_loop_test(tcase, test_ranks_that_do_not_agree_on_the_routing, 0, 2);
 	tcase_add_test(tcase, test_a_run_has_no_more_tokens_than_its_shape);
 	tcase_add_loop_test(tcase, test_wrong_shapes_are_refused, 0, 14);

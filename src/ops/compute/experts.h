@@ -51,10 +51,16 @@ struct cei_experts_job {
 	void           *sums;
 };
 
+/* What a job returns that all ranks refuse alike, after they have made its exchange: it has raised
+ * CEOV_ERR_INVALID, and later runs go on. */
+#define CEI_RUN_REFUSED 1000            /* no value of enum ceov_condition */
+
 /* Each queues one step of a run behind the work on the stream, as the functions of struct
  * cei_executor_ops do. What peers have sent, and what the caller's routing says, is checked before
  * it is used as a place. If it is wrong, the host's executor raises CEOV_ERR_INVALID; a GPU's does
- * so in status(), its later steps copy nothing, and n_rows get a number that the engine refuses. */
+ * so in status(), its later steps copy nothing, and n_rows get a number that the engine refuses.
+ * Where a token names an expert that does not exist, the host's place() has all ranks refuse the
+ * dispatch in receive(): CEI_RUN_REFUSED. */
 struct cei_experts_ops {
 	/* A dispatch: place() chooses the slots of all groups, and writes headers, sent and
 	 * n_rows; place_again() takes slots and sent as they are, and writes n_rows. pack() copies

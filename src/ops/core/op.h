@@ -13,6 +13,7 @@
 
 #include "ce_engine/objects/object.h"
 #include "ops/compute/embedding.h"
+#include "ops/compute/experts.h"
 #include "ops/compute/executor.h"
 #include "ops/core/send_stage.h"
 #include "ops/core/workspace.h"

@@ -310,7 +310,7 @@ static int issue(const struct cei_run *run)
 	/* Work that was queued before an error must still end before memory is freed. */
 	marked = executor->ops->mark_stream(executor, run->stream);
 	r = r ? r : marked;
-	return r ? cei_workspace_fail(workspace, r) : 0;
+	return !r || r == CEI_RUN_REFUSED ? r : cei_workspace_fail(workspace, r);
 }
 
 /* On a GPU no run of a workspace that follows this one, or that this one follows, may be queued at
@@ -345,7 +345,9 @@ int cei_run_make(struct cei_run *run)
 	 * more. */
 	landed = workspace->is_host ? cei_workspace_land(workspace) : 0;
 	pthread_mutex_unlock(&workspace->lock);
-	return r ? r : landed;
+	if (!r || r == CEI_RUN_REFUSED)
+		r = landed || !r ? landed : CEOV_ERR_INVALID;
+	return r;
 }
 
 int cei_op_run(ceov_op *op, const char *run_call, const void *operands)

@@ -58,17 +58,48 @@ static const uint32_t *arrived_of(const struct cei_experts_job *job, uint32_t so
 
 /* --- dispatch -------------------------------------------------------------- */
 
-/* Whether all experts are there, or -1. */
-static int check_experts(struct cei_executor *executor, const struct cei_experts_job *job)
+/* What a rank sends to all others in place of numbers of rows if one of its tokens names an expert
+ * that does not exist. No rank can send so many rows. */
+struct misnamed {
+	uint32_t mark;
+	int32_t  expert;
+};
+
+#define MISNAMED (UINT32_MAX - 1)
+
+/* Returns a number that is no expert's, nor -1, or -1 if there is none. */
+static int32_t find_misnamed(const struct cei_experts_job *job)
 {
 	int64_t n_experts = (int64_t)job->n_local * job->n_ranks;
 	uint64_t i;
 
 	for (i = 0; i < job->n_tokens * job->top_k; i++)
 		if (job->experts[i] < -1 || job->experts[i] >= n_experts)
-			return refuse(executor, "a token's expert does not exist",
-				      job->experts[i]);
-	return 0;
+			return job->experts[i];
+	return -1;
+}
+
+static void place_nothing(const struct cei_experts_job *job)
+{
+	size_t n_bytes = (size_t)job->n_local * job->n_ranks * sizeof(*job->sent);
+	uint64_t copy;
+
+	for (copy = 0; copy < job->n_tokens * job->top_k; copy++)
+		job->slots[copy] = -1;
+	if (job->sent)
+		memset(job->sent, 0, n_bytes);
+}
+
+/* Has all ranks end the dispatch without any rows. */
+static void say_misnamed(const struct cei_experts_job *job, int32_t expert)
+{
+	const struct misnamed header = { MISNAMED, expert };
+	uint32_t target;
+
+	for (target = 0; target < job->n_ranks; target++) {
+		memcpy(block_of(job, job->leaving, target), &header, sizeof(header));
+		job->n_rows[target] = job->n_header_rows;
+	}
 }
 
 /* The copies for one target that were looked at so far, also those that were dropped. */
@@ -120,16 +151,15 @@ static void place_target(const struct cei_experts_job *job, uint32_t target)
 
 static int place(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
 {
+	int32_t misnamed = find_misnamed(job);
 	uint32_t target;
-	uint64_t copy;
-	int r = check_experts(executor, job);
 
+	(void)executor;
 	(void)stream;
-	if (r)
-		return r;
-	for (copy = 0; copy < job->n_tokens * job->top_k; copy++)
-		job->slots[copy] = -1;          /* those that go nowhere */
-	for (target = 0; target < job->n_ranks; target++)
+	place_nothing(job);
+	if (misnamed != -1)
+		say_misnamed(job, misnamed);
+	for (target = 0; misnamed == -1 && target < job->n_ranks; target++)
 		place_target(job, target);
 	return 0;
 }
@@ -232,15 +262,38 @@ static int pack(struct cei_executor *executor, void *stream, const struct cei_ex
 	return 0;
 }
 
+/* Refuses the dispatch, as all other ranks do, with a routing by which nothing goes anywhere. */
+static int refuse_all(struct cei_executor *executor, const struct cei_experts_job *job,
+		      uint32_t source, int32_t expert)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
+	uint32_t i;
+
+	place_nothing(job);
+	memset(job->arrived, 0, (size_t)job->n_local * job->n_ranks * sizeof(*job->arrived));
+	for (i = 0; i < cei_experts_each(job); i++)
+		job->ends[i] = 0;
+	failure.rank = source;
+	(void)cei_raise_failure(&executor->context->report, &failure,
+				"ceov_moe_dispatch_run: rank %u: a token of rank %u names expert "
+				"%" PRId32 ", which does not exist: must be -1 to %u",
+				executor->rank, source, expert, job->n_local * job->n_ranks - 1);
+	return CEI_RUN_REFUSED;
+}
+
 static int receive(struct cei_executor *executor, void *stream, const struct cei_experts_job *job)
 {
+	struct misnamed header;
 	uint32_t source;
 
-	(void)executor;
 	(void)stream;
-	for (source = 0; source < job->n_ranks; source++)
+	for (source = 0; source < job->n_ranks; source++) {
+		memcpy(&header, arriving(job, source), sizeof(header));
+		if (header.mark == MISNAMED)
+			return refuse_all(executor, job, source, header.expert);
 		memcpy(job->arrived + source * job->n_local, arriving(job, source),
 		       job->n_local * sizeof(*job->arrived));
+	}
 	return 0;
 }
 

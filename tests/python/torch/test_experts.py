@@ -186,8 +186,8 @@ def mixes_with_drops(n_groups, capacity):
 
 
 def in_batches(data, capacity):
-    """Returns what moe() does with a group for each expert, by a batch of its own for each, in which
-    tokens have no other experts."""
+    """Returns what moe() does with a group for each expert, by a batch of its own for each, in
+    which tokens have no other experts."""
     size, rank = data.group.size, data.group.rank
     ids = data.ids[rank]
     ids = torch.where(kept_of(ids, size, capacity), ids, -1)
@@ -413,6 +413,21 @@ def is_refused():
     equal(experts.combine(*experts.dispatch(x, ids, n_experts)), TOP_K * x, "after refusals")
 
 
+def names_no_expert():
+    """One rank does. All ranks refuse the call, and on the host they go on."""
+    data = Data(14, torch.float32)
+    own, rank = data.ids[data.group.rank], data.group.rank
+    for n_groups in (1, LOCAL):
+        for wrong in (data.n_experts, -2, 1 << 32, -(1 << 40)):
+            if rank == 0:
+                data.ids[rank] = own.clone()
+                data.ids[rank][1, 1] = wrong
+            raises(errors.InvalidError, "a token of rank 0 names expert", data.run, n_groups)
+        data.ids[rank] = own
+        data.check(data.run(n_groups))
+        data = Data(14, torch.float32)
+
+
 def is_not_captured():
     group = Group.of()
     x = normal(1, group.rank, (4, HIDDEN))
@@ -477,6 +492,10 @@ class Experts(unittest.TestCase):
 
     def test_refusals(self):
         rig.run(is_refused)
+
+    @unittest.skipIf(rig.HAS_GPUS, "on GPUs the group is at its end then")
+    def test_experts_that_do_not_exist(self):
+        rig.run(names_no_expert)
 
     @rig.needs_gpus
     @rig.needs_one_node
