@@ -227,7 +227,8 @@ int gpu_op_has_sm_lane(ceov_workspace *workspace)
 {
 	const struct cei_tile_shape tile = { 128, 256 };
 
-	return workspace->executor.ops->pair(&workspace->executor, tile) == 2;
+	return !workspace->shares_sms &&
+	       workspace->executor.ops->pair(&workspace->executor, tile) == 2;
 }
 
 int gpu_op_error(struct gpu_op_rank *rank, ceov_workspace *workspace)

@@ -92,7 +92,8 @@ void            gpu_op_idle(struct gpu_op_rank *rank, enum gpu_stream stream);
 /* Returns how many graphs a workspace should have cached: n, or 0 if ranks share a context. */
 uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);
 
-/* Returns whether SMs can make the transfers of products: where there are kernels for these. */
+/* Returns whether SMs can make the transfers of products: where there are kernels for these, and
+ * the workspace does not share its SMs. */
 int gpu_op_has_sm_lane(ceov_workspace *workspace);
 
 /* Returns whether cuBLAS is available. */
