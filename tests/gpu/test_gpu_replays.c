@@ -104,7 +104,7 @@ static void make_move(struct player *player)
 
 /* Frees the rank's arena and allocates it again at the same address. The driver may prefer another
  * gap of the address space: what it gives there is held until the address comes. */
-static void come_again(struct gpu_op_rank *rank)
+static void take_again(struct gpu_op_rank *rank)
 {
 	void *before = rank->arena, *held[ADDRESSES_MAX];
 	uint32_t n_held = 0;
@@ -132,7 +132,7 @@ static void give_back(struct player *player)
 	for (i = 0; i < rank->rig->n_ranks; i++) {
 		gpu_op_meet(rank);
 		if (i == rank->rank)
-			come_again(rank);
+			take_again(rank);
 	}
 	gpu_op_meet(rank);
 	rank->used_bytes = 0;
