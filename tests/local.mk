@@ -232,6 +232,7 @@ pure_suites += %D%/unit/test_daemon_settings \
 	%D%/unit/test_daemon_account \
 	%D%/unit/test_daemon_listener \
 	%D%/system/test_daemon_files \
+	%D%/system/test_daemon_words \
 	%D%/unit/test_daemon_usage \
 	%D%/unit/test_daemon_watchdog \
 	%D%/system/test_daemon_ops \

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -212,4 +213,16 @@ void daemon_rig_pass(struct daemon_rig_client *client)
 					DAEMON_RIG_BYTES, client->base), DAEMON_RIG_BYTES);
 	ck_assert_int_eq(ceov_wait(client->context, ticket, TESTING_PATIENCE), 0);
 	client->base++;
+}
+
+int daemon_rig_connection(void)
+{
+	socklen_t n = sizeof(int);
+	int fd, type;
+
+	for (fd = 3; fd < 200; fd++)
+		if (!getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) && type == SOCK_SEQPACKET)
+			return fd;
+	ck_abort_msg("there is no connection");
+	return -1;
 }

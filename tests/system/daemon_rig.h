@@ -77,4 +77,7 @@ void daemon_rig_open_stray(struct daemon_rig *rig, struct daemon_rig_client *cli
 /* Launches once, with new data, and waits until they have arrived, whole. */
 void daemon_rig_pass(struct daemon_rig_client *client);
 
+/* The socket of this process's only context with a daemon, for what no client of ours says. */
+int  daemon_rig_connection(void);
+
 #endif /* CEI_DAEMON_RIG_H */

@@ -43,19 +43,6 @@ int fallocate(int fd, int mode, off_t offset, off_t n_bytes)
 
 /* --- descriptors ---------------------------------------------------------------- */
 
-/* The only connection of this process to a daemon. */
-static int find_connection(void)
-{
-	socklen_t n = sizeof(int);
-	int fd, type;
-
-	for (fd = 3; fd < 200; fd++)
-		if (!getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) && type == SOCK_SEQPACKET)
-			return fd;
-	ck_abort_msg("there is no connection");
-	return -1;
-}
-
 /* Announces a plan with so many descriptors, and sends n_sent of them. */
 static void send_half(int connection, uint32_t n_fds, uint32_t n_sent)
 {
@@ -110,7 +97,7 @@ START_TEST(test_descriptors_held_back_disconnect_nobody)
 
 	start("[limits]\ndescriptors_per_user = 76\n");
 	daemon_rig_open_bare(&rig, &evil);
-	send_half(find_connection(), FDS, FDS);
+	send_half(daemon_rig_connection(), FDS, FDS);
 	begin_ns = cei_now_ns();
 	daemon_rig_open_bare(&rig, &honest);
 	daemon_rig_build(&honest, NORMAL);
@@ -137,7 +124,7 @@ START_TEST(test_one_user_gets_half_of_all_descriptors)
 
 	start(NULL);
 	daemon_rig_open_bare(&rig, &evil);
-	send_half(find_connection(), FILES / 2, FDS);
+	send_half(daemon_rig_connection(), FILES / 2, FDS);
 	daemon_rig_open(&rig, &honest, NORMAL);
 	daemon_rig_pass(&honest);
 	/* it was refused, and lives */
