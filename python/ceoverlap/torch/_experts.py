@@ -13,6 +13,7 @@ from .. import _abi, errors, ops, ops_experts
 from .group import Group
 from .operators import DTYPES, ELEMENT_STEP, _Call, operand, round_up
 
+TOP_K_MAX = 64                          # of the operators
 COUNT_STEP = 4                          # numbers of 4 bytes: as many are an aligned piece
 
 
@@ -84,8 +85,9 @@ class Routing:
         if n_experts < 1 or n_experts % group.size:
             raise errors.InvalidError(f"moe: {n_experts} experts: must be a multiple of the "
                                       f"group's {group.size} ranks")
-        if top_k < 1:
-            raise errors.InvalidError("moe: expert_ids has no columns: top_k must be at least 1")
+        if not 1 <= top_k <= min(n_experts, TOP_K_MAX):
+            raise errors.InvalidError(f"moe: {top_k} experts of a token: top_k, the columns of "
+                                      f"expert_ids, must be 1 to {min(n_experts, TOP_K_MAX)}")
         n_each = n_experts // group.size // n_groups
         self.group = group
         self.n, self.n_most = n, n_most

@@ -176,6 +176,10 @@ def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tenso
     x, weights and the parameters of experts have gradients. At all ranks the same ones, and
     those of experts are of this rank's experts, complete."""
     shape = x.shape
+    if not (shape and expert_ids.shape and shape[-1] and expert_ids.shape[-1]):
+        raise errors.InvalidError(f"moe: x has shape {tuple(shape)}, expert_ids "
+                                  f"{tuple(expert_ids.shape)}: must be ... x hidden, ... x top_k, "
+                                  "and hidden and top_k at least 1")
     x, expert_ids = x.reshape(-1, shape[-1]), expert_ids.reshape(-1, expert_ids.shape[-1])
     if weights is not None:
         weights = weights.reshape(expert_ids.shape)
