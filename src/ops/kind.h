@@ -73,7 +73,7 @@ struct cei_op_kind {
 	int         gathers;            /* of kinds with a product. 1: its operand comes from all
 					 * ranks, which may differ in n. 0: it goes to all ranks,
 					 * which may differ in k. In the rest of the shape they
-					 * have to be alike (core/agree.h) */
+					 * have to be alike (core/agreed.h) */
 
 	/* Fills the shape, whose `kind` is set already, from the caller's public struct. If that
 	 * struct is NULL or has an unknown size, sets shape->fault. Returns the tuning that the

@@ -22,7 +22,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/tuning/direct_choice.c %D%/tuning/direct_choice.h \
 	%D%/tuning/selector.c %D%/tuning/selector.h \
 	%D%/tuning/tunings.c %D%/tuning/tunings.h \
-	%D%/core/agree.c %D%/core/agree.h \
+	%D%/core/agree.c %D%/core/agree.h %D%/core/agreed.h \
 	%D%/core/arrivals.c %D%/core/arrivals.h \
 	%D%/core/host_allreduce.c %D%/core/host_allreduce.h \
 	%D%/core/capture_cuda.h \

@@ -10,7 +10,7 @@
 
 #include "op_rig.h"
 #include "ops/core/op.h"
-#include "ops/core/agree.h"
+#include "ops/core/agreed.h"
 
 #define SCRATCH  (UINT64_C(1) << 20)
 #define N_RANKS  3u

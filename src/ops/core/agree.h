@@ -3,44 +3,9 @@
 #ifndef CEI_AGREE_H
 #define CEI_AGREE_H
 
-/*
- * Ranks compare an operator before its first run. The first runs of a workspace's operators are
- * numbered at each rank, and those of one number have to be of operators that are alike. A rank
- * says before its first run what the operator is, and then looks at each peer until that
- *
- *   - has said the same before its own first run of this number, or something else: then the run is
- *     refused, at this rank and for the same reason at that one; or
- *   - has created such an operator and not run it yet. So one thread can make the runs of several
- *     ranks one after another.
- *
- * What a rank says are counters in host memory (host_allreduce.h). Each rises to number << 32 | 4
- * bytes. Of an operator that was created they hold a hash of everything that has to be alike, at a
- * place that the hash decides; of a first run the hash, and a description for errors.
- */
-
-#include <pthread.h>
-#include <stdint.h>
+/* Compares the operators of all ranks before their first runs; agreed.h says how. */
 
 #include <ceoverlap/ops.h>
-
-#define CEI_AGREE_SLOTS      512u       /* of operators that were created */
-#define CEI_AGREE_RUNS       32u        /* the last first runs: a rank is at most 16 runs ahead */
-#define CEI_AGREE_TEXT_WORDS 20u        /* of 4 bytes each, with a NUL at the end */
-
-#define CEI_AGREE_COUNTERS   (CEI_AGREE_SLOTS + CEI_AGREE_RUNS * (1 + CEI_AGREE_TEXT_WORDS))
-
-/* The operators of a rank's workspace that were created and have not run, by the hash's slot. */
-struct cei_agree_slot {
-	uint32_t hash;                  /* of all of them; 1: they differ */
-	uint32_t n;
-	uint64_t n_said;                /* how often the slot's counter was raised */
-};
-
-struct cei_agree {
-	pthread_mutex_t       lock;     /* guards slots */
-	struct cei_agree_slot slots[CEI_AGREE_SLOTS];
-	uint64_t              n_first;  /* first runs. Guarded by the workspace's lock */
-};
 
 /* Tells peers of a new op, whose shape and choice are set. Ops of is_local kinds, and those of
  * groups of one rank, are not compared. */

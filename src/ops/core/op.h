@@ -15,6 +15,7 @@
 #include "ops/compute/embedding.h"
 #include "ops/compute/experts.h"
 #include "ops/compute/executor.h"
+#include "ops/core/agree.h"
 #include "ops/core/send_stage.h"
 #include "ops/core/workspace.h"
 #include "ops/kind.h"
@@ -75,7 +76,7 @@ struct ceov_op {
 	int                       meets;        /* 1: the stream of each run waits until all ranks
 						 * have come to it, before the engine launches
 						 * what follows the stream */
-	uint32_t                  hash;         /* by which ranks compare it (agree.h); 0: they do
+	uint32_t                  hash;         /* by which ranks compare it (agreed.h); 0: they do
 						 * not */
 	int                       is_told;      /* 1: peers expect its first run */
 	int                       is_agreed;    /* 1: it is alike at all ranks. Guarded by the
@@ -153,7 +154,7 @@ int  cei_op_make_counts(ceov_op *op);
 int  cei_op_pass_all(ceov_op *op,
 		     int (*pass)(ceov_op *op, uint32_t source, uint32_t target, uint32_t piece));
 
-/* Creates an op of the given shape, which ranks do not compare (agree.h). The workspace must have
+/* Creates an op of the given shape, which ranks do not compare (agreed.h). The workspace must have
  * been checked; tuning may be NULL. On failure nothing is left behind. */
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		   const struct ceov_op_tuning *tuning, ceov_op **ret_op);

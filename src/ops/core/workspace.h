@@ -37,7 +37,7 @@
 #include "ce_engine/objects/object.h"
 #include "collective/levels.h"
 #include "ops/compute/executor.h"
-#include "ops/core/agree.h"
+#include "ops/core/agreed.h"
 #include "ops/core/host_allreduce.h"
 #include "ops/shape.h"
 
