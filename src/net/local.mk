@@ -91,6 +91,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network_notes.c \
 	%D%/network_talk.c \
 	%D%/clock_offset.c %D%/clock_offset.h \
+	%D%/network_barrier.c \
 	%D%/network_clock.c %D%/network_clock.h \
 	%D%/network_exports.c \
 	%D%/network_signals.c \

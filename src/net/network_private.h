@@ -325,6 +325,9 @@ void cei_network_heard_ask(struct cei_network *network, uint32_t process,
 void cei_network_heard_value(struct cei_network *network, uint32_t process,
 			     const struct cei_note_counter *told);
 
+void cei_network_heard_barrier(struct cei_network *network,
+			       const struct cei_note_barrier *barrier);
+
 void cei_network_heard_clock(struct cei_network *network, uint32_t process,
 			     const struct cei_note_clock *note);
 

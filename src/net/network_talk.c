@@ -215,13 +215,6 @@ static void heard_renewed(struct cei_network *network, uint32_t process,
 		answered(network, request);
 }
 
-static void heard_barrier(struct cei_network *network, const struct cei_note_barrier *barrier)
-{
-	if (network->seen[barrier->round] < barrier->call)
-		network->seen[barrier->round] = barrier->call;
-	pthread_cond_broadcast(&network->changed);
-}
-
 /* Notes that are handled within this layer. With the lock held. */
 static void heard_inside(struct cei_network *network, uint32_t process,
 			 const struct cei_note *note)
@@ -249,7 +242,7 @@ static void heard_inside(struct cei_network *network, uint32_t process,
 		heard_renewed(network, process, &note->renew);
 		break;
 	case CEI_NOTE_BARRIER:
-		heard_barrier(network, &note->barrier);
+		cei_network_heard_barrier(network, &note->barrier);
 		break;
 	case CEI_NOTE_RAIL:
 		cei_network_heard_rail(network, process, &note->rail);
