@@ -102,8 +102,10 @@ static int open_network(ceov_context *context, const struct ceov_config *config,
 static int meet(ceov_context *context, const char *group)
 {
 	uint32_t n_local = cei_site_n_local(&context->site);
-	struct cei_bootstrap_config config;
+	struct cei_bootstrap_config config = { .gone = cei_mate_gone, .arg = context };
+	struct cei_bootstrap *bootstrap = NULL;
 	char path[CEI_NETWORK_PATH_BYTES];
+	int r;
 
 	if (context->site.n_members == n_local)
 		return 0;
@@ -118,9 +120,16 @@ static int meet(ceov_context *context, const char *group)
 				 context->site.n_ranks, context->site.n_members);
 	config.path = group;
 	config.deadline_ns = cei_deadline(context->deadline_ns);
-	config.gone = cei_peer_gone;
-	config.gone_arg = context;
-	return cei_bootstrap_open(&context->site, &config, &context->bootstrap);
+	if (context->site.network) {
+		config.lost = cei_mate_lost;
+		config.missing = cei_missing;
+		config.missed = cei_mate_missed;
+	}
+	r = cei_bootstrap_open(&context->site, &config, &bootstrap);
+	pthread_mutex_lock(&context->lock);
+	context->bootstrap = bootstrap;
+	pthread_mutex_unlock(&context->lock);
+	return r;
 }
 
 static int start_works(ceov_context *context)
@@ -252,6 +261,17 @@ static uint32_t stop_works(ceov_context *context)
 	return cei_works_stop(&context->works, timeout_ns);
 }
 
+/* The network's threads may use the bootstrap meanwhile: see tell_mates() in peer_events.c. */
+static void close_bootstrap(ceov_context *context)
+{
+	struct cei_bootstrap *bootstrap = context->bootstrap;
+
+	pthread_mutex_lock(&context->lock);
+	context->bootstrap = NULL;
+	pthread_mutex_unlock(&context->lock);
+	cei_bootstrap_close(bootstrap);
+}
+
 /* Closes a context while copies do not end. The memory that they access, and the engines and lanes
  * that move them, stay until the process ends. */
 static void abandon(ceov_context *context)
@@ -260,9 +280,7 @@ static void abandon(ceov_context *context)
 			"ceov_close: copies are still under way that cannot be stopped; all "
 			"buffers, signals and lanes of the context stay until the process "
 			"ends: do not free memory that was registered");
-	if (context->bootstrap)
-		cei_bootstrap_close(context->bootstrap);
-	context->bootstrap = NULL;
+	close_bootstrap(context);
 	/* The caller's log function may be gone after the close; later lines go to stderr. */
 	context->report.log = NULL;
 	context->state = CEI_CONTEXT_CLOSED;
@@ -290,8 +308,7 @@ void ceov_close(ceov_context *context)
 	cei_there_close(context);
 	write_trace(context);
 	cei_context_destroy_objects(context);
-	if (context->bootstrap)
-		cei_bootstrap_close(context->bootstrap);
+	close_bootstrap(context);
 	cei_works_close_engines(&context->works);
 	cei_network_close(context->site.network);
 	cei_copier_fini(&context->copier);

@@ -53,8 +53,10 @@ void cei_peer_gone(void *arg, uint32_t rank, int departed)
 	ceov_context *context = arg;
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
 
-	/* release: pairs with cei_context_is_lost() */
-	atomic_store_explicit(&context->is_lost[rank], 1, memory_order_release);
+	/* release: pairs with cei_context_is_lost(). The bootstrap and the network may both tell
+	 * of one rank. */
+	if (atomic_exchange_explicit(&context->is_lost[rank], 1, memory_order_acq_rel))
+		return;
 	if (departed) {
 		cei_log(&context->report, CEI_LOG_INFO, "rank %u has closed", rank);
 		return;
@@ -63,6 +65,30 @@ void cei_peer_gone(void *arg, uint32_t rank, int departed)
 	(void)cei_raise_failure(&context->report, &failure,
 				"rank %u was lost; what waits for it ends", rank);
 	abort_shared(context, rank);
+}
+
+void cei_mate_gone(void *arg, uint32_t rank, int departed)
+{
+	ceov_context *context = arg;
+
+	cei_peer_gone(context, rank, departed);
+	if (context->site.network)
+		cei_network_mate_gone(context->site.network, rank, departed);
+}
+
+void cei_mate_lost(void *context, uint32_t rank)
+{
+	cei_network_mate_lost(((ceov_context *)context)->site.network, rank);
+}
+
+uint32_t cei_missing(void *context)
+{
+	return cei_network_missing(((ceov_context *)context)->site.network);
+}
+
+void cei_mate_missed(void *context, uint32_t rank)
+{
+	cei_network_mate_missed(((ceov_context *)context)->site.network, rank);
 }
 
 /* --- signals of other nodes -------------------------------------------------------- */
@@ -128,7 +154,19 @@ static void renewed(void *arg, uint32_t rank, uint32_t region)
 	pthread_mutex_unlock(&context->lock);
 }
 
+/* The network's threads tell it while the bootstrap opens and closes, too. */
+static void tell_mates(void *arg, uint32_t rank)
+{
+	ceov_context *context = arg;
+
+	pthread_mutex_lock(&context->lock);
+	if (context->bootstrap)
+		cei_bootstrap_tell_lost(context->bootstrap, rank);
+	pthread_mutex_unlock(&context->lock);
+}
+
 const struct cei_network_events cei_peer_network_events = {
+	.tell_mates = tell_mates,
 	.gone = cei_peer_gone,
 	.aborted = aborted,
 	.renewed = renewed,

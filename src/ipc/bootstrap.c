@@ -20,6 +20,9 @@
 #include "base/clock.h"
 #include "base/condition.h"
 
+/* How often a barrier asks whether a rank of another node is missing. */
+#define LOOK_NS UINT64_C(20000000)
+
 int cei_bootstrap_wait(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
 	if (cei_now_ns() >= deadline_ns)
@@ -45,6 +48,13 @@ int cei_bootstrap_raise_gone(struct cei_bootstrap *bootstrap, uint32_t rank,
 				 rank, state == CEI_LINK_DEPARTED ?
 				 "has closed its context" :
 				 "is lost: its process has ended");
+}
+
+static uint32_t missing_elsewhere(const struct cei_bootstrap *bootstrap)
+{
+	const struct cei_bootstrap_config *config = &bootstrap->config;
+
+	return config->missing ? config->missing(config->arg) : CEOV_NOBODY;
 }
 
 /* --- opening and closing ------------------------------------------------- */
@@ -186,6 +196,7 @@ int cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config 
 	bootstrap->site = site;
 	bootstrap->config = *config;
 	bootstrap->wake_fd = -1;
+	bootstrap->missing = CEOV_NOBODY;
 	r = build(bootstrap);
 	bootstrap->config.path = NULL;
 	if (r) {
@@ -194,6 +205,36 @@ int cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config 
 	}
 	*ret_bootstrap = bootstrap;
 	return 0;
+}
+
+/* Each rank is told once, so the list grows a few times in the life of a group. */
+void cei_bootstrap_tell_lost(struct cei_bootstrap *bootstrap, uint32_t rank)
+{
+	uint32_t *lost, i;
+
+	pthread_mutex_lock(&bootstrap->lock);
+	lost = realloc(bootstrap->lost, (bootstrap->n_lost + 1) * sizeof(*lost));
+	if (lost) {
+		bootstrap->lost = lost;
+		lost[bootstrap->n_lost++] = rank;
+	}
+	for (i = 0; i < bootstrap->n_links; i++)
+		cei_bootstrap_send_owed(bootstrap, &bootstrap->links[i]);
+	pthread_mutex_unlock(&bootstrap->lock);
+	if (!lost)
+		cei_log(bootstrap->site->report, CEI_LOG_ERROR,
+			"no memory to tell this node's processes that rank %u is lost", rank);
+}
+
+void cei_bootstrap_tell_missing(struct cei_bootstrap *bootstrap)
+{
+	uint32_t missing = missing_elsewhere(bootstrap), i;
+
+	pthread_mutex_lock(&bootstrap->lock);
+	bootstrap->missing = missing;
+	for (i = 0; i < bootstrap->n_links; i++)
+		cei_bootstrap_send_owed(bootstrap, &bootstrap->links[i]);
+	pthread_mutex_unlock(&bootstrap->lock);
 }
 
 static int all_heard_bye(const struct cei_bootstrap *bootstrap)
@@ -214,6 +255,7 @@ static void say_bye(struct cei_bootstrap *bootstrap)
 	uint64_t deadline_ns = cei_deadline(CEI_BYE_WAIT_NS);
 	uint32_t i;
 
+	cei_bootstrap_tell_missing(bootstrap);
 	pthread_mutex_lock(&bootstrap->lock);
 	bootstrap->is_closing = 1;
 	for (i = 0; i < bootstrap->n_links; i++) {
@@ -244,6 +286,7 @@ void cei_bootstrap_close(struct cei_bootstrap *bootstrap)
 		cei_export_entry_free(bootstrap, bootstrap->n_exports - 1);
 	cei_fd_close(bootstrap->wake_fd);
 	free(bootstrap->links);
+	free(bootstrap->lost);
 	if (bootstrap->has_lock) {
 		pthread_mutex_destroy(&bootstrap->lock);
 		pthread_cond_destroy(&bootstrap->changed);
@@ -274,37 +317,68 @@ static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 	return missing;
 }
 
+/* Waits until all have called the barrier, one is gone that has not, or a rank elsewhere is
+ * missing (*ret_missing, else CEOV_NOBODY); or until the deadline. Returns what link_not_here()
+ * does. The caller holds the lock. */
+static struct cei_link *await_all(struct cei_bootstrap *bootstrap, uint64_t deadline_ns,
+				  uint32_t *ret_missing)
+{
+	struct cei_link *link;
+	uint64_t look_ns;
+
+	for (;;) {
+		pthread_mutex_unlock(&bootstrap->lock);
+		*ret_missing = missing_elsewhere(bootstrap);
+		look_ns = bootstrap->config.missing ? cei_deadline(LOOK_NS) : CEI_FOREVER;
+		pthread_mutex_lock(&bootstrap->lock);
+		link = link_not_here(bootstrap);
+		if (link && link->missing != CEOV_NOBODY)
+			*ret_missing = link->missing;
+		if (!link || link->state != CEI_LINK_UP || *ret_missing != CEOV_NOBODY ||
+		    cei_now_ns() >= deadline_ns)
+			return link;
+		cei_condition_wait(&bootstrap->changed, &bootstrap->lock,
+				   look_ns < deadline_ns ? look_ns : deadline_ns);
+	}
+}
+
+/* Rather blames the rank that was known to be missing than one that has closed,
+ * maybe because of it. */
+static int raise_barrier(struct cei_bootstrap *bootstrap, const struct cei_link *link,
+			 enum cei_link_state state, uint32_t missing)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+
+	if (missing != CEOV_NOBODY && !cei_party_has(&link->party, missing)) {
+		failure.error = CEOV_ERR_PEER_LOST;
+		failure.rank = missing;
+		return cei_raise_failure(bootstrap->site->report, &failure,
+					 "barrier: rank %u is lost or has closed", missing);
+	}
+	failure.rank = link->party.ranks[0];
+	if (state != CEI_LINK_UP)
+		return cei_bootstrap_raise_gone(bootstrap, failure.rank, state, "barrier");
+	return cei_raise_failure(bootstrap->site->report, &failure,
+				 "barrier: rank %u has not come in time", failure.rank);
+}
+
 /* A call that times out does not end the barrier: the next call continues it. Otherwise this
  * process would count one barrier more than the other processes. */
 int cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
-	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
-	struct cei_link *link;
 	enum cei_link_state state;
-	uint64_t n_calls;
-	uint32_t i;
+	struct cei_link *link;
+	uint32_t missing, i;
 
 	pthread_mutex_lock(&bootstrap->lock);
 	if (!bootstrap->in_barrier)
 		bootstrap->n_calls++;
 	bootstrap->in_barrier = 1;
-	n_calls = bootstrap->n_calls;
 	for (i = 0; i < bootstrap->n_links; i++)
 		cei_bootstrap_send_owed(bootstrap, &bootstrap->links[i]);
-	do
-		link = link_not_here(bootstrap);
-	while (link && link->state == CEI_LINK_UP &&
-	       !cei_bootstrap_wait(bootstrap, deadline_ns));
+	link = await_all(bootstrap, deadline_ns, &missing);
 	bootstrap->in_barrier = link != NULL;
 	state = link ? link->state : CEI_LINK_UP;
 	pthread_mutex_unlock(&bootstrap->lock);
-	if (!link)
-		return 0;
-	if (state != CEI_LINK_UP)
-		return cei_bootstrap_raise_gone(bootstrap, link->party.ranks[0], state,
-						"barrier");
-	failure.rank = link->party.ranks[0];
-	return cei_raise_failure(bootstrap->site->report, &failure,
-				 "barrier %llu: rank %u has not come in time",
-				 (unsigned long long)n_calls, failure.rank);
+	return link ? raise_barrier(bootstrap, link, state, missing) : 0;
 }

@@ -46,8 +46,18 @@ struct cei_bootstrap_config {
 	/* Called by the bootstrap thread, once for each rank of a process that was lost, or (with
 	 * departed 1) that closed its context in order. It may be called before
 	 * cei_bootstrap_open() has returned, but not after cei_bootstrap_close() has. */
-	void      (*gone)(void *gone_arg, uint32_t rank, int departed);
-	void       *gone_arg;
+	void      (*gone)(void *arg, uint32_t rank, int departed);
+	/* A process of the node says that this rank of another node is lost, by the bootstrap
+	 * thread; here and below NULL: all ranks are on this node. */
+	void      (*lost)(void *arg, uint32_t rank);
+	/* A rank elsewhere without which the group's barriers cannot complete; CEOV_NOBODY: none is
+	 * known. Asked again and again while a barrier waits, and at the close, by the caller's
+	 * thread. */
+	uint32_t  (*missing)(void *arg);
+	/* A process of the node says that its barriers cannot complete without this rank, by the
+	 * bootstrap thread. */
+	void      (*missed)(void *arg, uint32_t rank);
+	void       *arg;                        /* of all of them */
 };
 
 /* Connects the processes of the node. Blocks until all ranks of the node have come, or until the
@@ -84,7 +94,16 @@ int  cei_bootstrap_find(struct cei_bootstrap *bootstrap, const struct cei_lookup
 /* Ends this process's use of an export that it found. */
 void cei_bootstrap_drop(struct cei_bootstrap *bootstrap, uint32_t rank, uint64_t id);
 
-/* Implements ceov_barrier(). After CEOV_ERR_TIMEOUT the next call continues the same barrier. */
+/* Tells the processes of the node that a rank of another node is lost. Any thread. */
+void cei_bootstrap_tell_lost(struct cei_bootstrap *bootstrap, uint32_t rank);
+
+/* Tells the processes of the node which rank is missing, if one is: the group's barrier cannot
+ * complete. Closing does so, too. */
+void cei_bootstrap_tell_missing(struct cei_bootstrap *bootstrap);
+
+/* Passes when all processes of the node have called it as often as this one. After CEOV_ERR_TIMEOUT
+ * the next call continues the same barrier. CEOV_ERR_PEER_LOST: a process that has not called it is
+ * lost or has closed, or says that a rank is missing, or one elsewhere is. */
 int  cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns);
 
 #endif /* CEI_BOOTSTRAP_H */

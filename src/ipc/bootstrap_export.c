@@ -19,6 +19,32 @@
 
 /* --- exports of this process --------------------------------------------- */
 
+void cei_export_entry_free(struct cei_bootstrap *bootstrap, uint32_t index)
+{
+	struct cei_export_entry *entry = bootstrap->exports[index];
+	uint32_t i;
+
+	for (i = 0; i < entry->export.n_fds; i++)
+		cei_fd_close(entry->export.fds[i]);
+	free(entry);
+	bootstrap->exports[index] = bootstrap->exports[--bootstrap->n_exports];
+}
+
+struct cei_export_entry *cei_export_entry_find(struct cei_bootstrap *bootstrap, uint32_t rank,
+					       const char *name)
+{
+	struct cei_export_entry *entry;
+	uint32_t i;
+
+	for (i = 0; i < bootstrap->n_exports; i++) {
+		entry = bootstrap->exports[i];
+		if (!entry->is_withdrawn && entry->export.rank == rank &&
+		    !strcmp(entry->export.name, name))
+			return entry;
+	}
+	return NULL;
+}
+
 static int is_member(const struct cei_site *site, uint32_t rank)
 {
 	uint32_t i;

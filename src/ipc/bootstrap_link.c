@@ -18,9 +18,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How many messages of one link are handled before other links get their turn. */
-#define TURN_MESSAGES 64u
-
 struct cei_link *cei_link_of(struct cei_bootstrap *bootstrap, uint32_t rank)
 {
 	uint32_t i;
@@ -41,19 +38,9 @@ void cei_link_add(struct cei_bootstrap *bootstrap, const struct cei_wire_party *
 	link->party = *party;
 	link->fd = fd;
 	link->pidfd = pidfd;
+	link->missing = CEOV_NOBODY;
 	cei_list_init(&link->uses);
 	cei_list_init(&link->drops_owed);
-}
-
-void cei_export_entry_free(struct cei_bootstrap *bootstrap, uint32_t index)
-{
-	struct cei_export_entry *entry = bootstrap->exports[index];
-	uint32_t i;
-
-	for (i = 0; i < entry->export.n_fds; i++)
-		cei_fd_close(entry->export.fds[i]);
-	free(entry);
-	bootstrap->exports[index] = bootstrap->exports[--bootstrap->n_exports];
 }
 
 static uint32_t link_index(const struct cei_bootstrap *bootstrap, const struct cei_link *link)
@@ -112,21 +99,6 @@ void cei_link_end(struct cei_bootstrap *bootstrap, struct cei_link *link,
 }
 
 /* --- sending queued messages --------------------------------------------- */
-
-struct cei_export_entry *cei_export_entry_find(struct cei_bootstrap *bootstrap, uint32_t rank,
-					       const char *name)
-{
-	struct cei_export_entry *entry;
-	uint32_t i;
-
-	for (i = 0; i < bootstrap->n_exports; i++) {
-		entry = bootstrap->exports[i];
-		if (!entry->is_withdrawn && entry->export.rank == rank &&
-		    !strcmp(entry->export.name, name))
-			return entry;
-	}
-	return NULL;
-}
 
 static int send_refusal_to_find(struct cei_link *link, const struct cei_wire_find *find,
 				int result, int native_code)
@@ -226,6 +198,32 @@ static int flush_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	return r;
 }
 
+static int flush_lost(struct cei_bootstrap *bootstrap, struct cei_link *link)
+{
+	struct cei_message message = { .type = CEI_MESSAGE_LOST };
+	int r = 0;
+
+	while (!r && link->n_lost_told < bootstrap->n_lost) {
+		message.rank = bootstrap->lost[link->n_lost_told];
+		r = cei_socket_send(link->fd, &message, NULL, 0);
+		link->n_lost_told += !r;
+	}
+	return r;
+}
+
+static int flush_missing(struct cei_bootstrap *bootstrap, struct cei_link *link)
+{
+	struct cei_message message = { .type = CEI_MESSAGE_MISSING };
+	int r;
+
+	if (bootstrap->missing == CEOV_NOBODY || link->missing_told)
+		return 0;
+	message.rank = bootstrap->missing;
+	r = cei_socket_send(link->fd, &message, NULL, 0);
+	link->missing_told = !r;
+	return r;
+}
+
 static int flush_bye(struct cei_bootstrap *bootstrap, struct cei_link *link)
 {
 	struct cei_message message = { .type = CEI_MESSAGE_BYE };
@@ -257,6 +255,10 @@ void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	if (!r)
 		r = flush_barrier(bootstrap, link);
 	if (!r)
+		r = flush_lost(bootstrap, link);
+	if (!r)
+		r = flush_missing(bootstrap, link);
+	if (!r)
 		r = flush_bye(bootstrap, link);
 	if (r >= 0)
 		return;
@@ -278,6 +280,8 @@ int cei_link_owes(const struct cei_bootstrap *bootstrap, const struct cei_link *
 	return !cei_list_is_empty(&link->drops_owed) || link->n_asked ||
 	       (link->request && link->request->state == CEI_REQUEST_OWED) ||
 	       link->n_calls_told < bootstrap->n_calls ||
+	       link->n_lost_told < bootstrap->n_lost ||
+	       (bootstrap->missing != CEOV_NOBODY && !link->missing_told) ||
 	       (link->bye_owed && !link->bye_told);
 }
 
@@ -394,6 +398,23 @@ static int take_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return 0;
 }
 
+static int take_lost(struct cei_bootstrap *bootstrap, uint32_t rank)
+{
+	if (rank >= bootstrap->site->n_ranks || cei_site_is_local(bootstrap->site, rank))
+		return CEOV_ERR_INVALID;
+	bootstrap->heard[bootstrap->n_heard++] = rank;
+	return 0;
+}
+
+static int take_missing(struct cei_bootstrap *bootstrap, struct cei_link *link, uint32_t rank)
+{
+	if (rank >= bootstrap->site->n_ranks)
+		return CEOV_ERR_INVALID;
+	link->missing = rank;
+	pthread_cond_broadcast(&bootstrap->changed);
+	return 0;
+}
+
 /* Handles one message. Returns 0; CEOV_NONE if the peer has said farewell; CEOV_ERR_INVALID if the
  * message breaks the protocol. */
 static int take_message(struct cei_bootstrap *bootstrap, struct cei_link *link,
@@ -411,6 +432,10 @@ static int take_message(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		return take_drop(bootstrap, link, message->id);
 	case CEI_MESSAGE_BARRIER:
 		return take_barrier(bootstrap, link, message->n_calls);
+	case CEI_MESSAGE_LOST:
+		return take_lost(bootstrap, message->rank);
+	case CEI_MESSAGE_MISSING:
+		return take_missing(bootstrap, link, message->rank);
 	case CEI_MESSAGE_BYE:
 		return CEOV_NONE;
 	case CEI_MESSAGE_HELLO:
@@ -432,7 +457,7 @@ static void read_link(struct cei_bootstrap *bootstrap, struct cei_link *link, in
 	uint32_t n;
 	int r;
 
-	for (n = 0; n < TURN_MESSAGES; n++) {
+	for (n = 0; n < CEI_TURN_MESSAGES; n++) {
 		r = cei_socket_receive(link->fd, &received);
 		if (r == CEOV_NONE && !is_dead)
 			return;
@@ -464,7 +489,7 @@ static void tell_gone(struct cei_bootstrap *bootstrap, const struct cei_link *li
 			"rank %u %s", link->party.ranks[i], departed ?
 			"has closed its context" : "is lost: its process has ended");
 		if (bootstrap->config.gone)
-			bootstrap->config.gone(bootstrap->config.gone_arg,
+			bootstrap->config.gone(bootstrap->config.arg,
 					       link->party.ranks[i], departed);
 	}
 }
@@ -473,16 +498,23 @@ static void serve_link(struct cei_bootstrap *bootstrap, struct cei_link *link, i
 {
 	struct cei_report_hold hold;
 	enum cei_link_state state;
+	uint32_t missing, i;
 	int is_closing;
 
 	cei_report_hold_begin(bootstrap->site->report, &hold);
 	pthread_mutex_lock(&bootstrap->lock);
+	missing = link->missing;
+	bootstrap->n_heard = 0;
 	read_link(bootstrap, link, is_dead);
 	cei_link_flush(bootstrap, link);
 	state = link->state;
 	is_closing = bootstrap->is_closing;
 	pthread_mutex_unlock(&bootstrap->lock);
 	cei_report_hold_end(bootstrap->site->report, &hold);
+	for (i = 0; i < bootstrap->n_heard && bootstrap->config.lost; i++)
+		bootstrap->config.lost(bootstrap->config.arg, bootstrap->heard[i]);
+	if (link->missing != missing && bootstrap->config.missed)
+		bootstrap->config.missed(bootstrap->config.arg, link->missing);
 	/* After this process's farewell its peers close their links, which is no loss. */
 	if (state != CEI_LINK_UP && !is_closing)
 		tell_gone(bootstrap, link, state);

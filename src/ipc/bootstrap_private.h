@@ -134,6 +134,11 @@ struct cei_link {
 							    * which we have not replied */
 	uint32_t              asked_first;
 	uint32_t              n_asked;
+	uint32_t              n_lost_told;      /* of bootstrap.lost */
+	uint32_t              missing;          /* the rank without which the peer's barriers
+						 * cannot complete, or CEOV_NOBODY */
+	int                   missing_told;     /* 1: the peer was told of the rank that is
+						 * missing here */
 	int                   bye_owed;         /* 1: the farewell is still to be sent */
 	int                   bye_told;         /* 1: the farewell was sent */
 };
@@ -145,6 +150,9 @@ struct cei_export_entry {
 	uint32_t         users[CEI_LINKS_MAX];  /* [link]: uses by its process */
 	struct cei_export export;
 };
+
+/* How many messages of one link are handled before other links get their turn. */
+#define CEI_TURN_MESSAGES 64u
 
 struct cei_bootstrap {
 	struct cei_site          *site;
@@ -162,6 +170,14 @@ struct cei_bootstrap {
 	int                       has_thread;
 	pthread_t                 thread;
 	int                       is_closing;
+	uint32_t                 *lost;         /* ranks of other nodes of whose loss the peers
+						 * are told */
+	uint32_t                  n_lost;
+	uint32_t                  heard[CEI_TURN_MESSAGES];     /* lost ranks of which a link
+								 * told in this turn */
+	uint32_t                  n_heard;
+	uint32_t                  missing;      /* the rank of which the peers are told, or
+						 * CEOV_NOBODY */
 	int                       must_stop;
 	struct cei_export_entry  *exports[CEI_EXPORTS_MAX];
 	uint32_t                  n_exports;

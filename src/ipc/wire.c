@@ -266,6 +266,10 @@ static void put_body(struct cei_writer *writer, const struct cei_message *messag
 	case CEI_MESSAGE_BARRIER:
 		cei_wire_put_u64(writer, message->n_calls);
 		break;
+	case CEI_MESSAGE_LOST:
+	case CEI_MESSAGE_MISSING:
+		cei_wire_put_u32(writer, message->rank);
+		break;
 	case CEI_MESSAGE_JOINED:
 	case CEI_MESSAGE_BYE:
 		break;
@@ -302,6 +306,10 @@ static void get_body(struct cei_reader *reader, struct cei_message *ret_message)
 		return;
 	case CEI_MESSAGE_BARRIER:
 		ret_message->n_calls = cei_wire_get_u64(reader);
+		return;
+	case CEI_MESSAGE_LOST:
+	case CEI_MESSAGE_MISSING:
+		ret_message->rank = cei_wire_get_u32(reader);
 		return;
 	case CEI_MESSAGE_JOINED:
 	case CEI_MESSAGE_BYE:

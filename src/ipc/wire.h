@@ -22,7 +22,7 @@
 #include "ipc/share.h"
 
 #define CEI_WIRE_MAGIC     UINT32_C(0x564f4543) /* "CEOV" */
-#define CEI_WIRE_VERSION   2u
+#define CEI_WIRE_VERSION   3u
 
 #define CEI_WIRE_TEXT_BYTES 200u        /* of a refusal's text, including the NUL */
 #define CEI_MESSAGE_BYTES_MAX 1536u     /* of the longest encoded message */
@@ -74,6 +74,8 @@ enum cei_message_type {
 	CEI_MESSAGE_REPLY,      /* the export, or why not; descriptors are sent beside */
 	CEI_MESSAGE_DROP,       /* the sender has ended one use of the receiver's export */
 	CEI_MESSAGE_BARRIER,    /* how often the sender has called the barrier */
+	CEI_MESSAGE_LOST,       /* this rank of another node is lost */
+	CEI_MESSAGE_MISSING,    /* a rank without which the sender's barrier cannot complete */
 	CEI_MESSAGE_BYE,        /* the sender closes in order; it sends nothing more */
 };
 
@@ -128,6 +130,7 @@ struct cei_message {
 		struct cei_wire_reply   reply;
 		uint64_t                id;             /* DROP */
 		uint64_t                n_calls;        /* BARRIER */
+		uint32_t                rank;           /* LOST, MISSING */
 	};
 };
 

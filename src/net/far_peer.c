@@ -195,11 +195,11 @@ static void depart(struct cei_far_peer *peer)
 
 void cei_far_peer_leave(struct cei_far_peer *peer, int at_once)
 {
-	if (peer->state == CEI_FAR_OPENING || (at_once && peer->state == CEI_FAR_UP)) {
+	if (at_once && (peer->state == CEI_FAR_OPENING || peer->state == CEI_FAR_UP)) {
 		depart(peer);
 		return;
 	}
-	peer->wants_bye = 1;
+	peer->wants_bye = 1;            /* notes may wait for a connection that is opening */
 	cei_far_peer_touch(peer);
 }
 
@@ -250,12 +250,13 @@ void cei_far_peer_copied(struct cei_far_peer *peer)
 	tell_closed(peer);
 }
 
-/* The connection has ended. That is in order if either side said BYE and nothing is owed: the
- * other BYE may have gone with its connection. */
+/* The connection has ended. That is in order if it was to end before it had come up, or if either
+ * side said BYE and nothing is owed: the other BYE may have gone with its connection. */
 void cei_far_peer_failed(struct cei_far_peer *peer, const char *why)
 {
-	if (peer->state == CEI_FAR_UP && (peer->bye_said || peer->bye_heard) &&
-	    peer->out.acked + 1 == peer->out.next)
+	if ((peer->state == CEI_FAR_OPENING && peer->wants_bye) ||
+	    (peer->state == CEI_FAR_UP && (peer->bye_said || peer->bye_heard) &&
+	     peer->out.acked + 1 == peer->out.next))
 		depart(peer);
 	else
 		cei_far_peer_lose(peer, why);
@@ -271,9 +272,7 @@ static int is_old(struct cei_far_peer *peer)
 
 int cei_far_peer_admits(struct cei_far_peer *peer, const struct cei_far_message *message)
 {
-	if (peer->state != CEI_FAR_OPENING && peer->state != CEI_FAR_UP)
-		return is_old(peer);
-	if (peer->refuse_error)
+	if ((peer->state != CEI_FAR_OPENING && peer->state != CEI_FAR_UP) || peer->refuse_error)
 		return is_old(peer);
 	if (message->heard && message->heard != peer->incarnation)
 		return is_old(peer);

@@ -155,11 +155,13 @@ static int make_tables(struct cei_network *network)
 	network->nodes = calloc(n_ranks, sizeof(*network->nodes));
 	network->has_gone = calloc(n_processes, sizeof(*network->has_gone));
 	network->is_parting = calloc(n_processes, sizeof(*network->is_parting));
+	network->has_closed = calloc(n_processes, sizeof(*network->has_closed));
 	network->departed_ns = calloc(n_processes, sizeof(*network->departed_ns));
 	if (network->n_rails > 1)
 		network->losses = calloc(n_processes, sizeof(*network->losses));
 	if (!network->nodes || !network->has_gone || !network->is_parting ||
-	    !network->departed_ns || (network->n_rails > 1 && !network->losses) ||
+	    !network->has_closed || !network->departed_ns ||
+	    (network->n_rails > 1 && !network->losses) ||
 	    cei_network_notes_open(network))
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for %u ranks", n_ranks);
@@ -226,6 +228,7 @@ static void fill(struct cei_network *network, struct cei_site *site,
 	cei_list_init(&network->entries);
 	cei_list_init(&network->images);
 	cei_list_init(&network->requests);
+	cei_network_barrier_init(&network->barrier);
 }
 
 int cei_network_open(struct cei_site *site, const struct cei_network_config *config,
@@ -322,6 +325,10 @@ void cei_network_close(struct cei_network *network)
 	if (!network)
 		return;
 	if (network->has_lock) {
+		if (network->is_ready) {
+			cei_network_tell_losses(network);
+			cei_network_barrier_leave(network);
+		}
 		cei_network_clock_leave(network);
 		cei_network_stop(network);
 	}
@@ -339,6 +346,7 @@ void cei_network_close(struct cei_network *network)
 	free(network->nodes);
 	free(network->has_gone);
 	free(network->is_parting);
+	free(network->has_closed);
 	free(network->departed_ns);
 	free(network->losses);
 	free(network->left);

@@ -35,6 +35,10 @@ struct cei_network_events {
 	 * of it writes to memory of this process any more. */
 	void (*gone)(void *arg, uint32_t rank, int departed);
 
+	/* A rank of another node is lost, and the processes of this node are to be told: at each of
+	 * them cei_network_mate_lost(). Before gone(). */
+	void (*tell_mates)(void *arg, uint32_t rank);
+
 	/* Signals of this process or watched here were aborted; cei_network_still_aborted() tells
 	 * which. The handler asks under the lock under which renewed signals are zeroed, and
 	 * aborts under it, too. */
@@ -216,9 +220,29 @@ int  cei_network_share_book(struct cei_network *network, int fd);
 
 /* --- meeting ---------------------------------------------------------------------- */
 
-/* Passes when the leaders of all nodes have called it as often as this one; only the process that
- * holds its node's lowest rank calls it. After CEOV_ERR_TIMEOUT the next call continues the same
- * barrier. */
+/* The second step of a barrier of the group, between two in which the processes of each node meet.
+ * Passes when the leaders of all nodes have called it as often as this one; the leader is the
+ * process that holds its node's lowest rank. In other processes it passes at once. After
+ * CEOV_ERR_TIMEOUT the next call continues the same barrier. CEOV_ERR_PEER_LOST: a process of the
+ * group is lost or has closed, and the barrier cannot complete. Both are raised. */
 int  cei_network_barrier(struct cei_network *network, uint64_t deadline_ns);
+
+/* This process has passed the barrier's last step, too. */
+void cei_network_barrier_passed(struct cei_network *network);
+
+/* A rank, on whatever node, without which the barrier that this process is in or calls next cannot
+ * complete, because it is lost or has closed; CEOV_NOBODY: none is known. With progress_by_caller
+ * it makes progress, too. */
+uint32_t cei_network_missing(struct cei_network *network);
+
+/* A rank of another process of this node was lost or, with departed 1, has closed in order, as the
+ * bootstrap says. A loss is told to the other nodes, and as an event. */
+void cei_network_mate_gone(struct cei_network *network, uint32_t rank, int departed);
+
+/* A process of this node says that the rank of another node is lost. */
+void cei_network_mate_lost(struct cei_network *network, uint32_t rank);
+
+/* A process of this node says that its barriers cannot complete without this rank. */
+void cei_network_mate_missed(struct cei_network *network, uint32_t rank);
 
 #endif /* CEI_NETWORK_H */

@@ -28,6 +28,15 @@
 #include "base/clock.h"
 #include "net/far_peer.h"
 #include "net/network_private.h"
+#include "net/spread.h"
+
+/* What is_parting[process] is while the process is given up and not quiet yet: whether others have
+ * to be told. */
+enum {
+	UNTOLD = 1,
+	NODE_KNOWS,                     /* a process of this node has told it */
+	TOLD,
+};
 
 /* The other side has so many timeouts to close its connection. */
 #define TIMEOUTS 2u
@@ -40,11 +49,93 @@ void cei_network_part(struct cei_network *network, uint32_t process, const char 
 {
 	if (network->has_gone[process] || network->is_parting[process])
 		return;
-	network->is_parting[process] = 1;
+	network->is_parting[process] = UNTOLD;
 	network->n_parting++;
+	cei_network_barrier_lost(network, process);
 	cei_log(network->site->report, CEI_LOG_INFO, "network: process %u is given up: %s", process,
 		why);
 	pthread_cond_signal(&network->work);
+}
+
+static int is_there(const struct cei_network *network, uint32_t process)
+{
+	return !network->has_gone[process] && !network->is_parting[process] &&
+		!network->has_closed[process];
+}
+
+/* The process that tells and hears of losses for a node: the one with the lowest rank of those that
+ * are there. The leader is returned if none is. */
+static uint32_t speaker_of(const struct cei_network *network, uint32_t node)
+{
+	uint32_t n = cei_book_n_ranks(network->book), rank, process;
+	struct cei_book_node found;
+
+	cei_book_node(network->book, node, &found);
+	for (rank = found.leader; rank < n; rank++) {
+		process = cei_network_process(network, rank);
+		if (cei_book_node_of(network->book, process) == node && is_there(network, process))
+			return process;
+	}
+	return cei_network_process(network, found.leader);
+}
+
+/* Passes the loss on to other nodes. Each node does so once, so this ends; in the end all know,
+ * even if some of them have gone: see cei_spread(). One process of each node speaks for it, which
+ * is connected with others already if it is the leader and there was a barrier. For UCX 1.13 may
+ * end a process by an assertion when a connection to it is made and the other side ends. */
+static void tell_nodes(struct cei_network *network, uint32_t process)
+{
+	uint32_t own = cei_book_own_process(network->book), told[CEI_SPREAD_MAX], i, n, n_ranks;
+	uint32_t node = cei_book_node_of(network->book, own);
+	struct cei_note note = { .type = CEI_NOTE_GONE };
+
+	if (speaker_of(network, node) != own)
+		return;
+	note.gone.rank = cei_book_ranks_of(network->book, process, &n_ranks)[0];
+	n = cei_spread(node, cei_book_n_nodes(network->book), told);
+	for (i = 0; i < n; i++)
+		cei_network_note(network, speaker_of(network, told[i]), &note);
+}
+
+void cei_network_mate_lost(struct cei_network *network, uint32_t rank)
+{
+	uint32_t process = cei_network_process(network, rank);
+
+	pthread_mutex_lock(&network->lock);
+	cei_network_part(network, process, "another process of this node says that it is lost");
+	if (network->is_parting[process] == UNTOLD)
+		network->is_parting[process] = NODE_KNOWS;
+	pthread_mutex_unlock(&network->lock);
+}
+
+/* Returns whether the processes of this node have to be told, too: not of one of theirs. */
+static int tell_loss(struct cei_network *network, uint32_t process)
+{
+	uint32_t own = cei_book_own_process(network->book);
+	int is_known;
+
+	is_known = network->is_parting[process] == NODE_KNOWS ||
+		cei_book_node_of(network->book, process) == cei_book_node_of(network->book, own);
+	network->is_parting[process] = TOLD;
+	tell_nodes(network, process);
+	return !is_known;
+}
+
+void cei_network_tell_losses(struct cei_network *network)
+{
+	uint32_t n = cei_book_n_processes(network->book), process, n_ranks;
+	int must_tell;
+
+	for (process = 0; process < n; process++) {
+		pthread_mutex_lock(&network->lock);
+		must_tell = network->is_parting[process] && network->is_parting[process] != TOLD &&
+			tell_loss(network, process);
+		pthread_mutex_unlock(&network->lock);
+		if (must_tell)
+			network->events->tell_mates(network->events_arg,
+						    cei_book_ranks_of(network->book, process,
+								      &n_ranks)[0]);
+	}
 }
 
 static int is_connected(struct cei_rail *rail, uint32_t process)
@@ -78,6 +169,7 @@ int cei_network_end_parted(struct cei_network *network)
 	uint32_t n = cei_book_n_processes(network->book), process;
 	int is_parting, has_ended = 0;
 
+	cei_network_tell_losses(network);
 	for (process = 0; process < n; process++) {
 		pthread_mutex_lock(&network->lock);
 		is_parting = network->is_parting[process];

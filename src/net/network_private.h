@@ -116,6 +116,17 @@ struct cei_network_clock {
 						 * NULL: nobody has asked */
 };
 
+struct cei_network_barrier {            /* see network_barrier.c */
+	uint64_t n_passed;              /* barriers of the group that this process has passed */
+	int      has_met;               /* of the next one only its last step is left, in which the
+					 * processes of each node meet again */
+	uint32_t round;                 /* of the next one: the nodes have passed those before */
+	uint64_t seen[CEI_NOTE_ROUNDS]; /* by round: the last barrier that the partner is in */
+	uint64_t n_possible;            /* no more barriers than this complete, */
+	uint32_t missing;               /* because this rank is lost or has closed */
+	uint64_t n_told;                /* of these, what others were told last */
+};
+
 /* Of a process: its rails that are lost alone, a bit for each; see network_loss.c. */
 struct cei_network_loss {
 	uint32_t lost;
@@ -169,9 +180,12 @@ struct cei_network {
 	int              is_ready;      /* the book is there: what rails tell can be handled */
 
 	uint8_t         *has_gone;      /* by process: it is lost or has departed */
+	uint8_t         *has_closed;    /* by process: it is of this node and has closed, as the
+					 * bootstrap says */
 	uint64_t        *departed_ns;   /* by process: when it closed in order on the first of its
 					 * rails; 0: it has not */
-	uint8_t         *is_parting;    /* by process: it is given up, and not quiet yet */
+	uint8_t         *is_parting;    /* by process: it is given up, and not quiet yet; see
+					 * network_loss.c */
 	uint32_t         n_parting;
 	struct cei_network_loss *losses;        /* by process; NULL: there is one rail */
 	uint32_t         n_settling;    /* processes with lost rails that have not ended */
@@ -185,10 +199,7 @@ struct cei_network {
 	uint32_t         n_waiting;     /* notes to all processes that are not said yet */
 	int              owes_acks;     /* to some process */
 
-	uint64_t         n_calls;       /* of the barrier */
-	int              in_barrier;
-	uint32_t         round;         /* of the call: it has passed those before */
-	uint64_t         seen[CEI_NOTE_ROUNDS];         /* by round: the partner's last call */
+	struct cei_network_barrier barrier;
 
 	struct cei_network_clock clock;
 };
@@ -217,10 +228,13 @@ int  cei_network_choose_direct(struct cei_network *network);
 /* How many rails connect this process with that one, lost ones included. */
 uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t process);
 
-/* --- network_loss.c, with the lock held but for the last two --------------------------- */
+/* --- network_loss.c, with the lock held but where it is said ------------------------------ */
 
 /* Gives a process up. When nothing of it lands any more, it counts as lost. With the lock held. */
 void cei_network_part(struct cei_network *network, uint32_t process, const char *why);
+
+/* Tells other processes which ones this one has given up, each once. Without the lock. */
+void cei_network_tell_losses(struct cei_network *network);
 
 int  cei_network_has_lost(const struct cei_network *network, uint32_t process, uint32_t rail);
 
@@ -236,7 +250,7 @@ void cei_network_heard_rail(struct cei_network *network, uint32_t process,
 			    const struct cei_note_rail *note);
 
 /* Brings losses of rails on towards their ends. Returns whether anything was done. The network's
- * thread, or with progress_by_caller the caller's. */
+ * thread, or with progress_by_caller the caller's; without the lock. */
 int  cei_network_settle(struct cei_network *network);
 
 /* Ends processes that are parting and have no connection any more. Returns whether there were any.
@@ -276,6 +290,16 @@ void cei_network_expect(struct cei_network *network, uint32_t process, int by);
 
 /* Says that the process uses one export of this one more (by 1) or less (by -1). */
 void cei_network_use(struct cei_network *network, uint32_t process, int by);
+
+/* --- network_barrier.c --------------------------------------------------------------------- */
+
+void cei_network_barrier_init(struct cei_network_barrier *barrier);
+
+/* The process is lost: no barrier completes any more. With the lock held. */
+void cei_network_barrier_lost(struct cei_network *network, uint32_t process);
+
+/* This process closes: tells those that may wait for it in a barrier. */
+void cei_network_barrier_leave(struct cei_network *network);
 
 /* --- network_talk.c -------------------------------------------------------------------- */
 
@@ -325,8 +349,11 @@ void cei_network_heard_ask(struct cei_network *network, uint32_t process,
 void cei_network_heard_value(struct cei_network *network, uint32_t process,
 			     const struct cei_note_counter *told);
 
-void cei_network_heard_barrier(struct cei_network *network,
-			       const struct cei_note_barrier *barrier);
+void cei_network_heard_barrier(struct cei_network *network, const struct cei_note_barrier *note);
+
+/* A process has closed in order, as that process or another one says. */
+void cei_network_heard_departed(struct cei_network *network, uint32_t process,
+				const struct cei_note_gone *gone);
 
 void cei_network_heard_clock(struct cei_network *network, uint32_t process,
 			     const struct cei_note_clock *note);

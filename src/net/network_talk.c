@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/condition.h"
 #include "net/far_peer.h"
-#include "net/spread.h"
 
 /* --- waiting for answers ------------------------------------------------------------ */
 
@@ -215,6 +214,21 @@ static void heard_renewed(struct cei_network *network, uint32_t process,
 		answered(network, request);
 }
 
+/* With the lock held. */
+static void heard_gone(struct cei_network *network, uint32_t process,
+		       const struct cei_note_gone *gone)
+{
+	uint32_t who;
+
+	if (gone->rank >= cei_book_n_ranks(network->book))
+		return;
+	who = cei_network_process(network, gone->rank);
+	if (gone->has_departed)
+		cei_network_heard_departed(network, process, gone);
+	else if (who != cei_book_own_process(network->book))
+		cei_network_part(network, who, "another process says that it is lost");
+}
+
 /* Notes that are handled within this layer. With the lock held. */
 static void heard_inside(struct cei_network *network, uint32_t process,
 			 const struct cei_note *note)
@@ -243,6 +257,9 @@ static void heard_inside(struct cei_network *network, uint32_t process,
 		break;
 	case CEI_NOTE_BARRIER:
 		cei_network_heard_barrier(network, &note->barrier);
+		break;
+	case CEI_NOTE_GONE:
+		heard_gone(network, process, &note->gone);
 		break;
 	case CEI_NOTE_RAIL:
 		cei_network_heard_rail(network, process, &note->rail);
@@ -273,27 +290,12 @@ static void heard_renew(struct cei_network *network, uint32_t process,
 	pthread_mutex_unlock(&network->lock);
 }
 
-static void heard_gone(struct cei_network *network, uint32_t rank)
-{
-	uint32_t process;
-
-	if (rank >= cei_book_n_ranks(network->book))
-		return;
-	process = cei_network_process(network, rank);
-	pthread_mutex_lock(&network->lock);
-	if (process != cei_book_own_process(network->book))
-		cei_network_part(network, process, "another process says that it is lost");
-	pthread_mutex_unlock(&network->lock);
-}
-
 static void handle(struct cei_network *network, uint32_t process, const struct cei_note *note)
 {
 	if (note->type == CEI_NOTE_ABORT) {
 		network->events->aborted(network->events_arg, &note->abort);
 	} else if (note->type == CEI_NOTE_RENEW) {
 		heard_renew(network, process, &note->renew);
-	} else if (note->type == CEI_NOTE_GONE) {
-		heard_gone(network, note->gone);
 	} else {
 		pthread_mutex_lock(&network->lock);
 		heard_inside(network, process, note);
@@ -333,21 +335,6 @@ static void heard(void *arg, uint32_t process, const struct cei_far_message *mes
 
 /* --- processes that have gone --------------------------------------------------------------- */
 
-/* Every process passes each loss on once, so this ends; in the end all know, even if some of them
- * have gone: see cei_spread(). */
-static void pass_on(struct cei_network *network, uint32_t process)
-{
-	uint32_t told[CEI_SPREAD_MAX], i, n, n_ranks;
-	struct cei_note note = { .type = CEI_NOTE_GONE };
-
-	note.gone = cei_book_ranks_of(network->book, process, &n_ranks)[0];
-	n = cei_spread(cei_book_own_process(network->book),
-		       cei_book_n_processes(network->book), told);
-	for (i = 0; i < n; i++)
-		if (told[i] != process)
-			cei_network_note(network, told[i], &note);
-}
-
 /* Ends what waits for an answer of the process. */
 static void end_requests(struct cei_network *network, uint32_t process)
 {
@@ -373,13 +360,11 @@ void cei_network_process_gone(struct cei_network *network, uint32_t process, int
 		process == cei_book_own_process(network->book);
 	if (!is_known) {
 		network->has_gone[process] = 1;
-		network->n_parting -= network->is_parting[process];
+		network->n_parting -= network->is_parting[process] != 0;
 		network->is_parting[process] = 0;
 		cei_network_forget_process(network, process);
 		cei_network_notes_forget(network, process);
 		end_requests(network, process);
-		if (!departed)
-			pass_on(network, process);
 	}
 	pthread_mutex_unlock(&network->lock);
 	if (is_known)

@@ -88,7 +88,9 @@ static void put_body(struct cei_writer *writer, const struct cei_note *note)
 		cei_wire_put_u32(writer, note->barrier.round);
 		break;
 	case CEI_NOTE_GONE:
-		cei_wire_put_u32(writer, note->gone);
+		cei_wire_put_u32(writer, note->gone.rank);
+		cei_wire_put_u32(writer, note->gone.has_departed);
+		cei_wire_put_u64(writer, note->gone.n_barriers);
 		break;
 	case CEI_NOTE_CLOCK:
 		put_clock(writer, &note->clock);
@@ -232,7 +234,11 @@ static void get_body(struct cei_reader *reader, struct cei_note *ret_note)
 		ret_note->barrier.round = get_within(reader, 0, CEI_NOTE_ROUNDS - 1);
 		break;
 	case CEI_NOTE_GONE:
-		ret_note->gone = cei_wire_get_u32(reader);
+		ret_note->gone.rank = cei_wire_get_u32(reader);
+		ret_note->gone.has_departed = get_within(reader, 0, 1);
+		ret_note->gone.n_barriers = cei_wire_get_u64(reader);
+		if (!ret_note->gone.has_departed && ret_note->gone.n_barriers)
+			reader->failed = 1;
 		break;
 	case CEI_NOTE_CLOCK:
 		get_clock(reader, &ret_note->clock);

@@ -26,7 +26,7 @@ enum cei_note_type {
 	CEI_NOTE_RENEW,         /* I have renewed my signal: zero your image */
 	CEI_NOTE_RENEWED,       /* the image is zero */
 	CEI_NOTE_BARRIER,       /* I have come so far in this barrier */
-	CEI_NOTE_GONE,          /* the process of this rank is lost */
+	CEI_NOTE_GONE,          /* the process of this rank is lost, or has closed */
 	CEI_NOTE_CLOCK,         /* what time is it at yours? and the answer */
 	CEI_NOTE_RAIL,          /* this rail is lost, and nothing lands there any more */
 	CEI_NOTE_HEARD,         /* nothing but struct cei_note.heard */
@@ -77,6 +77,13 @@ struct cei_note_barrier {
 
 #define CEI_NOTE_ROUNDS 32u
 
+struct cei_note_gone {
+	uint32_t rank;
+	uint32_t has_departed;                  /* 1: it has closed in order */
+	uint64_t n_barriers;                    /* then: no more barriers than this complete; else
+						 * 0 */
+};
+
 enum cei_clock_note {
 	CEI_CLOCK_ASK = 1,                      /* what time is it at yours? */
 	CEI_CLOCK_TELL,                         /* the answer */
@@ -111,7 +118,7 @@ struct cei_note {
 		struct cei_note_abort   abort;
 		struct cei_note_renew   renew;
 		struct cei_note_barrier barrier;
-		uint32_t                gone;   /* a rank */
+		struct cei_note_gone    gone;
 		struct cei_note_clock   clock;
 		struct cei_note_rail    rail;
 	};

@@ -147,6 +147,7 @@ static int leave(struct cei_rail *rail, void *arg)
 {
 	struct cei_list *connected = &rail->nic.connected, *at;
 
+	(void)cei_rail_take_notes(rail);        /* said before: the farewell is behind them */
 	rail->is_leaving = 1;
 	for (at = connected->next; at != connected; at = at->next)
 		cei_far_peer_leave(CEI_OWNER(at, struct cei_far_peer, connected), arg != NULL);

@@ -55,6 +55,11 @@ int  cei_rail_polls(const struct cei_rail *rail);
 /* Takes lanes with new work out of their ring. Returns whether there were any. */
 int  cei_rail_take_lanes(struct cei_rail *rail);
 
+/* --- rail_turn.c ----------------------------------------------------------- */
+
+/* Hands the notes that are to be said to their peers, which it connects. Returns how many. */
+int  cei_rail_take_notes(struct cei_rail *rail);
+
 /* --- rail_events.c --------------------------------------------------------- */
 
 extern const struct cei_transport_events cei_rail_transport_events;

@@ -40,7 +40,7 @@ static void drop_note(struct cei_far_note_item *item)
 	free(item);
 }
 
-static int take_notes(struct cei_rail *rail)
+int cei_rail_take_notes(struct cei_rail *rail)
 {
 	struct cei_far_note_item *item;
 	struct cei_far_peer *peer;
@@ -123,7 +123,7 @@ int cei_rail_work(struct cei_rail *rail, uint64_t now_ns)
 
 	rail->nic.now_ns = now_ns;
 	n = cei_rail_take_lanes(rail);
-	n += take_notes(rail);
+	n += cei_rail_take_notes(rail);
 	n += progress(rail);
 	n += take_copies(rail);
 	look(rail);

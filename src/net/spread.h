@@ -9,7 +9,7 @@
 
 #define CEI_SPREAD_MAX 64u              /* processes that one tells at most */
 
-/* Writes the processes that process `own` of n tells what it has learned: those that are 1, 2, 4
+/* Writes the nodes that node `own` of n tells what it has learned: those that are 1, 2, 4
  * and so on away in either direction, in a circle. Returns how many; each is there once. If
  * everybody tells news once, all hear them in about log2(n) steps, and also if any log2(n)
  * processes, rounded down, tell nothing (tests/unit/test_spread.c). */

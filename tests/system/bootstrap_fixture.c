@@ -117,7 +117,7 @@ int party_open_by(struct party *party, uint64_t timeout_ms)
 		.path = path,
 		.deadline_ns = cei_deadline(timeout_ms * NS_PER_MS),
 		.gone = note_gone,
-		.gone_arg = party,
+		.arg = party,
 	};
 	int r = cei_bootstrap_open(&party->site, &config, &party->bootstrap);
 

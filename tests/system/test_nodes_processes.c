@@ -25,6 +25,9 @@
 #define LAUNCHES 20u
 #define ROUNDS   10u
 
+/* Until a silent process counts as lost. */
+static uint64_t peer_timeout_ns = 2 * TESTING_SECOND;
+
 /* A process of a group that meets in the test's folder; two ranks share a node. */
 static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_log *log)
 {
@@ -43,7 +46,7 @@ static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_l
 	network.job = "test_nodes_processes";
 	network.node = node;
 	network.nics = "lo";
-	network.peer_timeout_ns = 2 * TESTING_SECOND;
+	network.peer_timeout_ns = peer_timeout_ns;
 	testing_log_init(log);
 	config.members = &member;
 	config.n_members = 1;
@@ -316,6 +319,118 @@ START_TEST(test_a_killed_rank_is_lost_at_all_nodes)
 }
 END_TEST
 
+/* --- a barrier without a rank ---------------------------------------------------------------- */
+
+enum { READY, STRUCK, LATE, DONE };     /* steps */
+
+static const struct fault {
+	uint32_t rank;
+	int      closes;                /* else it is killed, */
+	int      has_child;             /* while a child that it has forked lives */
+	int      is_late;               /* the others call the barrier when it has gone; else they
+					 * wait in it already */
+} faults[] = {
+	{ 3, 0, 0, 0 }, { 3, 1, 0, 0 }, { 2, 0, 0, 0 }, { 2, 1, 0, 0 }, { 2, 0, 1, 0 },
+	{ 3, 0, 0, 1 }, { 3, 1, 0, 1 }, { 2, 0, 0, 1 }, { 2, 1, 0, 1 }, { 2, 0, 1, 1 },
+};
+static const struct fault *fault;
+
+static void be_struck(ceov_context *context)
+{
+	if (fault->has_child && !fork()) {
+		(void)step_reached(DONE, RANKS - 1);
+		_exit(0);
+	}
+	step_done(READY);
+	need(step_reached(STRUCK, 1));
+	if (!fault->closes)
+		pause();
+	ceov_close(context);
+}
+
+/* All ranks hear at once that their second barrier cannot complete, and whose fault it is. */
+static void meet_without_one(uint32_t rank)
+{
+	struct ceov_failure failure;
+	struct testing_log log;
+	ceov_context *context;
+	uint64_t called_ns;
+	int r;
+
+	setenv("CEOVERLAP_TRANSPORTS", "tcp", 1);
+	context = open_rank(rank, RANKS, &log);
+	need(!ceov_barrier(context, TESTING_PATIENCE));
+	if (rank == fault->rank) {
+		be_struck(context);
+		return;
+	}
+	step_done(READY);
+	if (fault->is_late)
+		need(step_reached(LATE, 1));
+	called_ns = cei_now_ns();
+	r = ceov_barrier(context, TESTING_PATIENCE);
+	need(!ceov_last_failure(context, &failure));
+	printf("rank %u: %s after %.3f s\n", rank, failure.text,
+	       (double)(cei_now_ns() - called_ns) / 1e9);
+	fflush(stdout);
+	need(r == CEOV_ERR_PEER_LOST);
+	need(cei_now_ns() - called_ns < 5 * TESTING_SECOND);
+	need(failure.rank == fault->rank);
+	need(ceov_barrier(context, TESTING_PATIENCE) == CEOV_ERR_PEER_LOST);
+	step_done(DONE);
+	ceov_close(context);
+}
+
+/* _i: a fault. Silence alone would take longer than the barrier's time. Over TCP a child that lives
+ * hides the end of its parent. */
+START_TEST(test_a_barrier_without_a_rank_ends_on_all_nodes)
+{
+	pid_t pids[RANKS];
+	uint32_t rank;
+
+	fault = &faults[_i];
+	peer_timeout_ns = 2 * TESTING_PATIENCE;
+	for (rank = 0; rank < RANKS; rank++)
+		pids[rank] = start(meet_without_one, rank);
+	ck_assert(step_reached(READY, RANKS));
+	pause_ms(200);
+	step_done(STRUCK);
+	if (!fault->closes)
+		(void)kill_party(pids[fault->rank]);
+	pause_ms(300);
+	step_done(LATE);
+	assert_all_end_well();
+}
+END_TEST
+
+/* A rank closes when it has passed the last barrier, which others may not have passed yet. */
+static void close_behind_a_barrier(uint32_t rank)
+{
+	struct testing_log log;
+	ceov_context *context;
+	uint32_t round;
+
+	for (round = 0; round < ROUNDS; round++) {
+		context = open_rank(rank, RANKS, &log);
+		need(!ceov_barrier(context, TESTING_PATIENCE));
+		pause_ms((rank * 7 + round * 3) % 16);
+		need(!ceov_barrier(context, TESTING_PATIENCE));
+		if (rank == round % RANKS)
+			pause_ms(50);
+		ceov_close(context);
+	}
+}
+
+START_TEST(test_who_closes_behind_a_barrier_hinders_nobody)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < RANKS; rank++)
+		start(close_behind_a_barrier, rank);
+	assert_all_end_well();
+}
+END_TEST
+
 /* Everything is from the environment: each process has the rank of its number. */
 static void open_at(const char *folder, uint32_t number)
 {
@@ -404,6 +519,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, test_processes_of_a_node_share_one_book);
 	tcase_add_test(tcase, test_an_all_gather_over_two_nodes);
 	tcase_add_test(tcase, test_a_killed_rank_is_lost_at_all_nodes);
+	tcase_add_loop_test(tcase, test_a_barrier_without_a_rank_ends_on_all_nodes, 0,
+			    sizeof(faults) / sizeof(faults[0]));
+	tcase_add_test(tcase, test_who_closes_behind_a_barrier_hinders_nobody);
 	tcase_add_test(tcase, test_ranks_from_the_launcher);
 	tcase_add_test(tcase, test_two_groups_at_once);
 }

@@ -54,7 +54,7 @@ static struct cei_note example(uint32_t type)
 		note.drop = 11;
 		break;
 	case CEI_NOTE_GONE:
-		note.gone = 12;
+		note.gone = (struct cei_note_gone){ 12, 1, 13 };
 		break;
 	case CEI_NOTE_CLOCK:
 		note.clock = (struct cei_note_clock){ CEI_CLOCK_TELL, 13, UINT64_MAX, 14 };
@@ -124,6 +124,12 @@ START_TEST(test_values_that_no_process_says_are_refused)
 	refused(&note);
 	note = example(CEI_NOTE_ABORT);
 	note.abort.n = 0;
+	refused(&note);
+	note = example(CEI_NOTE_GONE);
+	note.gone.has_departed = 2;
+	refused(&note);
+	note = example(CEI_NOTE_GONE);
+	note.gone.has_departed = 0;
 	refused(&note);
 	note = example(CEI_NOTE_BARRIER);
 	note.barrier.round = CEI_NOTE_ROUNDS;

@@ -210,6 +210,106 @@ START_TEST(test_a_loss_is_told_to_who_did_not_notice)
 }
 END_TEST
 
+/* --- barriers ------------------------------------------------------------------------------ */
+
+#define BARRIER_NODES 4u
+
+/* At the nodes 0 to 2, one after the other. */
+static void barriers_fail(void)
+{
+	ceov_context *context;
+	uint32_t i;
+
+	for (i = 0; i + 1 < BARRIER_NODES; i++) {
+		context = nodes_context(&nodes, i);
+		ck_assert_int_eq(ceov_barrier(context, TESTING_PATIENCE), CEOV_ERR_PEER_LOST);
+		ck_assert_uint_eq(testing_failure(context).rank, BARRIER_NODES - 1);
+	}
+}
+
+static void *meet(void *context)
+{
+	ck_assert_int_eq(ceov_barrier(context, TESTING_PATIENCE), 0);
+	return NULL;
+}
+
+static void meet_all(void)
+{
+	pthread_t threads[NODES_MAX];
+	uint32_t i;
+
+	for (i = 0; i < nodes.n; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, meet,
+						nodes_context(&nodes, i)), 0);
+	for (i = 0; i < nodes.n; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+}
+
+START_TEST(test_a_barrier_without_a_node_that_has_closed_fails_at_all)
+{
+	nodes_open(&nodes, BARRIER_NODES, 1);
+	meet_all();
+	meet_all();
+	nodes_close_one(&nodes, BARRIER_NODES - 1);
+	barriers_fail();
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* None has met the one that closes; it is no partner of node 1. */
+START_TEST(test_a_first_barrier_without_a_node_that_has_closed_fails_at_all)
+{
+	ceov_buffer *none;
+	uint32_t i;
+
+	nodes_open(&nodes, BARRIER_NODES, 1);
+	for (i = 0; i + 1 < BARRIER_NODES; i++)         /* connects them */
+		ck_assert_int_eq(ceov_buffer_find(nodes_context(&nodes, i), BARRIER_NODES - 1,
+						  "none", &none), CEOV_NONE);
+	nodes_close_one(&nodes, BARRIER_NODES - 1);
+	barriers_fail();
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Only node 0 waits for the silent one; the others wait for each other. */
+START_TEST(test_a_barrier_without_a_lost_node_fails_at_all)
+{
+	uint32_t i;
+
+	nodes_open_strict(&nodes, BARRIER_NODES, TIMEOUT_NS);
+	meet_all();
+	for (i = 0; i + 1 < BARRIER_NODES; i++)
+		cut(i, BARRIER_NODES - 1);
+	barriers_fail();
+	nodes_close(&nodes);
+}
+END_TEST
+
+static struct cei_network *network_of(uint32_t node)
+{
+	return nodes_context(&nodes, node)->site.network;
+}
+
+/* What a process says of its barriers never falls, whoever says so. */
+START_TEST(test_a_smaller_number_of_a_barrier_is_ignored)
+{
+	struct cei_note_barrier heard = { .call = 2 };
+	struct cei_network *network;
+
+	nodes_open(&nodes, 2, 1);
+	network = network_of(0);
+	pthread_mutex_lock(&network->lock);
+	cei_network_heard_barrier(network, &heard);
+	heard.call = 1;
+	cei_network_heard_barrier(network, &heard);
+	pthread_mutex_unlock(&network->lock);
+	ck_assert_int_eq(ceov_barrier(nodes_context(&nodes, 0), TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_barrier(nodes_context(&nodes, 0), TESTING_PATIENCE), 0);
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* Node 2 tells node 0 that node 1's signal was renewed, which is not its own. */
 START_TEST(test_only_the_owner_of_a_signal_renews_it)
 {
@@ -227,7 +327,7 @@ START_TEST(test_only_the_owner_of_a_signal_renews_it)
 	note.renew.signal.named.rank = 1;
 	note.renew.signal.named.region = own->own_control.far_id;
 	note.renew.signal.generation = 7;
-	network = nodes_context(&nodes, 2)->site.network;
+	network = network_of(2);
 	pthread_mutex_lock(&network->lock);
 	cei_network_note(network, cei_network_process(network, 0), &note);
 	pthread_mutex_unlock(&network->lock);
@@ -255,6 +355,10 @@ static Suite *suite(void)
 	tcase_add_test(all, test_who_waits_for_nobody_loses_nobody);
 	tcase_add_test(all, test_a_loss_is_told_to_who_did_not_notice);
 	tcase_add_test(all, test_only_the_owner_of_a_signal_renews_it);
+	tcase_add_test(all, test_a_barrier_without_a_node_that_has_closed_fails_at_all);
+	tcase_add_test(all, test_a_first_barrier_without_a_node_that_has_closed_fails_at_all);
+	tcase_add_test(all, test_a_barrier_without_a_lost_node_fails_at_all);
+	tcase_add_test(all, test_a_smaller_number_of_a_barrier_is_ignored);
 	suite_add_tcase(made, all);
 	return made;
 }

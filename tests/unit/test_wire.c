@@ -116,6 +116,10 @@ static void random_message(struct cei_message *message, uint32_t type)
 	case CEI_MESSAGE_BARRIER:
 		message->n_calls = next_random();
 		break;
+	case CEI_MESSAGE_LOST:
+	case CEI_MESSAGE_MISSING:
+		message->rank = (uint32_t)next_random();
+		break;
 	case CEI_MESSAGE_JOINED:
 	case CEI_MESSAGE_BYE:
 		break;

@@ -67,22 +67,16 @@ int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
 
 int cei_context_is_lost(ceov_context *context, uint32_t rank)
 {
-	/* acquire: pairs with gone() in open.c */
+	/* acquire: pairs with cei_peer_gone() */
 	return atomic_load_explicit(&context->is_lost[rank], memory_order_acquire);
 }
 
-/* A barrier of several nodes is three: of each node, of the nodes, and of each node again. Only the
- * process that holds its node's lowest rank meets the other nodes. */
+/* A barrier of several nodes is three: of each node, of the nodes, and of each node again. */
 static int pass_step(ceov_context *context, uint32_t step, uint64_t deadline_ns)
 {
-	struct cei_site *site = &context->site;
-
-	if (step != 1)
-		return context->bootstrap ?
-			cei_bootstrap_barrier(context->bootstrap, deadline_ns) : 0;
-	if (cei_context_member(context, cei_site_first_local(site)) == CEOV_NOBODY)
-		return 0;
-	return cei_network_barrier(site->network, deadline_ns);
+	if (step == 1)
+		return cei_network_barrier(context->site.network, deadline_ns);
+	return context->bootstrap ? cei_bootstrap_barrier(context->bootstrap, deadline_ns) : 0;
 }
 
 int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
@@ -97,9 +91,14 @@ int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
 		r = pass_step(context, context->barrier_step, deadline_ns);
 		context->barrier_step += !r;
 	}
-	if (!r)
-		context->barrier_step = 0;
-	return r;
+	if (r == CEOV_ERR_PEER_LOST && context->bootstrap)
+		cei_bootstrap_tell_missing(context->bootstrap);
+	if (r)
+		return r;
+	context->barrier_step = 0;
+	if (context->site.network)
+		cei_network_barrier_passed(context->site.network);
+	return 0;
 }
 
 int ceov_n_ranks(ceov_context *context, uint32_t *ret_n_ranks)
