@@ -133,9 +133,12 @@ def whole_number(norm):
 
 
 def assert_close(ours, theirs):
+    """On GPUs cuBLAS adds products in another order for other shapes, and AdamW divides gradients by
+    their own size, so that their rounding shows in later steps."""
+    most = 1e-3 if rig.HAS_GPUS else 1e-4
     for step, (a, b) in enumerate(zip(ours, theirs)):
         for x, y in zip(a, b):
-            assert abs(x - y) <= 1e-4 * abs(y), f"step {step}: {a}, expected {b}"
+            assert abs(x - y) <= most * abs(y), f"step {step}: {a}, expected {b}"
 
 
 def alike_at_all_ranks(model):

@@ -46,18 +46,19 @@ class Run(NamedTuple):
 @contextlib.contextmanager
 def recorded():
     """A list that gets a Run of each."""
-    seen, plain = [], operators.Operators.get
+    seen, plain = [], operators.Operators.find
 
-    def get(self, kind, *shape):
+    def find(self, key, call=None):
+        kind, shape = key
         _, stride, scale = shape[2:] or (None, 0, 1.0)
         seen.append(Run(kind, shape[0], stride, scale, kind.scratch_bytes(*shape)))
-        return plain(self, kind, *shape)
+        return plain(self, key, call)
 
-    operators.Operators.get = get
+    operators.Operators.find = find
     try:
         yield seen
     finally:
-        operators.Operators.get = plain
+        operators.Operators.find = plain
 
 
 def misaligned(tensor):
@@ -175,7 +176,7 @@ def step(model, handle, width):
         model(normal(3, dist.get_rank(), (6, width))).pow(2).sum().backward()
     handle.check()
     for stats in handle.stats:
-        assert stats.reduce_scatter == "copy engines", stats
+        assert stats.reduce_scatter.startswith("copy engines"), stats
     return ([parameter.grad.to_local().clone() for parameter in model.parameters()],
             [run for run in seen if run.kind is ops.ReduceScatter])
 
