@@ -193,11 +193,9 @@ static int check_hello(struct cei_store_server *server, struct guest *guest,
 {
 	const struct cei_exchange *own = server->exchange;
 
-	if (hello->group != own->group)
+	if (hello->group != own->group)         /* whose number a stranger could use */
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another group than "
-			  "process 0: %016llx, not %016llx: are job and secret the same?",
-			  hello->process, (unsigned long long)hello->group,
-			  (unsigned long long)own->group);
+			  "process 0: are job and secret the same?", hello->process);
 	else if (hello->n_processes != own->n_processes)
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u says the group has %u "
 			  "processes, process 0 says %u", hello->process, hello->n_processes,

@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +163,7 @@ static uint64_t own_group(void)
 static void assert_refused(const uint8_t *bytes, size_t n_bytes, int error, const char *text)
 {
 	uint8_t answer[CEI_STORE_SMALL_BYTES + 1];
+	char number[20];
 	struct cei_store_refuse refuse;
 	struct cei_store_head head;
 	int fd = stray();
@@ -174,6 +176,8 @@ static void assert_refused(const uint8_t *bytes, size_t n_bytes, int error, cons
 					      &refuse), 0);
 	ck_assert_int_eq(refuse.error, error);
 	ck_assert_msg(strstr(refuse.text, text), "'%s' lacks '%s'", refuse.text, text);
+	snprintf(number, sizeof(number), "%016" PRIx64, own_group());
+	ck_assert_msg(!strstr(refuse.text, number), "'%s' tells the group's number", refuse.text);
 	close(fd);
 }
 
