@@ -191,7 +191,8 @@ static int open_any(struct cei_transport *transport, const char **ret_why)
 	return CEOV_NONE;
 }
 
-/* _i: why nothing is chosen. Then one rail is opened without a name. */
+/* _i: why nothing is chosen. Then one rail is opened without a name; that it does not open harms no
+ * group of one node. */
 START_TEST(test_without_a_choice_the_transport_chooses)
 {
 	open_rig();
@@ -202,9 +203,9 @@ START_TEST(test_without_a_choice_the_transport_chooses)
 		rig.machine->n_nics = 0;
 	if (_i == 3)
 		rig.transport.devices = NULL;
-	ck_assert_int_eq(open_network(_i ? on_gpus : on_host, 2, NULL), CEOV_ERR_UCX);
+	ck_assert_int_eq(open_network(_i ? on_gpus : on_host, 2, NULL), 0);
 	testing_log_has(&rig.log, "info", "one rail on any network interface", NULL);
-	ck_assert_ptr_null(rig.network);
+	ck_assert_uint_eq(cei_network_n_rails(rig.network), 0);
 	close_rig();
 }
 END_TEST
