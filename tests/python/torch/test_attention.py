@@ -112,7 +112,8 @@ def sends_no_more_than_is_needed():
     row, n, size = 64, 8, group.size
     moved = {}
     for is_balanced in (False, True):
-        ring = attention._Ring(group, attention._Mask(size, n, True, is_balanced), row)
+        ring = attention._Ring(group, attention._Mask(size, n, True, is_balanced), row,
+                               attention._call_of("test", torch.empty(0), True, is_balanced))
         for is_home in (False, True):
             total = torch.zeros(size, size, dtype=torch.int64)
             for step in range(1, size):
