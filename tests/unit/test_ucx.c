@@ -363,6 +363,34 @@ START_TEST(test_what_is_not_ours_is_dropped)
 }
 END_TEST
 
+/* UCX believes every byte of an address, so none that was changed reaches it. */
+START_TEST(test_damaged_addresses_are_refused)
+{
+	uint8_t address[CEI_TRANSPORT_ADDRESS_MAX];
+	struct cei_transport_peer *peer = NULL;
+	uint64_t state = testing_seed();
+	struct cei_transport a, b;
+	uint32_t n_bytes, i;
+	uint8_t change;
+
+	open_transport(&a);
+	open_transport(&b);
+	ck_assert_int_eq(b.ops->address(&b, address, &n_bytes), 0);
+	for (i = 0; i < n_bytes; i++) {
+		change = (uint8_t)(1 + testing_below(&state, 255));
+		address[i] ^= change;
+		ck_assert_int_eq(a.ops->peer_open(&a, address, n_bytes, NULL, &peer),
+				 CEOV_ERR_INVALID);
+		address[i] ^= change;
+		ck_assert_int_eq(a.ops->peer_open(&a, address, i, NULL, &peer),
+				 CEOV_ERR_INVALID);
+	}
+	testing_log_has(&log_lines, "should be the address of another process", NULL, NULL);
+	a.ops->close(&a);
+	b.ops->close(&b);
+}
+END_TEST
+
 /* The leak sanitizer asks this. It crashes now and then while it walks the memory of UCX's own
  * thread; other errors are still found. */
 int __lsan_is_turned_off(void);
@@ -398,6 +426,7 @@ int main(void)
 	tcase_add_test(cases, test_interfaces_are_read_from_what_ucx_prints);
 	tcase_add_test(cases, test_transports_that_nobody_tried_in_place_are_told);
 	tcase_add_test(cases, test_ucx_tells_its_interfaces);
+	tcase_add_test(cases, test_damaged_addresses_are_refused);
 	tcase_add_test(cases, test_what_is_not_ours_is_dropped);
 	suite_add_tcase(suite, cases);
 	return testing_run(suite);
