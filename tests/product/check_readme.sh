@@ -22,6 +22,7 @@ on_all_and_on_one() {
 }
 
 # again PROGRAM: many runs, with the output of all.
+# shellcheck disable=SC2317 # it is called in a shell of its own
 again() {
 	local i
 
@@ -60,6 +61,7 @@ for source in "$folder"/block-*.c; do
 		failed=1
 	elif grep -q '^int main(' "$source"; then
 		n_ran=$((n_ran + 1))
+		# shellcheck disable=SC2016 # the inner shell expands it
 		./libtool --silent --mode=link "${cc[@]}" -o "$folder/program" "$source.o" \
 			libceoverlap.la -pthread &&
 			on_all_and_on_one timeout 60 bash -c 'again "$0"' "$folder/program" \

@@ -507,7 +507,7 @@ static void await_call(struct cei_network *network, uint64_t call)
 
 	while (seen < call) {
 		pthread_mutex_lock(&network->lock);
-		seen = network->seen[0];
+		seen = network->barrier.seen[0];
 		pthread_mutex_unlock(&network->lock);
 		usleep(1000);
 	}
