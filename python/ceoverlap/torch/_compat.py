@@ -5,8 +5,8 @@ with versions that lack it. No other module of the package names a private modul
 PyTorch's; tests/python/torch/test_compat.py checks that.
 
 look_at_fsdp2() finds out what is missing of FSDP2 before anything of it is used, because its
-internal parts change between versions. TRIED lists the versions with which all tests of those
-parts passed; with others FSDP2 is reached by its public hooks."""
+internal parts change between versions; where something is, FSDP2 is reached by its public hooks.
+TRIED lists the versions with which all tests of the internal parts passed; messages name them."""
 
 from __future__ import annotations
 

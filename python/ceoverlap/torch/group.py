@@ -150,7 +150,8 @@ class Group:
     order at all ranks, so one thread at a time makes them.
 
     Between hosts bytes go over UCX (docs/nodes.md); n_nodes says how many hosts there are. Runs
-    cannot be captured into CUDA graphs then, and FSDP2 gathers by PyTorch's own means.
+    cannot be captured into CUDA graphs then, and FSDP2 gathers by PyTorch's own means, unless it
+    is reached by its public hooks.
 
     Ranks may share a GPU: results are the same, but the GPU runs one process at a time, in
     turns of some 2 ms, so that every wait for a peer takes milliseconds. shares_gpus says,
@@ -381,14 +382,14 @@ class Group:
         known = _group_of(process_group)
         if known is not None:
             return known
-        name = process_group and process_group.group_name
+        name = getattr(process_group, "group_name", None)   # PyTorch gives others a number
         with _making.setdefault(name, threading.RLock()):   # not all: others may wait for peers
             return _group_of(process_group) or cls(process_group, device)
 
     @property
     def process_group(self):
         """The process group that it was made for; None if there was none, or it is gone."""
-        for known, group in _known:
+        for known, group in list(_known):       # other threads may close groups
             if group is self:
                 return known and known()
         return None

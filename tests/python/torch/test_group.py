@@ -67,6 +67,7 @@ def meets_twice():
             rig.equal(all_reduce(x, group), torch.full_like(x, n * (n + 1) / 2), group)
     if third is None:
         rig.raises(errors.InvalidError, "not in the process group", Group, parts)
+        rig.raises(errors.InvalidError, "not in the process group", all_reduce, torch.ones(8), parts)
     for group in (third, second, first):
         if group is not None:
             group.close()
