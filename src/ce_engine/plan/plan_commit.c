@@ -384,5 +384,7 @@ void cei_plan_empty(struct ceov_plan *plan)
 	free(plan->also);
 	free(plan->buffers);
 	plan->signals = NULL;
+	plan->also = NULL;
+	plan->n_also = 0;
 	plan->buffers = NULL;
 }
