@@ -183,17 +183,20 @@ static void give_up(struct cei_engine *engine)
 }
 
 /* Goes on while lanes move bytes. Whoever has seen a launch's last mark may close the context
- * before the engine has seen that the launch is done; and an abort of its signals would reach peers
- * that have not looked at the mark yet. */
+ * before the engine has seen that the launch is done; and an abort of its signals would reach
+ * peers that have not looked at the mark yet. It takes at most half of the time in which the
+ * engine has to stop: aborted copies need the other half to come back. */
 static void drain(struct cei_engine *engine)
 {
-	uint64_t now_ns = cei_now_ns(), until_ns = cei_deadline(CEI_DRAIN_NS);
+	uint64_t now_ns = cei_now_ns(), until_ns = now_ns + CEI_DRAIN_NS;
 	uint64_t guess_until_ns = now_ns + DRAIN_UNKNOWN_NS;
 	struct cei_backoff backoff;
 	enum cei_turn turn;
 
-	if (until_ns > engine->stop_by_ns)
-		until_ns = engine->stop_by_ns;
+	if (engine->stop_by_ns < now_ns)
+		return;
+	if (until_ns - now_ns > (engine->stop_by_ns - now_ns) / 2)
+		until_ns = now_ns + (engine->stop_by_ns - now_ns) / 2;
 	cei_backoff_reset(&backoff);
 	do {
 		turn = cei_engine_turn(engine);
