@@ -16,6 +16,7 @@ import multiprocessing.connection
 import os
 import random
 import sys
+import threading
 import time
 import traceback
 import unittest
@@ -36,14 +37,33 @@ TURNS = 5                               # how much more time ranks get that shar
 
 
 def _has_network() -> bool:
-    try:
-        ceoverlap.Context(0, 1, "host", network=ceoverlap.Network(
-            lambda own, _: [own], n_processes=1, node="one")).close()
-    except ceoverlap.errors.CeoverlapError as error:
+    """Whether two nodes can meet, which two threads of this process play."""
+    told, both, failures = [b"", b""], threading.Barrier(2), []
+
+    def all_gather(own, _):
+        told[int(threading.current_thread().name)] = own
+        both.wait(20)
+        answer = list(told)
+        both.wait(20)                   # until both have it, before the next one is told
+        return answer
+
+    def open_node():
+        number = int(threading.current_thread().name)
+        try:
+            ceoverlap.Context(number, 2, "host", network=ceoverlap.Network(
+                all_gather, process=number, n_processes=2, node=str(number))).close()
+        except ceoverlap.errors.CeoverlapError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_node, name=str(i)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in failures:
         if "cannot reach others" not in str(error):
-            raise
-        return False
-    return True
+            raise error
+    return not failures
 
 
 def patience(seconds: float) -> float:
