@@ -35,7 +35,7 @@ struct cei_graph_key {
 	uint32_t       half;
 	uint32_t       n_bytes;         /* of operands */
 	const void    *operands;        /* the struct of the run call */
-	const struct cei_graph_memory *memory;  /* what its addresses stand for now */
+	const struct cei_graph_memory *memory;  /* the allocations behind its addresses */
 };
 
 struct cei_graph_entry {
