@@ -33,13 +33,6 @@ int testing_fails(int (*run)(void));
  * which take several times as long and look for something else than the last wrong round. */
 uint32_t testing_share(uint32_t n);
 
-/* Whether this build looks for data races. */
-#ifdef __SANITIZE_THREAD__
-#define TESTING_HAS_TSAN 1
-#else
-#define TESTING_HAS_TSAN 0
-#endif
-
 /* The seed in CEOVERLAP_TEST_SEED. */
 uint64_t testing_seed(void);
 
