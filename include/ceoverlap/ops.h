@@ -153,8 +153,9 @@ struct ceov_workspace_config {
 					 * released after those that follow it */
 };
 
-/* Allocates the workspace and exports it to the group. Does not wait for peers. In a group of
- * several nodes, capturable workspaces are refused (CEOV_ERR_INVALID). */
+/* Allocates the workspace and exports it to the group. Does not wait for peers, but, if it is
+ * capturable, for the kernels that run on the GPU. In a group of several nodes, capturable
+ * workspaces are refused (CEOV_ERR_INVALID). */
 int  ceov_workspace_create(ceov_context *context,
 			   const struct ceov_workspace_config *config,
 			   ceov_workspace **ret_workspace);

@@ -4,7 +4,8 @@
 /*
  * Tests the graphs of repeated runs over memory that goes back to the driver and comes again. The
  * driver is a model: it numbers allocations, and fails the launch of a graph one of whose copies
- * finds another allocation at its address than when the graph was made.
+ * finds another allocation at its address than when the graph was made. It waits for the kernels
+ * of the GPU when more graphs exist than ever before, which spare graphs are to prevent.
  */
 
 #include <check.h>
@@ -19,6 +20,9 @@
 #define BLOCK_BYTES UINT64_C(0x10000)
 #define BASE        UINT64_C(0x7000000000)
 #define ROUNDS      3000u
+#define HALVES      11u                         /* with all ways between blocks more runs than the
+						 * cache has room for */
+#define MADE_MAX    (2 * CEI_GRAPH_CACHE_MAX)
 
 struct fake_graph {
 	CUdeviceptr        at[2];
@@ -31,8 +35,11 @@ static struct cei_cuda_gpu gpu;
 static struct cei_gpu_executor own;
 static struct cei_graphs graphs;
 static unsigned long long blocks[BLOCKS], n_ids;        /* 0: nothing is allocated there */
-static struct fake_graph captured, made[2 * BLOCKS * BLOCKS];
+static struct fake_graph captured, made[MADE_MAX];
 static uint32_t n_launched, n_copied, n_failed, n_asked, n_alive;
+static uint32_t n_most, n_waits;                /* most graphs at once; how often it grew */
+static uint32_t n_left;                         /* so many graphs can be made */
+static uint32_t n_captured;                     /* captured graphs that were not destroyed */
 static int is_captured, knows_none;             /* knows_none: no memory at all */
 
 /* --- the driver ----------------------------------------------------------- */
@@ -109,6 +116,7 @@ static CUresult end(CUstream stream, CUgraph *graph)
 {
 	(void)stream;
 	is_captured = 0;
+	n_captured++;
 	*graph = (CUgraph)&captured;
 	return CUDA_SUCCESS;
 }
@@ -118,11 +126,16 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
 	uint32_t i = 0;
 
 	(void)flags;
-	while (i + 1 < sizeof(made) / sizeof(made[0]) && made[i].at[0])
+	if (!n_left)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	n_left--;
+	while (i + 1 < MADE_MAX && made[i].at[0])
 		i++;
 	ck_assert_uint_eq(made[i].at[0], 0);
 	made[i] = *(const struct fake_graph *)graph;
 	n_alive++;
+	n_waits += n_alive > n_most;
+	n_most = n_alive > n_most ? n_alive : n_most;
 	*exec = (CUgraphExec)&made[i];
 	return CUDA_SUCCESS;
 }
@@ -141,6 +154,7 @@ static CUresult launch(CUgraphExec exec, CUstream stream)
 
 static CUresult drop_exec(CUgraphExec exec)
 {
+	ck_assert_uint_ne(((struct fake_graph *)exec)->at[0], 0);
 	((struct fake_graph *)exec)->at[0] = 0;
 	n_alive--;
 	return CUDA_SUCCESS;
@@ -149,6 +163,7 @@ static CUresult drop_exec(CUgraphExec exec)
 static CUresult drop_graph(CUgraph graph)
 {
 	(void)graph;
+	n_captured--;
 	return CUDA_SUCCESS;
 }
 
@@ -200,12 +215,14 @@ static void set_up(void)
 	graphs.beside = (CUstream)&graphs;
 	graphs.queue = queue;
 	graphs.queue_arg = &graphs;
+	n_left = UINT32_MAX;
 }
 
 static void tear_down(void)
 {
-	cei_graphs_forget(&graphs, NULL);
+	cei_graphs_close(&graphs);
 	ck_assert_uint_eq(n_alive, 0);
+	ck_assert_uint_eq(n_captured, 0);
 	ck_assert_uint_eq(n_failed, 0);
 	pthread_mutex_destroy(&cuda.lock);
 	cei_report_fini(&report);
@@ -238,6 +255,41 @@ static void run(enum ceov_op_mode mode, uint32_t half, uint32_t from, uint32_t t
 	if (!is_queued)
 		ck_assert_int_eq(queue(&graphs, &one), 0);
 	cei_graphs_drop(&graphs, dropped);
+}
+
+static int queue_spare(void *arg, const struct cei_run *none)
+{
+	ck_assert_ptr_eq(arg, &graphs);
+	return (int)cuda.calls.copy(BASE, BASE + BLOCK_BYTES, 16, none->stream);
+}
+
+static int queue_nothing(void *arg, const struct cei_run *none)
+{
+	(void)arg;
+	(void)none;
+	return CEOV_ERR_CUDA;
+}
+
+/* Makes spare graphs, of which so many can be made. */
+static void reserve(uint32_t n)
+{
+	n_left = n;
+	cei_graphs_reserve(&graphs, queue_spare);
+	ck_assert_uint_eq(n_alive, n < CEI_GRAPH_CACHE_MAX ? n : CEI_GRAPH_CACHE_MAX);
+	n_left = UINT32_MAX;
+	n_waits = 0;
+}
+
+/* Makes all runs that the blocks allow. */
+static void run_all(void)
+{
+	uint32_t half, from, to;
+
+	for (half = 0; half < HALVES; half++)
+		for (from = 0; from < BLOCKS; from++)
+			for (to = 0; to < BLOCKS; to++)
+				if (from != to)
+					run(CEOV_MODE_OVERLAP, half, from, to);
 }
 
 /* --- cases ---------------------------------------------------------------- */
@@ -313,6 +365,71 @@ START_TEST(test_at_random)
 }
 END_TEST
 
+/* Each graph takes the place of a spare one, until the cache is full. */
+START_TEST(test_spares)
+{
+	uint32_t n;
+
+	reserve(UINT32_MAX);
+	run_all();
+	ck_assert_uint_eq(cei_graphs_n(&graphs), 0);
+	for (n = 1; n <= BLOCKS; n++) {
+		run(CEOV_MODE_OVERLAP, 0, n - 1, n % BLOCKS);
+		ck_assert_uint_eq(cei_graphs_n(&graphs), n);
+		ck_assert_uint_eq(n_alive, CEI_GRAPH_CACHE_MAX);
+	}
+	run_all();
+	ck_assert_uint_eq(cei_graphs_n(&graphs), CEI_GRAPH_CACHE_MAX);
+	ck_assert_uint_eq(n_alive, CEI_GRAPH_CACHE_MAX);
+	ck_assert_uint_eq(n_waits, 0);
+}
+END_TEST
+
+/* Spare graphs that were not needed go with the workspace. */
+START_TEST(test_spares_are_left)
+{
+	reserve(UINT32_MAX);
+	run(CEOV_MODE_OVERLAP, 0, 0, 1);
+	run(CEOV_MODE_OVERLAP, 0, 0, 1);
+	ck_assert_uint_eq(cei_graphs_n(&graphs), 1);
+	cei_graphs_forget(&graphs, NULL);
+	ck_assert_uint_eq(n_alive, CEI_GRAPH_CACHE_MAX - 1);
+}
+END_TEST
+
+/* Graphs go and come, and never need more memory than the spare ones had. */
+START_TEST(test_spares_at_random)
+{
+	uint64_t random = testing_seed();
+	uint32_t i;
+
+	reserve(UINT32_MAX);
+	for (i = 0; i < ROUNDS; i++) {
+		run(CEOV_MODE_OVERLAP, (uint32_t)testing_below(&random, HALVES), 0,
+		    1 + (uint32_t)testing_below(&random, BLOCKS - 1));
+		if (!testing_below(&random, 40))
+			blocks[testing_below(&random, BLOCKS)] = 0;
+	}
+	ck_assert_uint_gt(n_launched, ROUNDS / 4);
+	ck_assert_uint_eq(n_waits, 0);
+}
+END_TEST
+
+/* Where spare graphs could not be made, or not all of them, graphs are made all the same. */
+START_TEST(test_fewer_spares)
+{
+	if (_i < 0)
+		cei_graphs_reserve(&graphs, queue_nothing);
+	else
+		reserve((uint32_t)_i);
+	ck_assert_uint_eq(n_captured, 0);
+	run_all();
+	run_all();
+	ck_assert_uint_eq(cei_graphs_n(&graphs), CEI_GRAPH_CACHE_MAX);
+	ck_assert_uint_eq(n_alive, CEI_GRAPH_CACHE_MAX);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("graphs");
@@ -324,6 +441,10 @@ int main(void)
 	tcase_add_test(all, test_memory_that_the_driver_does_not_know);
 	tcase_add_test(all, test_one_kernel_asks_nothing);
 	tcase_add_test(all, test_at_random);
+	tcase_add_test(all, test_spares);
+	tcase_add_test(all, test_spares_are_left);
+	tcase_add_test(all, test_spares_at_random);
+	tcase_add_loop_test(all, test_fewer_spares, -1, 3);
 	suite_add_tcase(suite, all);
 	return testing_run(suite);
 }

@@ -41,7 +41,7 @@
 struct cei_capture;
 
 /* Prepares a workspace for runs that can be captured. The executor must be open, and the
- * workspace's own `done` signal must exist. */
+ * workspace's own `done` signal must exist. May wait for all kernels of the GPU. */
 int  cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture);
 
 /* Frees the capture, whose runs must have ended. NULL is allowed. */
@@ -58,8 +58,8 @@ struct cei_direct_words cei_capture_words(const struct cei_capture *capture);
  * it. */
 int  cei_capture_run(struct cei_capture *capture, const struct cei_run *run);
 
-/* Destroys the cached graphs of an op that changes or is released (NULL: of all ops). Launches of
- * these graphs that are in flight still end. capture may be NULL. */
+/* Destroys the cached graphs of an op that changes or is released. Launches of these graphs that
+ * are in flight still end. capture may be NULL. */
 void cei_capture_forget(struct cei_capture *capture, const ceov_op *op);
 
 /* The number of cached graphs. */

@@ -19,30 +19,48 @@ static int is_of_our_context(const struct cei_graphs *graphs, CUstream stream)
 		calls->stream_ctx(stream, &context) == CUDA_SUCCESS && context == ours);
 }
 
-/* Makes a graph of the operations that the run queues. NULL: no graph can be made. When the graph
- * is launched, its kernels get the priority of the stream of the launch. */
-static CUgraphExec make_graph(struct cei_graphs *graphs, const struct cei_run *run)
+/* Captures what `queue` queues for the run. NULL: it cannot be captured. */
+static CUgraph capture(struct cei_graphs *graphs, cei_graphs_queue *queue,
+		       const struct cei_run *run)
 {
 	const struct cei_cuda_calls *calls = &graphs->gpu->cuda->calls;
 	struct cei_run moved = *run;
-	CUgraphExec made = NULL;
 	CUgraph graph = NULL;
 	CUresult result;
 	int r;
 
 	/* relaxed mode, because this thread may load kernels that the job needs */
-	if (!is_of_our_context(graphs, run->stream) ||
-	    calls->capture_begin(graphs->beside, CU_STREAM_CAPTURE_MODE_RELAXED) !=
+	if (calls->capture_begin(graphs->beside, CU_STREAM_CAPTURE_MODE_RELAXED) !=
 	    CUDA_SUCCESS)
 		return NULL;
 	moved.stream = graphs->beside;
-	r = graphs->queue(graphs->queue_arg, &moved);
+	r = queue(graphs->queue_arg, &moved);
 	result = calls->capture_end(graphs->beside, &graph);    /* even if queueing failed */
-	if (!r && result == CUDA_SUCCESS &&
-	    calls->graph_instantiate(&made, graph, 0) != CUDA_SUCCESS)
-		made = NULL;
+	if (!r && result == CUDA_SUCCESS)
+		return graph;
 	if (graph)
 		(void)calls->graph_destroy(graph);
+	return NULL;
+}
+
+/* Makes a graph of the operations that the run queues, in the driver's memory of a spare one. NULL:
+ * no graph can be made. When the graph is launched, its kernels get the priority of the stream of
+ * the launch. */
+static CUgraphExec make_graph(struct cei_graphs *graphs, const struct cei_run *run)
+{
+	const struct cei_cuda_calls *calls = &graphs->gpu->cuda->calls;
+	CUgraphExec made = NULL;
+	CUgraph graph = NULL;
+
+	if (is_of_our_context(graphs, run->stream))
+		graph = capture(graphs, graphs->queue, run);
+	if (!graph)
+		return NULL;
+	if (graphs->n_spares)
+		cei_graphs_drop(graphs, graphs->spares[--graphs->n_spares]);
+	if (calls->graph_instantiate(&made, graph, 0) != CUDA_SUCCESS)
+		made = NULL;
+	(void)calls->graph_destroy(graph);
 	return made;
 }
 
@@ -112,6 +130,21 @@ static int find_memory(const struct cei_graphs *graphs, const struct cei_run *ru
 
 /* --- the calls of capture_cuda.c ----------------------------------------------------------- */
 
+void cei_graphs_reserve(struct cei_graphs *graphs, cei_graphs_queue *queue)
+{
+	const struct cei_cuda_calls *calls = &graphs->gpu->cuda->calls;
+	const struct cei_run none = { .op = NULL };
+	CUgraph graph = capture(graphs, queue, &none);
+	CUgraphExec made;
+
+	if (!graph)
+		return;
+	while (graphs->n_spares < CEI_GRAPH_CACHE_MAX &&
+	       calls->graph_instantiate(&made, graph, 0) == CUDA_SUCCESS)
+		graphs->spares[graphs->n_spares++] = made;
+	(void)calls->graph_destroy(graph);
+}
+
 int cei_graphs_run(struct cei_graphs *graphs, const struct cei_run *run, void **ret_dropped,
 		   int *ret_is_queued)
 {
@@ -142,6 +175,13 @@ void cei_graphs_forget(struct cei_graphs *graphs, const ceov_op *op)
 
 	while (cei_graph_cache_forget(&graphs->cache, op, &graph))
 		cei_graphs_drop(graphs, graph);
+}
+
+void cei_graphs_close(struct cei_graphs *graphs)
+{
+	cei_graphs_forget(graphs, NULL);
+	while (graphs->n_spares)
+		cei_graphs_drop(graphs, graphs->spares[--graphs->n_spares]);
 }
 
 uint32_t cei_graphs_n(const struct cei_graphs *graphs)
