@@ -40,5 +40,11 @@ for wrong in "--gpu x" "--gpu 64" "--bytes 0" "--rounds 0" "more" "--nothing"; d
 	status=$?
 	[ "$status" = 64 ] || fail "'$wrong': exit status $status, not 64"
 done
+# An option's letter may follow others in its word, and its argument may stand in the next one.
+for wrong in "-g 64" "-g64" "-Hg 64" "-Hg64"; do
+	# shellcheck disable=SC2086
+	output=$(timeout 10 "$program" $wrong 2>&1)
+	[[ $output == *" -g: '64' must be"* ]] || fail "'$wrong' is refused so: $output"
+done
 timeout 10 "$program" --help | grep -q -- --rounds || fail "--help"
 exit "$failed"
