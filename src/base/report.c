@@ -305,20 +305,25 @@ int cei_raise(struct cei_report *report, int error, int native_code,
 	return keep(report, format, &failure);
 }
 
+/* One for all such calls of the process, so that lines of a loop are counted together. */
+static struct cei_report unlogged;
+static pthread_once_t    unlogged_once = PTHREAD_ONCE_INIT;
+
+static void init_unlogged(void)
+{
+	cei_report_init(&unlogged, NULL, NULL);
+}
+
 int cei_refuse_unlogged(const char *format, ...)
 {
-	struct cei_report report;
-	char text[CEOV_FAILURE_TEXT_BYTES];
+	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
 	va_list args;
-	int r;
 
+	pthread_once(&unlogged_once, init_unlogged);
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(failure.text, sizeof(failure.text), format, args);
 	va_end(args);
-	cei_report_init(&report, NULL, NULL);
-	r = cei_raise(&report, CEOV_ERR_INVALID, 0, "%s", text);
-	cei_report_fini(&report);
-	return r;
+	return keep(&unlogged, format, &failure);
 }
 
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure)

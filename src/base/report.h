@@ -96,7 +96,7 @@ int cei_raise(struct cei_report *report, int error, int native_code,
 	      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Raises CEOV_ERR_INVALID where there is no context whose log could be told, such as for a NULL
- * handle: one line on stderr. */
+ * handle: one line on stderr, as far as there are not too many of its kind (repeats.h). */
 int  cei_refuse_unlogged(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Returns the first failure, and forgets it, so that the next one is kept. CEOV_NONE: there is

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <ceoverlap/collective.h>
@@ -91,6 +92,27 @@ START_TEST(test_null_handles_are_named)
 }
 END_TEST
 
+/* A program that ignores results may repeat a call for ever, by several functions. */
+START_TEST(test_lines_of_a_loop_are_few)
+{
+	const uint32_t n_rounds = 10000;
+	struct ceov_failure failure;
+	struct stat stat;
+	uint32_t i;
+
+	begin();
+	for (i = 0; i < n_rounds; i++) {
+		if (ceov_last_failure(NULL, &failure) != CEOV_ERR_INVALID ||
+		    ceov_plan_commit(NULL) != CEOV_ERR_INVALID)
+			ck_abort_msg("round %u was not refused", i);
+	}
+	fflush(stderr);
+	ck_assert_int_eq(fstat(lines, &stat), 0);
+	ck_assert_int_gt(stat.st_size, 0);
+	ck_assert_int_lt(stat.st_size, 20000);
+}
+END_TEST
+
 START_TEST(test_a_closed_context_is_named)
 {
 	ceov_context *context = testing_open(1, NULL);
@@ -141,6 +163,7 @@ static Suite *suite(void)
 
 	tcase_add_test(all, test_null_contexts_are_named);
 	tcase_add_test(all, test_null_handles_are_named);
+	tcase_add_test(all, test_lines_of_a_loop_are_few);
 	tcase_add_test(all, test_a_closed_context_is_named);
 	tcase_add_test(all, test_memory_that_is_not_mapped_is_not_registered);
 	suite_add_tcase(made, all);
