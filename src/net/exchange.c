@@ -59,7 +59,7 @@ static int choose(struct cei_exchange *exchange)
 	if (means > CEI_MEANS_FOLDER)
 		return cei_raise(config->report, CEOV_ERR_INVALID, 0,
 				 "bootstrap %u is not known, must be 0 to %u", means,
-				 CEI_MEANS_FOLDER);
+				 CEOV_BOOTSTRAP_ALONE);
 	r = means || config->all_gather ? 0 : means_from_environment(config->report, &means);
 	for (i = 0; !r && all_means[i]; i++) {
 		if (means && means != i + 1)

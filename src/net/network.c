@@ -53,8 +53,9 @@ int cei_network_is_wanted(const struct ceov_network *public)
 {
 	const char *means = secure_getenv("CEOVERLAP_BOOTSTRAP");
 
-	if (public && public->struct_bytes == sizeof(*public) &&
-	    (public->bootstrap || public->all_gather))
+	if (public && cei_sized_fault(public, sizeof(*public), sizeof(*public)))
+		return 1;               /* take_public() refuses it */
+	if (public && (public->bootstrap || public->all_gather))
 		return public->bootstrap != CEOV_BOOTSTRAP_ALONE;
 	if (means && *means)
 		return strcmp(means, "alone") != 0;

@@ -122,6 +122,7 @@ while read -r launcher task n_tasks; do
 	CEOVERLAP_BOOTSTRAP=alone measured -g 2 || fail "$launcher: told to be alone"
 	if [ -n "$python" ]; then
 		CEOVERLAP_BOOTSTRAP=alone in_python "" || fail "$launcher: told to be alone"
+		CEOVERLAP_RANKS=1 in_python "" || fail "$launcher: told to be a group of one"
 		in_python "[0], place='host'" || fail "$launcher: a program names its only rank"
 		in_python "network=ceoverlap.Network(bootstrap='alone')" ||
 			fail "$launcher: a program says that it is alone"

@@ -92,8 +92,8 @@ START_TEST(test_nothing_is_shown)
 	assert_refused("meet by 'store'", NULL);
 	setenv("CEOVERLAP_BOOTSTRAP", "mpi", 1);
 	assert_refused("CEOVERLAP_BOOTSTRAP is 'mpi'", "'store', 'folder' or 'alone'");
-	config.means = CEI_MEANS_FOLDER + 1;
-	assert_refused("bootstrap 5", "0 to 4");
+	config.means = CEOV_BOOTSTRAP_ALONE + 1;
+	assert_refused("bootstrap 6", "0 to 5");
 }
 END_TEST
 

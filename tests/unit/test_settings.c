@@ -103,6 +103,42 @@ START_TEST(test_config_of_an_older_header_is_read_to_its_end)
 }
 END_TEST
 
+/* What it says of the network counts, unless it sets what this library does not know. */
+START_TEST(test_network_of_a_newer_header_is_read)
+{
+	struct {
+		struct ceov_network known;
+		size_t              more;
+	} newer = { .known = CEOV_NETWORK_INIT };
+	struct ceov_config config = from_environment();
+	ceov_context *context;
+
+	newer.known.struct_bytes = sizeof(newer);
+	newer.known.bootstrap = CEOV_BOOTSTRAP_ALONE;
+	config.network = &newer.known;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ceov_close(context);
+	newer.more = 1;
+	refused(&config, "config.network", "does not know");
+}
+END_TEST
+
+START_TEST(test_task_of_several_is_alone_if_it_is_told_so)
+{
+	struct ceov_config config = from_environment();
+	ceov_context *context;
+
+	setenv("SLURM_PROCID", "1", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+	refused(&config, "to meet the others", "=alone");
+	setenv("CEOVERLAP_RANK", "0", 1);
+	refused(&config, "to meet the others", "=alone");
+	setenv("CEOVERLAP_RANKS", "1", 1);
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ceov_close(context);
+}
+END_TEST
+
 START_TEST(test_environment_is_used)
 {
 	struct ceov_config config = from_environment();
@@ -339,6 +375,8 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_environment_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_config_of_an_older_header_is_read_to_its_end);
+	tcase_add_test(all, test_network_of_a_newer_header_is_read);
+	tcase_add_test(all, test_task_of_several_is_alone_if_it_is_told_so);
 	tcase_add_test(all, test_environment_is_used);
 	tcase_add_test(all, test_a_class_holds_for_plans_that_say_normal);
 	tcase_add_test(all, test_names_that_nobody_reads_are_warned_of);

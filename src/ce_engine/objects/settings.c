@@ -257,12 +257,18 @@ static int is_left_to_launcher(const ceov_context *context, const struct ceov_co
 	       cei_network_is_wanted(config->network);
 }
 
-/* Whether somebody has said that this process is alone. */
+static int has_value(const char *name)
+{
+	const char *text = secure_getenv(name);
+
+	return text && *text;
+}
+
+/* Whether somebody has said that this process, a group of one rank, is alone. */
 static int is_said_to_be_alone(const struct ceov_network *network)
 {
-	const char *means = secure_getenv("CEOVERLAP_BOOTSTRAP");
-
-	return !cei_network_is_wanted(network) && (network || (means && *means));
+	return has_value("CEOVERLAP_RANKS") ||
+	       (!cei_network_is_wanted(network) && (network || has_value("CEOVERLAP_BOOTSTRAP")));
 }
 
 /* Refuses one of several tasks of a launcher that nobody gave a rank: it would be taken for a group
