@@ -287,6 +287,75 @@ void gpu_free(struct gpu *gpu, void *p)
 	leave(gpu, &hold);
 }
 
+void *gpu_reserve(struct gpu *gpu, uint64_t n_bytes)
+{
+	struct cei_cuda_hold hold;
+	CUdeviceptr p = 0;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->vmm_reserve(&p, n_bytes, 0, 0, 0), "cuMemAddressReserve");
+	leave(gpu, &hold);
+	return (void *)(uintptr_t)p;
+}
+
+void gpu_unreserve(struct gpu *gpu, void *p, uint64_t n_bytes)
+{
+	struct cei_cuda_hold hold;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->vmm_unreserve(address_of(p), n_bytes), "cuMemAddressFree");
+	leave(gpu, &hold);
+}
+
+void gpu_map(struct gpu *gpu, void *p)
+{
+	const struct cei_cuda_calls *calls = calls_of(gpu);
+	const CUmemLocation place = {
+		.type = CU_MEM_LOCATION_TYPE_DEVICE,
+		.id = gpu->private->cuda->gpus[gpu->index].device,
+	};
+	const CUmemAllocationProp made = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = place,
+	};
+	const CUmemAccessDesc access = {
+		.location = place,
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	CUmemGenericAllocationHandle allocation;
+	struct cei_cuda_hold hold;
+
+	enter(gpu, &hold);
+	check(gpu, calls->vmm_create(&allocation, GPU_PAGE_BYTES, &made, 0), "cuMemCreate");
+	check(gpu, calls->vmm_map(address_of(p), GPU_PAGE_BYTES, 0, allocation, 0), "cuMemMap");
+	check(gpu, calls->vmm_set_access(address_of(p), GPU_PAGE_BYTES, &access, 1),
+	      "cuMemSetAccess");
+	check(gpu, calls->vmm_release(allocation), "cuMemRelease");     /* the map keeps it */
+	leave(gpu, &hold);
+}
+
+void gpu_unmap(struct gpu *gpu, void *p)
+{
+	struct cei_cuda_hold hold;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->vmm_unmap(address_of(p), GPU_PAGE_BYTES), "cuMemUnmap");
+	leave(gpu, &hold);
+}
+
+uint64_t gpu_memory_id(struct gpu *gpu, const void *p)
+{
+	const CUpointer_attribute wanted = CU_POINTER_ATTRIBUTE_BUFFER_ID;
+	unsigned long long id = 0;
+	struct cei_cuda_hold hold;
+	CUresult result;
+
+	enter(gpu, &hold);
+	result = calls_of(gpu)->pointer_attribute(&id, wanted, address_of(p));
+	leave(gpu, &hold);
+	return result == CUDA_SUCCESS ? id : 0;
+}
+
 void *gpu_host_allocate(struct gpu *gpu, uint64_t n_bytes)
 {
 	struct cei_cuda_hold hold;

@@ -99,6 +99,18 @@ struct ceov_device_signal gpu_view(ceov_signal *signal, uint32_t rank);
 void *gpu_allocate(struct gpu *gpu, uint64_t n_bytes);
 void  gpu_free(struct gpu *gpu, void *p);
 
+/* Reserve addresses for memory of the GPU, without memory, and give them back. */
+void *gpu_reserve(struct gpu *gpu, uint64_t n_bytes);
+void  gpu_unreserve(struct gpu *gpu, void *p, uint64_t n_bytes);
+
+/* Map new memory of GPU_PAGE_BYTES at a reserved address, and give it back to the driver. */
+#define GPU_PAGE_BYTES (UINT64_C(2) << 20)
+void  gpu_map(struct gpu *gpu, void *p);
+void  gpu_unmap(struct gpu *gpu, void *p);
+
+/* Returns the driver's number of the allocation at an address; 0: it does not know one. */
+uint64_t gpu_memory_id(struct gpu *gpu, const void *p);
+
 /* Allocates pinned host memory by cudaHostAlloc. */
 void *gpu_host_allocate(struct gpu *gpu, uint64_t n_bytes);
 void  gpu_host_free(struct gpu *gpu, void *p);
