@@ -490,56 +490,6 @@ START_TEST(test_a_node_that_closes_is_no_loss)
 }
 END_TEST
 
-static void *pass_two_barriers(void *arg)
-{
-	struct node *node = arg;
-
-	node->result = ceov_barrier(node->context, TESTING_PATIENCE);
-	if (!node->result)
-		node->result = ceov_barrier(node->context, TESTING_PATIENCE);
-	return NULL;
-}
-
-/* Waits until node 0 has heard that node 1 has called so many barriers. */
-static void await_call(struct cei_network *network, uint64_t call)
-{
-	uint64_t seen = 0;
-
-	while (seen < call) {
-		pthread_mutex_lock(&network->lock);
-		seen = network->barrier.seen[0];
-		pthread_mutex_unlock(&network->lock);
-		usleep(1000);
-	}
-}
-
-/* Node 1 says that it has called its second barrier, and after that, once more, that it has called
- * its first one; then it raises a counter, behind which that has been heard. */
-START_TEST(test_a_barrier_number_does_not_fall)
-{
-	struct cei_note old = { .type = CEI_NOTE_BARRIER, .barrier = { .call = 1, .round = 0 } };
-	struct cei_network *network;
-	ceov_signal *signal;
-	pthread_t thread;
-
-	nodes_open(&nodes, 2, 1);
-	signal = nodes_signal(&nodes, 0, "behind", 1);
-	ck_assert_int_eq(pthread_create(&thread, NULL, pass_two_barriers, &nodes.node[1]), 0);
-	ck_assert_int_eq(ceov_barrier(nodes.node[0].context, TESTING_PATIENCE), 0);
-	await_call(nodes.node[0].context->site.network, 2);
-	network = nodes.node[1].context->site.network;
-	pthread_mutex_lock(&network->lock);
-	cei_network_note(network, 0, &old);
-	pthread_mutex_unlock(&network->lock);
-	ck_assert_int_eq(ceov_signal_raise(nodes_find_signal(&nodes, 1, 0, "behind"), 0, 1), 0);
-	nodes_await(signal, 0, 1);
-	ck_assert_int_eq(ceov_barrier(nodes.node[0].context, TESTING_SECOND), 0);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	ck_assert_int_eq(nodes.node[1].result, 0);
-	nodes_close(&nodes);
-}
-END_TEST
-
 static Suite *suite(void)
 {
 	Suite *made = suite_create("nodes");
@@ -561,7 +511,6 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_find_before_the_other_node_has_opened);
 	tcase_add_test(all, test_a_release_waits_for_finders_of_other_nodes);
 	tcase_add_test(all, test_barriers_of_nodes);
-	tcase_add_test(all, test_a_barrier_number_does_not_fall);
 	tcase_add_test(all, test_a_silent_node_is_lost);
 	tcase_add_test(all, test_a_node_that_closes_is_no_loss);
 	suite_add_tcase(made, all);
