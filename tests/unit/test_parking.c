@@ -9,6 +9,7 @@
 
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/sched/launch.h"
 #include "testing.h"
 
@@ -155,6 +156,39 @@ START_TEST(test_marks_of_many_counters_come_in_any_order)
 			turns(1);
 	}
 	finish(ticket, 0);
+	check_bytes();
+	check_idle();
+}
+END_TEST
+
+/* Only target_free is watched, so one whose other readers are late must not stay parked at it. */
+START_TEST(test_marks_of_other_readers_come_in_any_order)
+{
+	struct ceov_transfer made;
+	struct ceov_mark also;
+	uint32_t order[MANY], i;
+	ceov_ticket ticket;
+
+	for (i = 0; i < MANY; i++) {
+		made = byte_at(i);
+		made.target_free = testing_mark(outside, i, 1);
+		testing_add(plan, &made);
+		also = testing_mark(links, i, 1);
+		ck_assert_int_eq(cei_plan_await_also(plan, &also), 0);
+	}
+	ticket = commit_and_launch();
+	check_parked(MANY);
+	shuffle(order, MANY);
+	for (i = 0; i < MANY; i++)
+		ck_assert_int_eq(ceov_signal_raise(i % 2 ? outside : links, order[i], 1), 0);
+	turns(50);
+	ck_assert_uint_eq(engine()->doorbell.n_armed, MANY);
+	for (i = 0; i < MANY; i++) {
+		ck_assert_int_eq(ceov_signal_raise(i % 2 ? links : outside, order[i], 1), 0);
+		if (!(order[i] % 8))
+			turns(1);
+	}
+	ck_assert_uint_le(finish(ticket, 0), 4 * MANY);
 	check_bytes();
 	check_idle();
 }
@@ -312,6 +346,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_marks_of_many_counters_come_in_any_order);
+	tcase_add_test(all, test_marks_of_other_readers_come_in_any_order);
 	tcase_add_test(all, test_one_counter_lets_pass_what_its_value_has_reached);
 	tcase_add_test(all, test_a_long_chain_takes_few_turns_a_link);
 	tcase_add_test(all, test_marks_without_bytes_wait_for_their_turn);
