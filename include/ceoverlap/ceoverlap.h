@@ -298,7 +298,8 @@ int  ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node);
 /* Registers memory of the caller: host memory, or for a rank on a GPU memory of
  * that GPU (cudaMalloc). The caller frees it, after
  * ceov_buffer_release(). Ordinary host memory can be used by all ranks of this process
- * but not shared with other processes: see ceov_buffer_create().
+ * but not shared with other processes: see ceov_buffer_create(). It is refused if it is not mapped,
+ * or its first or last byte cannot be read.
  * Where a rank of this process is on a GPU, host memory is pinned in whole pages. CUDA then
  * refuses copies of other memory that begins or ends in these pages and is not pinned itself:
  * register whole pages, or memory that cudaHostAlloc() gave. */

@@ -14,10 +14,13 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <linux/futex.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW)
@@ -156,20 +159,45 @@ static int is_mapped(const void *base, uint64_t size_bytes)
 		errno != ENOMEM;
 }
 
+/* Whether a thread can read the byte: it may lie behind a file's end, or in a range that was only
+ * reserved. The kernel reads the word around it as the thread would, with a failure in place of a
+ * signal, and does not sleep: its timeout is 0. process_vm_readv() would fail for pinned memory,
+ * too, where a driver has mapped it. */
+static int is_readable(uintptr_t at)
+{
+	const struct timespec now = { 0, 0 };
+
+	return !syscall(SYS_futex, at - at % sizeof(uint32_t), FUTEX_WAIT_PRIVATE, 0, &now, NULL,
+			0) || errno != EFAULT;
+}
+
+/* Returns what is wrong with the caller's memory, or NULL. All of it has to be mapped; of what is,
+ * the ends are looked at. */
+static const char *fault_of_own(const void *base, uint64_t size_bytes)
+{
+	if (!is_mapped(base, size_bytes))
+		return "has not mapped all of it";
+	if (!is_readable((uintptr_t)base) || !is_readable((uintptr_t)base + size_bytes - 1))
+		return "cannot read its first or its last byte";
+	return NULL;
+}
+
 static int host_adopt(struct cei_region *region, uint32_t member, void *base,
 		      uint64_t size_bytes)
 {
+	const char *fault;
+
 	if (!base || !size_bytes || size_bytes > UINTPTR_MAX - (uintptr_t)base)
 		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
 				 "rank %u: cannot register host memory at %p, %llu bytes",
 				 rank_of(region, member), base,
 				 (unsigned long long)size_bytes);
-	if (!is_mapped(base, size_bytes))
+	fault = fault_of_own(base, size_bytes);
+	if (fault)
 		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
 				 "rank %u: cannot register host memory at %p, %llu bytes: this "
-				 "process has not mapped all of it",
-				 rank_of(region, member), base,
-				 (unsigned long long)size_bytes);
+				 "process %s", rank_of(region, member), base,
+				 (unsigned long long)size_bytes, fault);
 	begin(region, CEI_REGION_ADOPTED, size_bytes);
 	region->host = base;
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Handles that are NULL, closed or none at all, and memory that is not mapped: each is refused with
- * a line that says which argument of which call was wrong. */
+/* Handles that are NULL, closed or none at all, and memory that cannot be read: each is refused
+ * with a line that says which argument of which call was wrong. */
 
 #include <check.h>
 #include <stdio.h>
@@ -156,6 +156,39 @@ START_TEST(test_memory_that_is_not_mapped_is_not_registered)
 }
 END_TEST
 
+/* As a reserved range of addresses that nothing was put into yet, or at its end, and a mapping that
+ * is longer than its file. */
+START_TEST(test_memory_that_cannot_be_read_is_not_registered)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *memory = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = memfd_create("short", MFD_CLOEXEC);
+	struct testing_log log;
+	ceov_context *context;
+	uint8_t *file;
+
+	testing_log_init(&log);
+	context = testing_open(1, &log);
+	ck_assert_ptr_ne(memory, MAP_FAILED);
+	ck_assert(!is_registered(context, memory, 3 * page));
+	ck_assert_int_eq(mprotect(memory + page, page, PROT_READ), 0);
+	ck_assert(!is_registered(context, memory + page - 1, 2));
+	ck_assert(!is_registered(context, memory + page + 1, page));
+	testing_log_has(&log, "cannot register host memory", "cannot read", NULL);
+	ck_assert(is_registered(context, memory + page, page));
+	ck_assert(is_registered(context, memory + page + 1, page - 1));
+	ck_assert_int_eq(ftruncate(fd, (off_t)page), 0);
+	file = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(file, MAP_FAILED);
+	ck_assert(is_registered(context, file, page));
+	ck_assert(!is_registered(context, file, page + 1));
+	ceov_close(context);
+	ck_assert_int_eq(munmap(file, 2 * page), 0);
+	ck_assert_int_eq(munmap(memory, 3 * page), 0);
+	close(fd);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("nulls");
@@ -166,6 +199,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_lines_of_a_loop_are_few);
 	tcase_add_test(all, test_a_closed_context_is_named);
 	tcase_add_test(all, test_memory_that_is_not_mapped_is_not_registered);
+	tcase_add_test(all, test_memory_that_cannot_be_read_is_not_registered);
 	suite_add_tcase(made, all);
 	return made;
 }
