@@ -97,31 +97,61 @@ class _Place(NamedTuple):
     sums: str
 
 
+class _Lent(NamedTuple):
+    """A tensor that stands in the place of a parameter."""
+    owner: nn.Module
+    name: str
+    parameter: nn.Parameter
+    tensor: torch.Tensor
+
+
 class _Lender:
-    """Hooks around a module's forward(), in which its replicated parameters, and those of its
-    submodules, are the local tensors. So submodules may use each other's parameters. One thread at
-    a time. Copies of the model have copies of the hooks, as deepcopy() makes them."""
+    """Stands for a module's forward(), in which its replicated parameters, and those of its
+    submodules, are the local tensors. So submodules may use each other's parameters. The module's
+    own hooks before forward() see local tensors, too. One thread at a time. Copies of the model
+    have copies of it, as deepcopy() makes them."""
 
-    def __init__(self, places: List[_Place]):
+    def __init__(self, module: nn.Module, places: List[_Place]):
+        self._forward = module.forward
         self._places = places
-        self._lent: List[Tuple[nn.Module, str, nn.Parameter]] = []
-        self._depth = 0                 # of calls within each other
+        self._lent: List[_Lent] = []
+        self._n_running = 0             # calls of forward(), within each other
+        module.forward = self.forward
+        module.register_forward_pre_hook(self.lend, prepend=True)
+        module.register_forward_hook(self.take_back, always_call=True)  # a hook may have failed
 
-    def lend(self, _module: nn.Module, _arguments) -> None:
-        self._depth += 1
+    def forward(self, *arguments, **options):
+        """Takes the tensors back in every case, also if the user ends the call (Ctrl-C), for which
+        PyTorch calls no hooks."""
+        try:
+            if not self._lent:
+                self.lend()
+            self._n_running += 1
+            try:
+                return self._forward(*arguments, **options)
+            finally:
+                self._n_running -= 1
+        finally:
+            self.take_back()
+
+    def lend(self, *_of_hook) -> None:
+        if self._n_running:             # a call within itself: all is lent
+            return
+        self.take_back()                # what another hook left, which the user ended (Ctrl-C)
         for owner, name, sums in self._places:
             parameter = parameters_of(owner)[name]
             if not isinstance(parameter, DTensor) or not _is_replica(parameter):
                 continue                # an outer module has lent it, or FSDP2 has to gather it
             own = parameter.to_local()
-            parameters_of(owner)[name] = Replicated.apply(own, sums) if sums else own
-            self._lent.append((owner, name, parameter))
+            tensor = Replicated.apply(own, sums) if sums else own
+            self._lent.append(_Lent(owner, name, parameter, tensor))
+            parameters_of(owner)[name] = tensor
 
-    def take_back(self, _module: nn.Module, _arguments, _result) -> None:
-        self._depth = max(self._depth - 1, 0)
-        while self._lent and not self._depth:
-            owner, name, parameter = self._lent.pop()
-            parameters_of(owner)[name] = parameter
+    def take_back(self, *_of_hook) -> None:
+        while self._lent and not self._n_running:
+            owner, name, parameter, tensor = self._lent.pop()
+            if parameters_of(owner)[name] is tensor:    # else FSDP2 has sharded it meanwhile
+                parameters_of(owner)[name] = parameter
 
 
 def _is_replica(parameter: DTensor) -> bool:
@@ -149,9 +179,7 @@ def replicate(module: nn.Module, mesh: DeviceMesh, left: Set[nn.Module],
     for one in module.modules():
         inner = [place for owner in one.modules() for place in places.get(owner, ())]
         if inner:
-            lender = _Lender(inner)
-            one.register_forward_pre_hook(lender.lend, prepend=True)
-            one.register_forward_hook(lender.take_back, always_call=True)
+            _Lender(one, inner)
 
 
 def _replica(parameter: nn.Parameter, mesh: DeviceMesh) -> nn.Parameter:

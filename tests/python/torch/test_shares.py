@@ -219,10 +219,10 @@ class Tied(nn.Module):
         self.head.weight = self.embedding.weight
         self.scale = nn.Parameter(torch.ones(()))
 
-    def forward(self, ids, fails=False):
+    def forward(self, ids, failure=None):
         x = self.block(self.embedding(ids))
-        if fails:
-            raise ValueError("on demand")
+        if failure is not None:
+            raise failure
         return nn.functional.linear(x * self.scale, self.embedding.weight)
 
 
@@ -234,9 +234,10 @@ def modules_use_replicas():
     ours = parallelize(copy.deepcopy(plain), None, plan)
     assert ours.head.weight is ours.embedding.weight
     ids = torch.arange(8, device=rig.device())
-    for _ in range(2):
-        raises(ValueError, "on demand", ours, ids, True)
-        assert all(isinstance(one, DTensor) for one in ours.parameters())
+    for kind in (ValueError, KeyboardInterrupt):
+        raises(kind, "on demand", ours, ids, kind("on demand"))
+        raises(kind, "on demand", ours.forward, ids, kind("on demand"))
+        assert all(isinstance(one, DTensor) for one in ours.parameters()), kind
         for model in (plain, ours):
             model.zero_grad()
             model(ids).square().sum().backward()
@@ -247,6 +248,46 @@ def modules_use_replicas():
         rig.equal(ours.head(torch.eye(HIDDEN, device=rig.device())),
                   plain.head(torch.eye(HIDDEN, device=rig.device())), "a module by itself")
     assert all(isinstance(one, DTensor) for one in ours.parameters())
+
+
+class Tree(nn.Module):
+    """Calls itself while it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(HIDDEN)
+
+    def forward(self, x, depth=0):
+        x = x + (self(x, depth - 1) if depth else 0)
+        return nn.functional.layer_norm(x, (HIDDEN,), self.norm.weight, self.norm.bias)
+
+
+def calls_itself():
+    tree = parallelize(Tree().to(rig.device()), None, {"norm": "summed"})
+    tree(batch(0), 2).square().sum().backward()
+    assert all(isinstance(one, DTensor) for one in tree.parameters())
+    alike_at_all_ranks(tree)
+
+
+def hooks_are_interrupted():
+    """One of the caller's hooks, between ours and forward(). The next call is right again."""
+    ours = parallelize(block(), None, PLAN)
+    for kind in (KeyboardInterrupt, ValueError):
+        def fails(_module, _arguments):
+            raise kind("in a hook")
+
+        for module in (ours, ours.norm):
+            expected = module(batch(0))
+            hook = ours.norm.register_forward_pre_hook(fails)
+            with torch.no_grad():
+                raises(kind, "in a hook", module, batch(0))
+            hook.remove()
+            y = module(batch(0))
+            rig.equal(y, expected, kind)
+            module.zero_grad()
+            y.sum().backward()
+            assert ours.norm.bias.grad.full_tensor().all(), kind
+            assert all(isinstance(one, DTensor) for one in ours.parameters()), kind
 
 
 def is_compiled():
@@ -281,8 +322,23 @@ def two_dimensions():
         assert_close(one, results[0])
     raises(errors.StateError, "sharded by FSDP2", ColumnParallelLinear.together, [model.up],
            batch(0))
+    shards_again(mesh)
     model = parallelize(block(size=2), mesh["tensor"].get_group(), PLAN)
     raises(Exception, "mesh", functools.partial(fully_shard, model, mesh=mesh["data"]))
+
+
+def shards_again(mesh):
+    """A layer that FSDP2 gathered before the model's forward(), and shards again within it."""
+    model = parallelize(nn.Sequential(block(size=2)), mesh["tensor"], {
+        f"0.{name}": style for name, style in PLAN.items()})
+    fully_shard(model[0], mesh=mesh["data"])
+    fully_shard(model, mesh=mesh["data"])
+    own = dict(model.named_parameters())
+    expected = model(batch(0))
+    model[0].unshard()
+    rig.equal(model(batch(0)), expected, "gathered before")
+    for name, one in model.named_parameters():
+        assert one is own[name], f"{name} is not the one that FSDP2 has sharded"
 
 
 def wrong_arguments():
@@ -342,6 +398,12 @@ class Shares(unittest.TestCase):
 
     def test_modules_use_replicas(self):
         rig.run(modules_use_replicas)
+
+    def test_calls_itself(self):
+        rig.run(calls_itself)
+
+    def test_interrupted_hooks(self):
+        rig.run(hooks_are_interrupted)
 
     def test_compiled(self):
         rig.run(is_compiled)
