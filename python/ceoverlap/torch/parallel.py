@@ -193,6 +193,7 @@ def _check(places: List[_Place], group: Group) -> None:
     for place in places:
         linear = place.linear
         if isinstance(place.style, Summed):
+            _check_summed(place)
             continue
         if (not isinstance(linear, nn.Linear) or
                 type(linear).forward is not nn.Linear.forward):
@@ -208,6 +209,23 @@ def _check(places: List[_Place], group: Group) -> None:
         if n % group.size:
             raise errors.InvalidError(f"{place.name}: {what} {n} is no multiple of the "
                                       f"group's {group.size} ranks")
+
+
+def _check_summed(place: _Place) -> None:
+    """Refuses parameters that do not become replicas now, so that nothing would sum their
+    gradients. Those of our own layers have whole gradients."""
+    left = _own_modules(place.linear)
+    for name, owner in place.linear.named_modules(prefix=place.name):
+        for own, one in () if owner in left else owner.named_parameters(recurse=False):
+            what = f"{name}.{own}"
+            if isinstance(owner, nn.RNNBase):
+                raise errors.InvalidError(f"{what} of a {type(owner).__name__} stays plain, so it "
+                                          "cannot be 'summed': sum its gradient over the ranks")
+            if type(one) is not nn.Parameter:
+                raise errors.InvalidError(
+                    f"{what} is a {type(one).__name__}, must be a plain nn.Parameter to be "
+                    "'summed': name its module in the first parallelize() that sees it, before "
+                    "fully_shard()")
 
 
 def _check_parameters(place: _Place) -> None:

@@ -363,6 +363,30 @@ def wrong_arguments():
         assert parallelize(block(), one, PLAN).up.weight.placements == (Shard(0),)
 
 
+def is_called_twice():
+    """What an earlier call, or another one, made DTensors, and nn.RNN's, cannot become summed any
+    more: that is refused before anything changes."""
+    twice = parallelize(nn.Sequential(block(), block()), None, {"0.up": "column", "0.down": "row"})
+    twice[1] = block()
+    for name in ("*.norm", "0"):
+        raises(errors.InvalidError, "0.norm.weight is a DTensor", parallelize, twice, None,
+               {name: "summed", "1.up": "column"})
+    assert all(type(one) is nn.Parameter for one in twice[1].parameters())
+    parallelize(twice, None, {"1.norm": "summed", "1.up": "column", "1.down": "row"})
+    once = parallelize(nn.Sequential(block(), block()), None, {
+        "*.up": "column", "*.down": "row", "1.norm": "summed"})
+    for model in (once, twice):
+        model(batch(0)).square().sum().backward()
+    for (name, a), b in zip(once.named_parameters(), twice.parameters()):
+        rig.equal(b.grad.to_local(), a.grad.to_local(), name)
+    recurrent = nn.Sequential(nn.Linear(4, 4), nn.GRU(4, 4))
+    raises(errors.InvalidError, "1.weight_ih_l0 of a GRU", parallelize, recurrent, None,
+           {"1": "summed"})
+    lazy = nn.Sequential(nn.LazyBatchNorm1d())
+    raises(errors.InvalidError, "0.weight is a UninitializedParameter", parallelize, lazy, None,
+           {"0": "summed"})
+
+
 def other_weights():
     """Ranks that were seeded differently are told, before anything changes."""
     model = block()
@@ -410,6 +434,9 @@ class Shares(unittest.TestCase):
 
     def test_wrong_arguments(self):
         rig.run(wrong_arguments)
+
+    def test_called_twice(self):
+        rig.run(is_called_twice)
 
     def test_other_weights(self):
         rig.run(other_weights)
