@@ -19,6 +19,12 @@ from .experts import SwiGLUExperts
 from .group import Group
 from .linear import ColumnParallelLinear, RowParallelLinear
 
+# For digests of parameters: what they are read as, by the size of an element; how many at once; and
+# an odd number whose multiples look random.
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+DIGEST_WORDS = 1 << 18
+DIGEST_FACTOR = 0x1E3779B97F4A7C15
+
 HOW = ("write parallelize(model, mesh, {'layers.*.up': 'column', 'layers.*.down': 'row'}), where "
        "mesh is a DeviceMesh of one dimension, a group, or None for the default process group")
 
@@ -137,16 +143,16 @@ def _agree(group: Group, places: List[_Place], refusal: str) -> None:
 def _compare(group: Group, module: nn.Module) -> None:
     """Raises an error at all ranks, which names a parameter, if they do not hold the same one."""
     own = {id(parameter) for one in _own_modules(module) for parameter in one.parameters()}
-    lines = [f"{name}: {parameter.dtype} {tuple(parameter.shape)}, {_sum_of_bytes(parameter)}"
+    lines = [f"{name}: {parameter.dtype} {tuple(parameter.shape)}, {_digest(parameter):x}"
              for name, parameter in module.named_parameters()
              if type(parameter) is nn.Parameter and id(parameter) not in own]
-    told = [one.split("\n") for one in group.exchange("\n".join(lines))]
+    told = [one.splitlines() for one in group.exchange("\n".join(lines))]
     for rank, theirs in enumerate(told):
         for first, one in zip(told[0], theirs):
             if first != one:
                 raise errors.InvalidError(
-                    f"parallelize: rank 0 has {first}, rank {rank} has {one} (dtype, shape, sum "
-                    "of bytes): all ranks have to hold the same model: seed them alike, or load "
+                    f"parallelize: rank 0 has {first}, rank {rank} has {one} (dtype, shape, digest "
+                    "of values): all ranks have to hold the same model: seed them alike, or load "
                     "the same weights first")
         if len(theirs) != len(told[0]):
             raise errors.InvalidError(f"parallelize: rank 0 has {len(told[0])} parameters, rank "
@@ -154,12 +160,20 @@ def _compare(group: Group, module: nn.Module) -> None:
                                       "model")
 
 
-def _sum_of_bytes(parameter: nn.Parameter) -> int:
-    """Returns a number that is the same for the same bits; 0 without memory."""
+def _digest(parameter: nn.Parameter) -> int:
+    """Returns a number of 64 bits that is the same for the same bits in the same order, and another
+    one for others, almost certainly; 0 without memory. Sums of products wrap around."""
     if parameter.is_meta or not parameter.numel():
         return 0
-    return int(parameter.detach().reshape(-1).contiguous().view(torch.uint8)
-               .sum(dtype=torch.int64))
+    kind = WORDS[min(parameter.element_size(), 8)]
+    words = parameter.detach().reshape(-1).contiguous().view(kind)
+    factors = torch.arange(1, DIGEST_WORDS + 1, device=words.device) * DIGEST_FACTOR
+    factors ^= factors >> 29            # else they would be as far apart as places are
+    digest = 0
+    for part in words.split(DIGEST_WORDS):
+        own = int((part * factors[:len(part)]).sum())
+        digest = (digest * DIGEST_FACTOR + own) % (1 << 64)
+    return digest
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -395,6 +395,17 @@ def other_weights():
             model.up.bias[0] += 1
     raises(errors.InvalidError, "rank 0 has up.bias", parallelize, model, None, PLAN)
     assert all(type(one) is nn.Parameter for one in model.parameters())
+    for dtype, first, other in ((torch.float32, (1, 2), (2, 1)), (torch.bfloat16, (1, 2), (2, 1)),
+                                (torch.uint8, (2, 0), (0, 1)), (torch.complex128, (1, 2), (2, 1))):
+        turned = nn.Sequential(nn.Linear(2, dist.get_world_size()))
+        values = torch.zeros(1 << 20, device=rig.device(), dtype=dtype)
+        values[-2:] = torch.tensor(other if dist.get_rank() == 1 else first)
+        turned.values = nn.Parameter(values, requires_grad=False)
+        raises(errors.InvalidError, "rank 0 has values", parallelize, turned, None,
+               {"0": "column"})
+    empty = nn.Sequential(nn.Linear(2, 2) if dist.get_rank() == 1 else nn.ReLU())
+    raises(errors.InvalidError, "rank 0 has 0 parameters, rank 1 2", parallelize, empty, None,
+           {})
     deeper = nn.Sequential(*(block() for _ in range(1 + (dist.get_rank() == 1))))
     raises(errors.InvalidError, "rank 1 12", parallelize, deeper, None, {"0.up": "column"})
 
