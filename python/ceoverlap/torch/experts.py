@@ -37,13 +37,16 @@ from typing import Callable, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Shard
 from torch.nn import functional as F
 
 from .. import errors
 from . import _experts
 from ._experts import Routing
 from ._ring import Side
-from .functional import group_of, name_of
+from ._shares import local, mesh_and_group, shared
+from .functional import group_of
 from .group import Group
 from .operators import ELEMENT_STEP
 
@@ -290,7 +293,10 @@ class SwiGLUExperts(nn.Module):
     down     n_local x ffn x hidden
 
     hidden and ffn are multiples of 8. The first weights are drawn from this rank's generator as
-    nn.Linear's: give ranks different seeds. torch.compile may compile it by itself."""
+    nn.Linear's: give ranks different seeds. torch.compile may compile it by itself.
+
+    The parameters are plain tensors, of which checkpoints would keep one rank's, until share(),
+    which MoeLayer and parallelize() call."""
 
     def __init__(self, n_local: int, hidden: int, ffn: int, device=None, dtype=None):
         super().__init__()
@@ -299,24 +305,33 @@ class SwiGLUExperts(nn.Module):
         self.down = nn.Parameter(torch.empty(n_local, ffn, hidden, device=device, dtype=dtype))
         self.reset_parameters()
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
         for weight in (self.gate_up, self.down):
             bound = weight.shape[1] ** -0.5
-            nn.init.uniform_(weight, -bound, bound)
+            nn.init.uniform_(local(weight), -bound, bound)
+
+    def share(self, mesh: DeviceMesh) -> None:
+        """Makes plain parameters DTensors: of all experts of the ranks of a mesh of one dimension,
+        each of which has as many, in order."""
+        for name, weight in list(self.named_parameters()):
+            if type(weight) is nn.Parameter:
+                setattr(self, name, shared(weight, mesh, Shard(0), weight.requires_grad))
 
     def forward(self, rows: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-        return _swiglu(rows, ends, self.gate_up, self.down)
+        return _swiglu(rows, ends, local(self.gate_up), local(self.down))
 
     def groups(self, n_groups: int) -> List[Experts]:
         """Returns the experts as n_groups equal groups, in order, as moe() takes them. They use
         the parameters directly: hooks of this module, FSDP2's for one, are not called."""
-        n_local = self.gate_up.shape[0]
+        weights = local(self.gate_up), local(self.down)
+        n_local = weights[0].shape[0]
         if n_groups < 1 or n_local % n_groups:
             raise errors.InvalidError(f"SwiGLUExperts: {n_groups} groups of {n_local} experts: "
                                       "must be at least one, and divide them")
         n_each = n_local // n_groups
         return [functools.partial(_swiglu, gate_up=gate_up, down=down) for gate_up, down in
-                zip(self.gate_up.split(n_each), self.down.split(n_each))]
+                zip(*(weight.split(n_each) for weight in weights))]
 
 
 class MoeLayer(nn.Module):
@@ -324,9 +339,11 @@ class MoeLayer(nn.Module):
     top_k probabilities are made to add up to 1, then moe().
 
     The router is the same at all ranks: give it the same weights, and sum its gradient over the
-    ranks, as data parallelism does. The experts' gradients are complete: no sum over the ranks of
-    the group.
+    ranks, as data parallelism does, or parallelize() that names the layer as "summed". The
+    experts' gradients are complete: no sum over the ranks of the group. The experts' parameters
+    are DTensors, as those of ColumnParallelLinear.
 
+    group     as everywhere in ceoverlap.torch, or a DeviceMesh of one dimension
     n_groups  into which a rank's experts are divided; more than 1: products overlap with the
               exchange, see the module. 1: all tokens come before the first product
     sizes     see moe()"""
@@ -334,7 +351,7 @@ class MoeLayer(nn.Module):
     def __init__(self, hidden: int, ffn: int, n_experts: int, top_k: int, device=None,
                  dtype=None, *, group=None, n_groups: int = 1, **sizes):
         super().__init__()
-        at = group_of(group)
+        mesh, at = mesh_and_group(group)
         if n_experts % at.size:
             raise errors.InvalidError(f"MoeLayer: {n_experts} experts: must be a multiple of the "
                                       f"group's {at.size} ranks")
@@ -345,10 +362,11 @@ class MoeLayer(nn.Module):
             raise errors.InvalidError(f"MoeLayer: {n_groups} groups of {n_local} experts: must be "
                                       "at least one, and divide them")
         self.n_experts, self.top_k, self.n_groups = n_experts, top_k, n_groups
-        self.group: str = name_of(at)
+        self.group: str = at.name
         self.sizes = sizes
         self.router = nn.Linear(hidden, n_experts, bias=False, device=device, dtype=dtype)
         self.experts = SwiGLUExperts(n_local, hidden, ffn, device, dtype)
+        self.experts.share(mesh)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Returns the layer's result for x, ... x hidden: this rank's tokens."""

@@ -76,8 +76,8 @@ def parallelize(module: nn.Module, group=None,
     All parameters become DTensors: shares of the layers' weights, and replicas of all others, which
     modules use as local tensors while they run. So checkpoints, clip_grad_norm_() and optimizers of
     PyTorch's are right, and fully_shard() may be applied afterwards, over another dimension of the
-    same mesh. Plain tensors stay: buffers, and parameters of SwiGLUExperts, which each rank has its
-    own of, and of nn.RNN and its kin.
+    same mesh. SwiGLUExperts are this rank's of the experts of all ranks. Plain tensors stay: buffers,
+    and parameters of nn.RNN and its kin.
 
     All ranks hold the same model and pass the same plan; both are compared. Weights are copied, so
     that one which was tied to another module's no longer is; hooks of swapped modules are not taken
@@ -102,7 +102,11 @@ def parallelize(module: nn.Module, group=None,
         if id(place.linear) not in made:
             made[id(place.linear)] = _make(place, mesh if isinstance(group, DeviceMesh) else at)
         setattr(place.parent, place.attribute, made[id(place.linear)])
-    replicate(module, mesh, _own_modules(module), {
+    own = _own_modules(module)
+    for one in own:
+        if isinstance(one, SwiGLUExperts):
+            one.share(mesh)
+    replicate(module, mesh, own, {
         one: at.name for place in places if isinstance(place.style, Summed)
         for one in place.linear.modules()})
     return module
@@ -143,9 +147,10 @@ def _agree(group: Group, places: List[_Place], refusal: str) -> None:
 def _compare(group: Group, module: nn.Module) -> None:
     """Raises an error at all ranks, which names a parameter, if they do not hold the same one."""
     own = {id(parameter) for one in _own_modules(module) for parameter in one.parameters()}
-    lines = [f"{name}: {parameter.dtype} {tuple(parameter.shape)}, {_digest(parameter):x}"
+    lines = [f"{name}: {parameter.dtype} {tuple(parameter.shape)}" +
+             ("" if id(parameter) in own else f" {_digest(parameter):x}")
              for name, parameter in module.named_parameters()
-             if type(parameter) is nn.Parameter and id(parameter) not in own]
+             if type(parameter) is nn.Parameter]
     told = [one.splitlines() for one in group.exchange("\n".join(lines))]
     for rank, theirs in enumerate(told):
         for first, one in zip(told[0], theirs):

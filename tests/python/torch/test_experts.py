@@ -348,7 +348,7 @@ def layer_learns(n_groups):
         layer.router.weight.copy_(normal(1, 0, layer.router.weight.shape))
     x = normal(2, group.rank, (2, 5, HIDDEN)).requires_grad_()
     layer(x).square().sum().backward()
-    whole = [ct.all_gather(weight.detach()) for weight in layer.experts.parameters()]
+    whole = [ct.all_gather(weight.detach().to_local()) for weight in layer.experts.parameters()]
     plain, router = (one.detach().clone().requires_grad_() for one in (x, layer.router.weight))
     probabilities, ids = (plain @ router.t()).softmax(-1).topk(TOP_K, -1)
     shares = probabilities / probabilities.sum(-1, keepdim=True)
