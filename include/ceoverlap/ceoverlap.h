@@ -161,7 +161,9 @@ struct ceov_network {
 	const void *secret;             /* keeps groups apart, beside the job; no protection */
 	size_t      secret_bytes;
 	uint64_t    peer_timeout_ns;    /* a process from which nothing was heard for so long, while
-					 * something is awaited from it, is lost; 0: 10 s */
+					 * something is awaited from it, is lost; and one that
+					 * answers while no byte under way to or from it moves,
+					 * after twice the time; 0: 10 s */
 };
 
 #define CEOV_NETWORK_INIT \

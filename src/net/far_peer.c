@@ -167,11 +167,8 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why)
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
 	peer->holds_lanes = config->events->losing(config->events_arg, peer->process, peer->why,
 						   peer->is_refused || peer->refuse_error);
-	if (peer->holds_lanes)          /* and the layer above says it */
+	if (peer->holds_lanes)
 		cei_far_send_doom(peer);
-	else
-		cei_log(config->report, CEI_LOG_WARN, "net: process %u is lost on rail %u: %s",
-			peer->process, config->index, peer->why);
 	close_connection(peer);
 }
 
@@ -471,7 +468,8 @@ static int say_beat(struct cei_far_peer *peer)
 	if (!message.beat.is_question && !peer->answer_owed)
 		return 0;
 	message.beat.n_landed_bytes = peer->in.n_landed_bytes;
-	message.beat.n_parked = peer->n_parked;
+	message.beat.n_parked = peer->n_parked + (uint32_t)cei_far_slots_is_copying(
+		&peer->nic->slots, peer);
 	r = cei_far_peer_say(peer, &message);
 	if (r)
 		return r;
@@ -537,19 +535,7 @@ void cei_far_peer_pump(struct cei_far_peer *peer)
 	}
 }
 
-/* --- time ------------------------------------------------------------------ */
-
-static int awaits(const struct cei_far_peer *peer)
-{
-	/* relaxed: a number alone, looked at again and again */
-	return peer->state == CEI_FAR_OPENING || peer->out.ended + 1 != peer->out.next ||
-		peer->in.n_coming || peer->in.n_held || peer->bye_said ||
-		cei_far_is_awaited(peer) ||
-		atomic_load_explicit(&peer->nic->n_expected[peer->process],
-				     memory_order_relaxed);
-}
-
-static void look_at_closing(struct cei_far_peer *peer)
+void cei_far_peer_look_at_closing(struct cei_far_peer *peer)
 {
 	if (peer->nic->now_ns - peer->closing_ns < CEI_RAIL_CLOSE_NS)
 		return;
@@ -559,41 +545,4 @@ static void look_at_closing(struct cei_far_peer *peer)
 			"that it may still write to stays registered", peer->process,
 			peer->nic->config.index);
 	tell_lost(peer);
-}
-
-void cei_far_peer_look(struct cei_far_peer *peer)
-{
-	struct cei_far_nic *nic = peer->nic;
-	uint64_t timeout_ns = nic->config.timeout_ns;
-
-	if (peer->state == CEI_FAR_CLOSING)
-		look_at_closing(peer);
-	if (peer->state != CEI_FAR_OPENING && peer->state != CEI_FAR_UP)
-		return;
-	if (peer->refuse_error && nic->now_ns - peer->refusing_ns >= timeout_ns / 10) {
-		char why[CEI_RAIL_WHY_BYTES];
-
-		snprintf(why, sizeof(why), "%s", peer->why);
-		cei_far_peer_lose(peer, why);
-		return;
-	}
-	cei_far_pulse_progress(&peer->pulse, peer->their_landed + peer->out.n_acked_bytes +
-			       peer->in.n_landed_bytes);
-	peer->health = cei_far_pulse_look(&peer->pulse, awaits(peer), nic->now_ns);
-	if (peer->health == CEI_FAR_GONE) {
-		cei_far_peer_failed(peer, "nothing was heard of it for the whole timeout");
-		return;
-	}
-	if (!cei_far_pulse_must_ask(&peer->pulse, nic->now_ns))
-		return;
-	if (peer->state == CEI_FAR_OPENING) {
-		peer->hello_owed = 1;
-		cei_far_pulse_asked(&peer->pulse, nic->now_ns);
-	}
-	cei_far_peer_touch(peer);
-}
-
-int cei_far_peer_is_timed(const struct cei_far_peer *peer)
-{
-	return peer->state == CEI_FAR_CLOSING || peer->refuse_error || awaits(peer);
 }

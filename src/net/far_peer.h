@@ -105,7 +105,8 @@ struct cei_far_peer {
 	struct cei_far_pulse       pulse;
 	enum cei_far_health        health;
 	uint64_t                   their_landed;        /* bytes, by their last BEAT */
-	uint32_t                   their_parked;        /* offers, likewise */
+	uint32_t                   their_parked;        /* pieces that wait there for a slot or a
+							 * copy, likewise */
 
 	struct cei_list            busy;        /* lanes that have work under way or to do */
 	struct cei_list            idle;        /* the other lanes */
@@ -148,11 +149,8 @@ void cei_far_peer_touch(struct cei_far_peer *peer);
 /* Says what is owed, as far as the transport has room; then sends. */
 void cei_far_peer_pump(struct cei_far_peer *peer);
 
-/* Looks at the time. */
-void cei_far_peer_look(struct cei_far_peer *peer);
-
-/* Returns whether the connection needs looks at the time. */
-int  cei_far_peer_is_timed(const struct cei_far_peer *peer);
+/* The connection is CLOSING: gives its end up when it takes too long. */
+void cei_far_peer_look_at_closing(struct cei_far_peer *peer);
 
 /* Whether a message of a peer belongs to today's connection; counted where not. */
 int  cei_far_peer_admits(struct cei_far_peer *peer, const struct cei_far_message *message);

@@ -154,6 +154,15 @@ enum cei_far_state cei_far_out_state(const struct cei_far_out *out, uint64_t num
 	return is_reading ? CEI_FAR_SENT : CEI_FAR_SOURCE_FREE;
 }
 
+uint64_t cei_far_out_bytes(const struct cei_far_out *out)
+{
+	uint64_t number, n_bytes = 0;
+
+	for (number = out->ended + 1; number < out->next; number++)
+		n_bytes += out->items[number % CEI_FAR_SPAN].n_bytes;
+	return n_bytes;
+}
+
 /* --- receiving ------------------------------------------------------------- */
 
 void cei_far_in_begin(struct cei_far_in *in)
@@ -269,8 +278,9 @@ void cei_far_pulse_begin(struct cei_far_pulse *pulse, uint64_t timeout_ns, uint6
 	pulse->timeout_ns = timeout_ns;
 	pulse->looked_ns = now_ns;
 	pulse->asked_ns = now_ns;
-	pulse->silent_ns = pulse->idle_ns = pulse->progress = 0;
-	pulse->is_awaiting = pulse->has_moved = 0;
+	pulse->silent_ns = pulse->idle_ns = pulse->stalled_ns = pulse->progress = 0;
+	pulse->awaited = CEI_FAR_AWAITS_NOTHING;
+	pulse->has_moved = 0;
 	tell(&pulse->vitals.timeout_ns, timeout_ns);
 	tell(&pulse->vitals.awaited_ns, 0);
 	tell(&pulse->vitals.heard_ns, 0);
@@ -288,38 +298,43 @@ void cei_far_pulse_progress(struct cei_far_pulse *pulse, uint64_t progress)
 	if (progress <= pulse->progress)
 		return;
 	pulse->progress = progress;
-	pulse->idle_ns = 0;
+	pulse->idle_ns = pulse->stalled_ns = 0;
 	pulse->has_moved = 1;
 }
 
-enum cei_far_health cei_far_pulse_look(struct cei_far_pulse *pulse, int is_awaiting,
+enum cei_far_health cei_far_pulse_look(struct cei_far_pulse *pulse, enum cei_far_awaited awaited,
 				       uint64_t now_ns)
 {
 	uint64_t passed_ns = now_ns - pulse->looked_ns;
+	enum cei_far_awaited before = pulse->awaited;
 
 	pulse->looked_ns = now_ns;
+	pulse->awaited = awaited;
 	if (pulse->has_moved)
 		tell(&pulse->vitals.moved_ns, now_ns);
 	pulse->has_moved = 0;
-	if (!is_awaiting || !pulse->is_awaiting) {
-		pulse->is_awaiting = is_awaiting;
-		pulse->silent_ns = 0;
-		pulse->idle_ns = 0;
-		tell(&pulse->vitals.awaited_ns, is_awaiting ? now_ns : 0);
-		return is_awaiting ? CEI_FAR_MOVING : CEI_FAR_IDLE;
+	if (!awaited || !before) {
+		pulse->silent_ns = pulse->idle_ns = pulse->stalled_ns = 0;
+		tell(&pulse->vitals.awaited_ns, awaited ? now_ns : 0);
+		return awaited ? CEI_FAR_MOVING : CEI_FAR_IDLE;
 	}
 	if (passed_ns > pulse->timeout_ns / 2)  /* we slept: nothing could be heard meanwhile */
 		passed_ns = pulse->timeout_ns / 2;
 	pulse->silent_ns += passed_ns;
 	pulse->idle_ns += passed_ns;
+	pulse->stalled_ns += passed_ns;
+	if (awaited != CEI_FAR_AWAITS_BYTES || before != CEI_FAR_AWAITS_BYTES)
+		pulse->stalled_ns = 0;
 	if (pulse->silent_ns >= pulse->timeout_ns)
 		return CEI_FAR_GONE;
+	if (pulse->stalled_ns >= 2 * pulse->timeout_ns)
+		return CEI_FAR_STALLED;
 	return pulse->idle_ns >= pulse->timeout_ns ? CEI_FAR_STUCK : CEI_FAR_MOVING;
 }
 
 int cei_far_pulse_must_ask(const struct cei_far_pulse *pulse, uint64_t now_ns)
 {
-	return pulse->is_awaiting &&
+	return pulse->awaited &&
 		now_ns - pulse->asked_ns >= pulse->timeout_ns / ASKS_PER_TIMEOUT;
 }
 
@@ -357,7 +372,7 @@ uint64_t cei_far_pulse_due(const struct cei_far_pulse *pulse)
 {
 	uint64_t step = pulse->timeout_ns / ASKS_PER_TIMEOUT;
 
-	if (!pulse->is_awaiting)
+	if (!pulse->awaited)
 		return CEI_FOREVER;
 	return pulse->asked_ns + step;
 }

@@ -94,6 +94,9 @@ double cei_far_out_rate(const struct cei_far_out *out);
 
 enum cei_far_state cei_far_out_state(const struct cei_far_out *out, uint64_t number);
 
+/* Bytes of pieces that have been sent and are not DONE. */
+uint64_t cei_far_out_bytes(const struct cei_far_out *out);
+
 /* --- receiving ------------------------------------------------------------- */
 
 enum cei_far_seen { CEI_FAR_UNSEEN, CEI_FAR_COMING, CEI_FAR_HELD, CEI_FAR_SEEN_DONE };
@@ -136,7 +139,15 @@ enum cei_far_health {
 	CEI_FAR_IDLE,           /* nothing is awaited from it */
 	CEI_FAR_MOVING,         /* it made progress within the last timeout */
 	CEI_FAR_STUCK,          /* it answers, but makes no progress */
+	CEI_FAR_STALLED,        /* likewise, with bytes under way for two whole timeouts */
 	CEI_FAR_GONE,           /* nothing was heard of it for a whole timeout */
+};
+
+/* What is awaited from the other side. */
+enum cei_far_awaited {
+	CEI_FAR_AWAITS_NOTHING,
+	CEI_FAR_AWAITS_ANSWERS, /* something, but no bytes whose way is the network's alone */
+	CEI_FAR_AWAITS_BYTES,
 };
 
 /* What a pulse tells threads other than the rail's, for messages alone: points in time, 0 where
@@ -155,9 +166,10 @@ struct cei_far_pulse {
 	uint64_t looked_ns;     /* the last look */
 	uint64_t silent_ns;     /* for how long something has been awaited in vain */
 	uint64_t idle_ns;       /* for how long without progress */
+	uint64_t stalled_ns;    /* for how long bytes have been awaited without progress */
 	uint64_t asked_ns;      /* the last question */
 	uint64_t progress;      /* what the other side had landed, as last heard */
-	int      is_awaiting;
+	enum cei_far_awaited awaited;
 	int      has_moved;             /* there was progress since the last look */
 	struct cei_far_vitals vitals;
 };
@@ -169,9 +181,8 @@ void cei_far_pulse_begin(struct cei_far_pulse *pulse, uint64_t timeout_ns, uint6
 void cei_far_pulse_heard(struct cei_far_pulse *pulse, uint64_t now_ns);
 void cei_far_pulse_progress(struct cei_far_pulse *pulse, uint64_t progress);
 
-/* Looks at the time; call it at least every fifth of a timeout. is_awaiting: something is owed
- * by the other side. */
-enum cei_far_health cei_far_pulse_look(struct cei_far_pulse *pulse, int is_awaiting,
+/* Looks at the time; call it at least every fifth of a timeout. */
+enum cei_far_health cei_far_pulse_look(struct cei_far_pulse *pulse, enum cei_far_awaited awaited,
 				       uint64_t now_ns);
 
 /* Returns whether to ask now, and notes that it was done. */

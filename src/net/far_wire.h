@@ -71,7 +71,8 @@ struct cei_far_mark {
 
 struct cei_far_beat {
 	uint32_t is_question;                   /* 1: the receiver answers with a BEAT; 0 */
-	uint32_t n_parked;                      /* offers that wait for room at the speaker */
+	uint32_t n_parked;                      /* pieces that wait at the speaker for room or
+						 * for a copy */
 	uint64_t n_landed_bytes;                /* of the receiver's pieces, in this connection */
 };
 

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -374,20 +375,38 @@ void cei_network_process_gone(struct cei_network *network, uint32_t process, int
 		network->events->gone(network->events_arg, ranks[i], departed);
 }
 
+/* Says it once for each process that is lost, by the rank that the caller knows it by. */
+static void say_lost(const struct cei_network_rail *rail, uint32_t process, const char *why)
+{
+	const struct cei_network *network = rail->network;
+	char rank[64] = "";
+	uint32_t n_ranks;
+
+	if (is_ready(rail->network))
+		snprintf(rank, sizeof(rank), ", which holds rank %u on node %u,",
+			 cei_book_ranks_of(network->book, process, &n_ranks)[0],
+			 cei_book_node_of(network->book, process));
+	cei_log(network->site->report, CEI_LOG_WARN, "network: process %u%s is lost on rail %u: "
+		"%s", process, rank, rail->index, why);
+}
+
 /* A process is given up on all rails, unless this rail is lost alone. */
 static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
 	struct cei_network_rail *rail = arg;
 	struct cei_network *network = rail->network;
-	int is_held;
+	int is_held = 0, is_known = 0;
 
-	if (!is_ready(network))
-		return 0;
-	pthread_mutex_lock(&network->lock);
-	is_held = !is_refusal && cei_network_losing(network, process, rail->index, why);
-	if (!is_held)
-		cei_network_part(network, process, why);
-	pthread_mutex_unlock(&network->lock);
+	if (is_ready(network)) {
+		pthread_mutex_lock(&network->lock);
+		is_known = network->has_gone[process] || network->is_parting[process];
+		is_held = !is_refusal && cei_network_losing(network, process, rail->index, why);
+		if (!is_held)
+			cei_network_part(network, process, why);
+		pthread_mutex_unlock(&network->lock);
+	}
+	if (!is_held && !is_known)
+		say_lost(rail, process, why);
 	return is_held;
 }
 

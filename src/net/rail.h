@@ -137,7 +137,8 @@ struct cei_rail_status {
 	uint32_t connection;            /* enum cei_far_connection */
 	uint32_t health;                /* enum cei_far_health */
 	uint32_t n_under_way;           /* pieces and marks to the process */
-	uint32_t n_parked;              /* offers that wait for room there, as it says */
+	uint32_t n_parked;              /* pieces that wait there for room or a copy, as
+					 * it says */
 	uint64_t n_acked_bytes;         /* that landed there */
 	uint64_t n_landed_bytes;        /* that landed here from there */
 	uint64_t piece_bytes;           /* how large pieces are made now */

@@ -30,8 +30,9 @@ struct cei_rail_events {
 	/* The connection to a process is lost: nothing more is accepted from it, but bytes may
 	 * still land. If the process itself is lost, raise the abort words of signals now; poison
 	 * no counter yet. is_refusal: one side has refused to go on, so another rail is no way
-	 * out. Returns whether lanes stay as they are until cei_rail_let_go(), though nothing
-	 * on them moves; else they break when the connection has closed. */
+	 * out. The rail itself logs nothing. Returns whether lanes stay as they are until
+	 * cei_rail_let_go(), though nothing on them moves; else they break when the connection has
+	 * closed. */
 	int  (*losing)(void *arg, uint32_t process, const char *why, int is_refusal);
 
 	/* Nothing lands any more, and lanes to it have ended, but for those that losing() keeps.

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "net/far_receive.h"
 #include "net/far_send.h"
+#include "net/far_watch.h"
 #include "net/rail_private.h"
 
 /* Connections are looked at so often per timeout, and the transport is asked for progress so often
@@ -108,7 +109,7 @@ static void look(struct cei_rail *rail)
 	rail->look_ns = nic->now_ns + nic->config.timeout_ns / LOOKS_PER_TIMEOUT;
 	for (at = nic->connected.next; at != &nic->connected; at = next) {
 		next = at->next;
-		cei_far_peer_look(CEI_OWNER(at, struct cei_far_peer, connected));
+		cei_far_watch_look(CEI_OWNER(at, struct cei_far_peer, connected));
 	}
 }
 
@@ -141,7 +142,7 @@ uint64_t cei_rail_due(const struct cei_rail *rail)
 	const struct cei_list *at, *connected = &rail->nic.connected;
 
 	for (at = connected->next; at != connected; at = at->next)
-		if (cei_far_peer_is_timed(CEI_OWNER(at, struct cei_far_peer, connected)))
+		if (cei_far_watch_is_timed(CEI_OWNER(at, struct cei_far_peer, connected)))
 			return rail->look_ns;
 	return CEI_FOREVER;
 }

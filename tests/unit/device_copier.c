@@ -137,7 +137,7 @@ static int reap(void *arg, uint64_t *ret_n_ended)
 
 	if (line->n_ended < line->n_begun && !first->n_looks)
 		return break_line(line);
-	if (line->n_ended < line->n_begun && !--first->n_looks) {
+	if (!line->copier->is_hung && line->n_ended < line->n_begun && !--first->n_looks) {
 		memcpy(first->target, first->source, first->n_bytes);
 		line->n_ended++;
 		line->copier->n_under_way--;

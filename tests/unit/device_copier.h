@@ -21,6 +21,7 @@ struct device_copier {
 	uint32_t refuse_at;             /* this copy cannot be begun; 0: none */
 	uint32_t hide_at;               /* of bytes that landed directly, these, counted from 1,
 					 * cannot be made visible; 0: none */
+	int      is_hung;               /* no copy ends while this is set */
 	int      fails_to_bind;
 	uint32_t n_bound;               /* calls of bind */
 	uint32_t n_landed;              /* pieces that landed directly */

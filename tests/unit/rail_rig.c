@@ -5,6 +5,7 @@
 
 #include "unit/rail_rig.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
 	struct rails_process *own = arg;
 
 	ck_assert(why[0]);
+	snprintf(own->why, sizeof(own->why), "%s", why);
 	own->n_losing[process]++;
 	own->n_refusals += (uint32_t)(is_refusal != 0);
 	return rails.holds_lanes;
@@ -318,7 +320,7 @@ static void step_until(uint64_t limit_ns)
 		check_process(&rails.processes[i]);
 	rails.n_steps++;
 	if (is_busy) {
-		rails.net.now_ns++;
+		rails.net.now_ns += rails.copier.is_hung ? TESTING_MS : 1;
 		return;
 	}
 	due = next_due();

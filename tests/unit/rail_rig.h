@@ -45,6 +45,7 @@ struct rails_process {
 	uint32_t               n_lost[RAILS_MAX];
 	uint32_t               n_uncertain;
 	uint64_t               lost_ns[RAILS_MAX];
+	char                   why[CEI_RAIL_WHY_BYTES]; /* the last one was lost */
 	uint32_t               n_departed[RAILS_MAX];
 	uint32_t               n_heard;
 	uint8_t                note[CEI_FAR_NOTE_MAX];

@@ -256,6 +256,41 @@ START_TEST(test_answers_without_progress_are_told_from_silence)
 }
 END_TEST
 
+/* Looks every 100 as long as the time is below the end; hears something each time. Returns what the
+ * last look says. */
+static enum cei_far_health hear(struct cei_far_pulse *pulse, enum cei_far_awaited awaited,
+				uint64_t *now, uint64_t end)
+{
+	enum cei_far_health health = CEI_FAR_IDLE;
+
+	for (; *now < end; *now += 100) {
+		cei_far_pulse_heard(pulse, *now);
+		health = cei_far_pulse_look(pulse, awaited, *now);
+	}
+	return health;
+}
+
+/* Two timeouts, of which every part counts in which bytes were under way, and none before. */
+START_TEST(test_bytes_that_do_not_move_for_two_timeouts_are_stalled)
+{
+	struct cei_far_pulse pulse;
+	uint64_t now = 0;
+
+	cei_far_pulse_begin(&pulse, 1000, 0);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_ANSWERS, &now, 5000), CEI_FAR_STUCK);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_BYTES, &now, 7000), CEI_FAR_STUCK);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_ANSWERS, &now, 7100), CEI_FAR_STUCK);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_BYTES, &now, 9000), CEI_FAR_STUCK);
+	cei_far_pulse_progress(&pulse, 1);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_BYTES, &now, 9900), CEI_FAR_MOVING);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_BYTES, &now, 10900), CEI_FAR_STUCK);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_BYTES, &now, 11000), CEI_FAR_STALLED);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_NOTHING, &now, 11100), CEI_FAR_IDLE);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_BYTES, &now, 13000), CEI_FAR_STUCK);
+	ck_assert_int_eq(hear(&pulse, CEI_FAR_AWAITS_BYTES, &now, 13200), CEI_FAR_STALLED);
+}
+END_TEST
+
 /* A process that was stopped itself has not listened: it asks before it gives others up. */
 START_TEST(test_time_in_which_nobody_looked_does_not_count)
 {
@@ -350,6 +385,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_everything_is_done_in_any_order_of_arrival);
 	tcase_add_test(all, test_silence_counts_only_while_something_is_awaited);
 	tcase_add_test(all, test_answers_without_progress_are_told_from_silence);
+	tcase_add_test(all, test_bytes_that_do_not_move_for_two_timeouts_are_stalled);
 	tcase_add_test(all, test_time_in_which_nobody_looked_does_not_count);
 	tcase_add_test(all,
 		       test_slow_stuck_and_gone_are_told_apart_before_the_timeout);

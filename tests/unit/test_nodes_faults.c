@@ -133,6 +133,31 @@ START_TEST(test_a_launch_without_time_says_that_its_peer_is_silent)
 }
 END_TEST
 
+/* The launch has all the time that it wants: the stuck process is lost before, and so told. */
+START_TEST(test_a_stuck_node_is_lost_without_a_deadline_of_a_launch)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	ceov_signal *third;
+	ceov_ticket ticket;
+	ceov_plan *plan;
+	int r;
+
+	nodes_open_strict(&nodes, 3, TIMEOUT_NS);
+	third = nodes_signal(&nodes, 2, "third", 1);
+	(void)nodes_find_signal(&nodes, 0, 2, "third");
+	plan = plan_that_sends(BYTES);
+	slow_down(2 * TESTING_PATIENCE);
+	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+	r = ceov_wait(nodes_context(&nodes, 0), ticket, TESTING_PATIENCE);
+	ck_assert_msg(r == CEOV_ERR_UNCERTAIN || r == CEOV_ERR_PEER_LOST, "%d", r);
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 0)).rank, 1);
+	testing_log_has(&nodes.node[0].log, "process 1, which holds rank 1 on node 1, is lost",
+			"it answers, but of 1048576 bytes under way", "twice the timeout");
+	ck_assert_int_eq(ceov_signal_wait(third, 0, 1, TESTING_PATIENCE), CEOV_ERR_PEER_LOST);
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* Nothing is owed to the network: only the application waits, for a counter of its own that the
  * other node would raise. */
 START_TEST(test_a_silent_node_is_lost_to_who_waits_for_its_mark)
@@ -350,6 +375,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_launch_without_time_says_that_its_peer_is_slow);
 	tcase_add_test(all, test_a_launch_without_time_says_that_its_peer_is_stuck);
 	tcase_add_test(all, test_a_launch_without_time_says_that_its_peer_is_silent);
+	tcase_add_test(all, test_a_stuck_node_is_lost_without_a_deadline_of_a_launch);
 	tcase_add_test(all, test_a_silent_node_is_lost_to_who_waits_for_its_mark);
 	tcase_add_test(all, test_a_silent_node_is_lost_to_a_launch_that_waits_for_its_mark);
 	tcase_add_test(all, test_who_waits_for_nobody_loses_nobody);

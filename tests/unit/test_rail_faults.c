@@ -382,8 +382,9 @@ START_TEST(test_what_is_left_of_an_old_connection_is_dropped)
 }
 END_TEST
 
-/* A process that answers but makes no progress is not lost: the launch's deadline counts. */
-START_TEST(test_stuck_is_told_from_gone)
+/* A process that answers while bytes are under way of which none moves is stuck, and lost after two
+ * timeouts: no transport has to say an error. */
+START_TEST(test_stuck_is_told_from_gone_and_becomes_lost)
 {
 	rails_open(2, testing_seed());
 	set_delays(1000, 0);
@@ -391,13 +392,57 @@ START_TEST(test_stuck_is_told_from_gone)
 	rails_send(0, 1, 0, 1);
 	rails_pass(TESTING_SECOND / 2);
 	ck_assert_uint_eq(rails_status(0, 1).health, CEI_FAR_MOVING);
-	rails_pass(4 * TESTING_SECOND);
+	rails_pass(TESTING_SECOND);
 	ck_assert_uint_eq(rails_status(0, 1).health, CEI_FAR_STUCK);
 	ck_assert_uint_eq(rails_status(1, 0).health, CEI_FAR_STUCK);
 	ck_assert_uint_eq(rails_status(0, 1).connection, CEI_FAR_UP);
-	ck_assert(rails_until(all_here, 10 * TESTING_SECOND));
 	rails_pass(TESTING_SECOND);
+	ck_assert_uint_eq(rails.processes[0].n_lost[1], 1);
+	ck_assert_uint_eq(rails.processes[1].n_lost[0], 1);
+	ck_assert_int_eq(rails_error(0, 1), CEOV_ERR_UNCERTAIN);
+	ck_assert_ptr_nonnull(strstr(rails.processes[0].why, "of 4096 bytes under way"));
+	ck_assert_ptr_nonnull(strstr(rails.processes[0].why, "none has moved for 2.0 s"));
+	rails_close();
+}
+END_TEST
+
+/* Each piece takes nearly two timeouts, and all of them many. */
+START_TEST(test_slow_bytes_are_not_lost)
+{
+	rails.config.window = 1;
+	rails_open(2, testing_seed());
+	set_delays(1000, 0);
+	rails.net.links[0][1].bytes_ns = 18 * RAILS_TIMEOUT_NS / 10;
+	rails_send(0, 1, 0, rails.wanted = 5);
+	ck_assert(rails_until(rails_all_arrived, 10 * RAILS_TIMEOUT_NS));
+	rails_pass(RAILS_TIMEOUT_NS);
 	ck_assert_uint_eq(rails_status(0, 1).health, CEI_FAR_IDLE);
+	rails_close();
+}
+END_TEST
+
+static int is_second_there(void)
+{
+	return rails_arrived(1) == 2;
+}
+
+/* An answer may take as long as it likes, as long as its process lives; that time does not count
+ * against bytes that come later. */
+START_TEST(test_long_answers_are_not_lost)
+{
+	rails_open(2, testing_seed());
+	set_delays(1000, 0);
+	rails_send(0, 1, 0, rails.wanted = 1);
+	ck_assert(rails_until(rails_all_arrived, RAILS_TIMEOUT_NS));
+	cei_rail_expect(rails.processes[0].rail, 1, 1);
+	rails_pass(5 * RAILS_TIMEOUT_NS);
+	ck_assert_uint_eq(rails_status(0, 1).health, CEI_FAR_STUCK);
+	rails.net.links[0][1].bytes_ns = 18 * RAILS_TIMEOUT_NS / 10;
+	rails_send(0, 1, 1, 1);
+	ck_assert(rails_until(is_second_there, 2 * RAILS_TIMEOUT_NS));
+	rails_pass(5 * RAILS_TIMEOUT_NS);
+	ck_assert_uint_eq(rails_status(0, 1).connection, CEI_FAR_UP);
+	cei_rail_expect(rails.processes[0].rail, 1, -1);
 	rails_close();
 }
 END_TEST
@@ -469,7 +514,9 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_connection_that_does_not_close_is_uncertain);
 	tcase_add_test(all, test_late_bytes_would_be_seen);
 	tcase_add_test(all, test_what_is_left_of_an_old_connection_is_dropped);
-	tcase_add_test(all, test_stuck_is_told_from_gone);
+	tcase_add_test(all, test_stuck_is_told_from_gone_and_becomes_lost);
+	tcase_add_test(all, test_slow_bytes_are_not_lost);
+	tcase_add_test(all, test_long_answers_are_not_lost);
 	tcase_add_test(all, test_idle_connections_say_nothing);
 	tcase_add_test(all, test_pieces_fit_the_speed_of_the_network);
 	suite_add_tcase(made, all);

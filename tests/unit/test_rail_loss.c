@@ -268,7 +268,7 @@ START_TEST(test_what_goes_over_other_rails_is_not_disturbed)
 	prepare(2);
 	prepare_back(MIB);
 	pthread_mutex_lock(&nodes.net.lock);
-	link_of(1, 0)->bytes_ns = 4 * TIMEOUT_NS;
+	link_of(1, 0)->bytes_ns = 17 * TIMEOUT_NS / 10;   /* at 2 it would be lost */
 	pthread_mutex_unlock(&nodes.net.lock);
 	ticket = launch(&back);
 	cut(1);

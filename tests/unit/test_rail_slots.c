@@ -180,6 +180,46 @@ START_TEST(test_lost_is_told_when_copies_have_ended)
 }
 END_TEST
 
+/* _i: see open_kind(). A GPU that copies nothing is not the network's fault, at either side,
+ * however long that takes; offers wait for slots at the receiver meanwhile. */
+START_TEST(test_who_waits_for_a_gpu_is_not_lost)
+{
+	uint64_t random = testing_seed();
+
+	rails.config.window = 16;
+	rails.copier.is_hung = 1;
+	open_kind((uint32_t)_i, 2, &random);
+	set_delays(1000, 0);
+	rails_send(0, 1, 0, rails.wanted = 24);
+	rails_pass(5 * RAILS_TIMEOUT_NS);
+	ck_assert_uint_gt(rails.copier.n_under_way, 0);
+	ck_assert_uint_eq(rails_status(0, 1).connection, CEI_FAR_UP);
+	ck_assert_uint_eq(rails_status(1, 0).connection, CEI_FAR_UP);
+	rails.copier.is_hung = 0;
+	ck_assert(rails_until(rails_all_arrived, RAILS_TIMEOUT_NS));
+	check_blocks(rails.wanted);
+	rails_close();
+}
+END_TEST
+
+/* All slots wait for bytes that do not come, and further offers for the slots. */
+START_TEST(test_bytes_that_do_not_reach_their_slots_are_noticed)
+{
+	uint64_t random = testing_seed();
+
+	rails.config.window = 16;
+	open_kind(2, 2, &random);
+	set_delays(1000, 0);
+	rails.net.links[0][1].bytes_ns = 10 * RAILS_TIMEOUT_NS;
+	rails_send(0, 1, 0, 24);
+	ck_assert(rails_until(is_lost, 2 * RAILS_TIMEOUT_NS + RAILS_TIMEOUT_NS / 2));
+	ck_assert_ptr_nonnull(strstr(rails.processes[1].why, "of 32768 bytes under way"));
+	rails_pass(WITHIN_NS);
+	ck_assert_uint_eq(rails.processes[0].n_lost[1], 1);
+	rails_close();
+}
+END_TEST
+
 /* Whoever names more than a slot holds is refused, and nothing is written. */
 START_TEST(test_a_piece_larger_than_a_slot_is_refused)
 {
@@ -214,6 +254,8 @@ int main(void)
 	tcase_add_loop_test(tcase, test_a_connection_fails_while_slots_are_in_use, 1, 4);
 	tcase_add_loop_test(tcase, test_a_copy_that_fails_ends_the_lane, 1, 4);
 	tcase_add_test(tcase, test_lost_is_told_when_copies_have_ended);
+	tcase_add_loop_test(tcase, test_who_waits_for_a_gpu_is_not_lost, 1, 4);
+	tcase_add_test(tcase, test_bytes_that_do_not_reach_their_slots_are_noticed);
 	tcase_add_test(tcase, test_a_piece_larger_than_a_slot_is_refused);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
