@@ -104,7 +104,7 @@ if grep -qE 'libucp.so.0 |built without UCX' "$errors"; then
 fi
 rows direct
 count 1 "^all_gather +ours +ring .* verified$" "a row of the ring"
-count 1 "^# alone: within the node [0-9.]+ us, between nodes [0-9.]+ us; both" "the levels"
+count 1 "^# +alone within the node, us [0-9.]+, alone between nodes, us [0-9.]+, both" "the levels"
 count 1 "engine: left out, ranks that a launcher started" "what cannot run is left out"
 report 2
 for key in us_within_node us_between_nodes ratio_longer_level; do
@@ -116,7 +116,7 @@ ends 0 "nodes of two ranks and of one" "$run" -n 3 --nodes 2 "$bench" "${quick[@
 	-t all_gather,all_to_all --pieces 3
 count 3 "^all_.* verified$" "rows of three ranks"
 ends 0 "nodes of one rank" "$run" -n 2 --nodes 2 "$bench" "${quick[@]}" -t all_gather
-count 1 "^# alone: within the node nothing, between nodes" "there is no level within the node"
+count 1 "^# +alone within the node, us -, alone between nodes, us" "there is no level within the node"
 # The bench's own processes.
 ends 0 "nodes that the bench starts" "$bench" "${quick[@]}" -g 4 --nodes 2 \
 	-t all_gather,all_to_all

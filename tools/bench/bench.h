@@ -176,7 +176,7 @@ int  bench_fail(const struct bench_rank *rank, int result, const char *what);
 struct json_object;
 
 void bench_report_head(FILE *out, int is_gpu);
-void bench_report_row(FILE *out, const struct bench_row *row);
+void bench_report_row(FILE *out, const struct bench_row *row, int is_first);
 
 /* Prints a ratio with at least two significant digits; "-" for 0. */
 void bench_report_ratio(char *text, size_t n_bytes, double ratio);

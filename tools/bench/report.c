@@ -4,6 +4,7 @@
 /* Prints rows as a text table and as JSON, with date, machine and versions. */
 
 #include "tools/bench/bench.h"
+#include "tools/bench/cells.h"
 #include "tools/common/output.h"
 
 #include <json-c/json.h>
@@ -31,13 +32,68 @@ static const char *mode_name(enum bench_mode mode)
 void bench_report_head(FILE *out, int is_gpu)
 {
 	fprintf(out, "# times in us (max over ranks); vs X: time of X / time of ours, above 1: "
-		"ours is faster\n# raw: %s\n", is_gpu ? "the driver's calls, by hand"
+		"ours is faster\n# raw: %s; SM, CE: NCCL's default and zero-CTA collectives\n", is_gpu
+		? "the driver's calls, by hand"
 		: "memcpy in one thread, which hands nothing over and wakes nobody");
-	fprintf(out, "%-12s %-8s %-7s %5s %7s %11s %9s %9s %9s %8s %6s %7s %7s  %s\n",
-		"case", "mode", "trigger", "ranks", "pair", "bytes", "median", "min", "p99",
-		"GB/s", "vs raw", "vs ncSM", "vs ncCE", "data");
 }
 
+/* Adds how long the two levels of a gather over nodes took, each alone. */
+static void add_levels(struct bench_cells *cells, const struct bench_row *row)
+{
+	double longer = row->us_within > row->us_between ? row->us_within : row->us_between;
+
+	if (row->us_between <= 0)
+		return;
+	bench_cells_measured(cells, "us_within_node", "alone within the node, us:.2",
+			     row->us_within);
+	bench_cells_measured(cells, "us_between_nodes", "alone between nodes, us:.2",
+			     row->us_between);
+	bench_cells_positive(cells, "ratio_longer_level", "both together / the longer one:.2",
+			     row->us_median / longer);
+}
+
+static void fill(struct bench_cells *cells, const struct bench_row *row)
+{
+	const char *variant = row->variant[0] ? row->variant : NULL;
+	char pair[32] = "-";
+
+	if (row->source >= 0)
+		snprintf(pair, sizeof(pair), "%d>%d", row->source, row->target);
+	bench_cells_begin(cells);
+	bench_cells_text(cells, "case", "case:-12", row->test);
+	bench_cells_text(cells, "mode", "mode:-7", mode_name(row->mode));
+	bench_cells_text(cells, variant ? "trigger" : NULL, "trigger:-7", variant);
+	bench_cells_integer(cells, "ranks", "ranks:5", row->ranks);
+	bench_cells_text(cells, NULL, "pair:7", pair);
+	if (row->source >= 0) {
+		bench_cells_integer(cells, "source", NULL, (uint64_t)row->source);
+		bench_cells_integer(cells, "target", NULL, (uint64_t)row->target);
+	}
+	bench_cells_integer(cells, "bytes_per_rank", "bytes:10", row->bytes_per_rank);
+	bench_cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
+	bench_cells_measured(cells, "us_median", "median:8.2", row->us_median);
+	bench_cells_measured(cells, "us_min", "min:8.2", row->us_min);
+	bench_cells_measured(cells, "us_p99", "p99:8.2", row->us_p99);
+	bench_cells_measured(cells, "gb_per_s", "GB/s:7.1", row->gb_per_s);
+	bench_cells_positive(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
+	bench_cells_positive(cells, "ratio_nccl_sm", "vs SM:6.3", row->ratio_nccl_sm);
+	bench_cells_positive(cells, "ratio_nccl_ce", "vs CE:6.3", row->ratio_nccl_ce);
+	bench_cells_verified(cells, "verified", "data:-9", row->verified);
+	bench_cells_positive(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
+			     row->cpu_s_per_gib);
+	add_levels(cells, row);
+}
+
+void bench_report_row(FILE *out, const struct bench_row *row, int is_first)
+{
+	struct bench_cells cells;
+
+	fill(&cells, row);
+	bench_cells_print(out, &cells, is_first);
+	bench_cells_end(&cells);
+}
+
+/* To be removed with its last user. */
 void bench_report_ratio(char *text, size_t n_bytes, double ratio)
 {
 	if (ratio >= 0.0995)
@@ -48,107 +104,12 @@ void bench_report_ratio(char *text, size_t n_bytes, double ratio)
 		snprintf(text, n_bytes, ratio > 0 ? "<0.001" : "-");
 }
 
-/* The time of both levels together, divided by that of the slower one alone. */
-static double levels_ratio(const struct bench_row *row)
-{
-	return row->us_median / (row->us_within > row->us_between ? row->us_within
-				 : row->us_between);
-}
-
-static void print_levels(FILE *out, const struct bench_row *row)
-{
-	char within[32] = "nothing";
-
-	if (row->us_within > 0)
-		snprintf(within, sizeof(within), "%.2f us", row->us_within);
-	fprintf(out, "# alone: within the node %s, between nodes %.2f us; both together take %.2f "
-		"of the longer\n", within, row->us_between, levels_ratio(row));
-}
-
-void bench_report_row(FILE *out, const struct bench_row *row)
-{
-	const double us[3] = { row->us_median, row->us_min, row->us_p99 };
-	char pair[16] = "-", rate[16] = "-", raw[16], sm[16], ce[16], times[3][16];
-	uint32_t i;
-
-	if (row->source >= 0)
-		snprintf(pair, sizeof(pair), "%d>%d", row->source, row->target);
-	if (row->gb_per_s > 0)
-		snprintf(rate, sizeof(rate), "%.1f", row->gb_per_s);
-	for (i = 0; i < 3; i++)
-		snprintf(times[i], sizeof(times[i]), us[i] > 0 ? "%.2f" : "-", us[i]);
-	bench_report_ratio(raw, sizeof(raw), row->ratio_raw);
-	bench_report_ratio(sm, sizeof(sm), row->ratio_nccl_sm);
-	bench_report_ratio(ce, sizeof(ce), row->ratio_nccl_ce);
-	fprintf(out, "%-12s %-8s %-7s %5u %7s %11llu %9s %9s %9s %8s %6s %7s %7s  %s\n",
-		row->test, mode_name(row->mode), row->variant[0] ? row->variant : "-",
-		row->ranks, pair, (unsigned long long)row->bytes_per_rank, times[0],
-		times[1], times[2], rate, raw, sm, ce,
-		row->verified > 0 ? "verified" : row->verified ? "unchecked" : "WRONG");
-	if (row->us_between > 0)
-		print_levels(out, row);
-	if (row->cpu_s_per_gib > 0)
-		fprintf(out, "# %.3f s of processor time a GiB, source and target together\n",
-			row->cpu_s_per_gib);
-}
-
 void bench_report_number(struct json_object *object, const char *key, double value)
 {
 	char text[32];
 
 	snprintf(text, sizeof(text), "%.3f", value);
 	json_object_object_add(object, key, json_object_new_double_s(value, text));
-}
-
-static void add_ratio(struct json_object *object, const char *key, double value)
-{
-	if (value > 0)
-		bench_report_number(object, key, value);
-}
-
-/* Adds a measured value, or null for 0. */
-static void add_measured(struct json_object *object, const char *key, double value)
-{
-	if (value > 0)
-		bench_report_number(object, key, value);
-	else
-		json_object_object_add(object, key, NULL);
-}
-
-static struct json_object *row_to_json(const struct bench_row *row)
-{
-	struct json_object *object = json_object_new_object();
-
-	json_object_object_add(object, "case", json_object_new_string(row->test));
-	json_object_object_add(object, "mode", json_object_new_string(mode_name(row->mode)));
-	if (row->variant[0])
-		json_object_object_add(object, "trigger",
-				       json_object_new_string(row->variant));
-	json_object_object_add(object, "ranks", json_object_new_int64(row->ranks));
-	if (row->source >= 0) {
-		json_object_object_add(object, "source", json_object_new_int(row->source));
-		json_object_object_add(object, "target", json_object_new_int(row->target));
-	}
-	json_object_object_add(object, "bytes_per_rank",
-			       json_object_new_int64((int64_t)row->bytes_per_rank));
-	json_object_object_add(object, "chunk_bytes",
-			       json_object_new_int64((int64_t)row->chunk_bytes));
-	add_measured(object, "us_median", row->us_median);
-	add_measured(object, "us_min", row->us_min);
-	add_measured(object, "us_p99", row->us_p99);
-	add_measured(object, "gb_per_s", row->gb_per_s);
-	add_ratio(object, "cpu_s_per_gib", row->cpu_s_per_gib);
-	if (row->us_between > 0) {
-		add_measured(object, "us_within_node", row->us_within);
-		add_measured(object, "us_between_nodes", row->us_between);
-		add_ratio(object, "ratio_longer_level", levels_ratio(row));
-	}
-	json_object_object_add(object, "verified", row->verified < 0 ? NULL
-			       : json_object_new_boolean(row->verified));
-	add_ratio(object, "ratio_raw", row->ratio_raw);
-	add_ratio(object, "ratio_nccl_sm", row->ratio_nccl_sm);
-	add_ratio(object, "ratio_nccl_ce", row->ratio_nccl_ce);
-	return object;
 }
 
 /* Lists the environment variables of this library, the driver and NCCL; the rest of the environment
@@ -247,6 +208,7 @@ int bench_report_json(const struct bench_options *options, const struct bench_ro
 	struct json_object *report = json_object_new_object();
 	struct json_object *list = json_object_new_array();
 	struct json_object *origin = bench_report_provenance(options, machine);
+	struct bench_cells cells;
 	uint32_t i;
 
 	json_object_object_add(origin, "mark_group_bytes",
@@ -256,8 +218,10 @@ int bench_report_json(const struct bench_options *options, const struct bench_ro
 	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
 	json_object_object_add(report, "provenance", origin);
 	json_object_object_add(report, "complete", json_object_new_boolean(is_complete));
-	for (i = 0; i < n_rows; i++)
-		json_object_array_add(list, row_to_json(&rows[i]));
+	for (i = 0; i < n_rows; i++) {
+		fill(&cells, &rows[i]);
+		json_object_array_add(list, bench_cells_take(&cells));
+	}
 	json_object_object_add(report, "rows", list);
 	return bench_report_write(options, report);
 }

@@ -140,7 +140,7 @@ void bench_add_row(struct bench_rank *rank, const struct bench_row *row)
 {
 	struct bench_shared *shared = rank->shared;
 
-	bench_report_row(stdout, row);
+	bench_report_row(stdout, row, !shared->n_rows);
 	flush_row(rank);
 	shared->n_bad_rows += row->verified == 0;
 	if (shared->n_rows < BENCH_ROWS_MAX)

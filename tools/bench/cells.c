@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+#include "tools/bench/cells.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct column {
+	const char *title;
+	int         title_bytes;
+	int         width;              /* 0: a note; negative: left aligned */
+	int         decimals;
+	int         has_exponent;
+};
+
+static struct column read_column(const char *text)
+{
+	const char *end = strrchr(text, ':');
+	struct column column = { .title = text };
+	char *at;
+
+	column.title_bytes = (int)(end ? (size_t)(end - text) : strlen(text));
+	if (!end)
+		return column;
+	column.width = (int)strtol(end + 1, &at, 10);
+	if (*at == '.')
+		column.decimals = (int)strtol(at + 1, &at, 10);
+	column.has_exponent = *at == 'e';
+	return column;
+}
+
+static void append(char *text, size_t n_bytes, const char *between, const char *more)
+{
+	size_t n = strlen(text);
+
+	snprintf(text + n, n_bytes - n, "%s%s", n ? between : "", more);
+}
+
+/* Adds what the table shows. */
+static void show(struct bench_cells *cells, const struct column *column, const char *text)
+{
+	char field[128];
+
+	if (!column->width) {
+		snprintf(field, sizeof(field), "%.*s %s", column->title_bytes, column->title, text);
+		append(cells->notes, sizeof(cells->notes), "\n", field);
+		return;
+	}
+	snprintf(field, sizeof(field), "%*.*s", column->width, column->title_bytes,
+		 column->title);
+	append(cells->head, sizeof(cells->head), " ", field);
+	snprintf(field, sizeof(field), "%*s", column->width, text);
+	append(cells->line, sizeof(cells->line), " ", field);
+}
+
+void bench_cells_begin(struct bench_cells *cells)
+{
+	cells->object = json_object_new_object();
+	cells->head[0] = cells->line[0] = cells->notes[0] = '\0';
+}
+
+void bench_cells_end(struct bench_cells *cells)
+{
+	json_object_put(cells->object);
+}
+
+struct json_object *bench_cells_take(struct bench_cells *cells)
+{
+	return cells->object;
+}
+
+void bench_cells_add(struct bench_cells *cells, const char *key, struct json_object *value)
+{
+	json_object_object_add(cells->object, key, value);
+}
+
+void bench_cells_text(struct bench_cells *cells, const char *key, const char *column,
+		      const char *text)
+{
+	struct column place;
+
+	if (key)
+		bench_cells_add(cells, key, text ? json_object_new_string(text) : NULL);
+	if (!column)
+		return;
+	place = read_column(column);
+	show(cells, &place, text ? text : "-");
+}
+
+void bench_cells_integer(struct bench_cells *cells, const char *key, const char *column,
+			 uint64_t value)
+{
+	char text[24];
+
+	if (key)
+		bench_cells_add(cells, key, json_object_new_int64((int64_t)value));
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	bench_cells_text(cells, NULL, column, text);
+}
+
+/* Writes the number with as many of its decimals as the column has room for. */
+static void write_number(const struct column *column, double value, char *text, size_t n_bytes)
+{
+	int decimals = column->decimals, room = abs(column->width);
+	int n = snprintf(text, n_bytes, column->has_exponent ? "%.*e" : "%.*f", decimals, value);
+
+	while (room && n > room && decimals-- && !column->has_exponent)
+		n = snprintf(text, n_bytes, "%.*f", decimals, value);
+}
+
+void bench_cells_number(struct bench_cells *cells, const char *key, const char *column,
+			double value)
+{
+	struct column place = read_column(column ? column : "");
+	char text[400];                 /* a double has up to 309 digits before the point */
+
+	snprintf(text, sizeof(text), place.has_exponent ? "%.3e" : "%.3f", value);
+	if (key)
+		bench_cells_add(cells, key, isnan(value) ? NULL
+				: json_object_new_double_s(value, text));
+	if (!column)
+		return;
+	write_number(&place, value, text, sizeof(text));
+	show(cells, &place, isnan(value) ? "-" : text);
+}
+
+void bench_cells_measured(struct bench_cells *cells, const char *key, const char *column,
+			  double value)
+{
+	bench_cells_number(cells, key, column, value > 0 ? value : NAN);
+}
+
+void bench_cells_positive(struct bench_cells *cells, const char *key, const char *column,
+			  double value)
+{
+	if (value > 0)
+		bench_cells_number(cells, key, column, value);
+	else if (column && read_column(column).width)
+		bench_cells_text(cells, NULL, column, NULL);
+}
+
+const char *bench_cells_verdict(int verified)
+{
+	return verified > 0 ? "verified" : verified ? "unchecked" : "WRONG";
+}
+
+void bench_cells_verified(struct bench_cells *cells, const char *key, const char *column,
+			  int value)
+{
+	bench_cells_add(cells, key, value < 0 ? NULL : json_object_new_boolean(value));
+	bench_cells_text(cells, NULL, column, bench_cells_verdict(value));
+}
+
+/* --- text ------------------------------------------------------------------- */
+
+static void print_line(FILE *out, const char *line)
+{
+	size_t n = strlen(line);
+
+	while (n && line[n - 1] == ' ')
+		n--;
+	fprintf(out, "%.*s\n", (int)n, line);
+}
+
+/* Prints notes, which line ends separate, one behind the other as far as a line has room. */
+static void print_notes(FILE *out, const char *notes)
+{
+	size_t n, used = 0;
+
+	for (; *notes; notes += n + (notes[n] == '\n')) {
+		n = strcspn(notes, "\n");
+		if (used && used + n + 2 >= BENCH_COLUMNS) {
+			fputs(",\n", out);
+			used = 0;
+		}
+		used += (size_t)fprintf(out, "%s%.*s", used ? ", " : "#   ", (int)n, notes);
+	}
+	if (used)
+		fputc('\n', out);
+}
+
+void bench_cells_print(FILE *out, const struct bench_cells *cells, int is_first)
+{
+	if (is_first)
+		print_line(out, cells->head);
+	print_line(out, cells->line);
+	print_notes(out, cells->notes);
+}
