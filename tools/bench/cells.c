@@ -38,11 +38,13 @@ static void append(char *text, size_t n_bytes, const char *between, const char *
 	snprintf(text + n, n_bytes - n, "%s%s", n ? between : "", more);
 }
 
-/* Adds what the table shows. */
+/* Adds what the table shows; NULL: there is no value. */
 static void show(struct bench_cells *cells, const struct column *column, const char *text)
 {
 	char field[128];
 
+	if (!column->width && !text)
+		return;
 	if (!column->width) {
 		snprintf(field, sizeof(field), "%.*s %s", column->title_bytes, column->title, text);
 		append(cells->notes, sizeof(cells->notes), "\n", field);
@@ -51,7 +53,7 @@ static void show(struct bench_cells *cells, const struct column *column, const c
 	snprintf(field, sizeof(field), "%*.*s", column->width, column->title_bytes,
 		 column->title);
 	append(cells->head, sizeof(cells->head), " ", field);
-	snprintf(field, sizeof(field), "%*s", column->width, text);
+	snprintf(field, sizeof(field), "%*s", column->width, text ? text : "-");
 	append(cells->line, sizeof(cells->line), " ", field);
 }
 
@@ -86,7 +88,7 @@ void bench_cells_text(struct bench_cells *cells, const char *key, const char *co
 	if (!column)
 		return;
 	place = read_column(column);
-	show(cells, &place, text ? text : "-");
+	show(cells, &place, text);
 }
 
 void bench_cells_integer(struct bench_cells *cells, const char *key, const char *column,
@@ -123,21 +125,21 @@ void bench_cells_number(struct bench_cells *cells, const char *key, const char *
 	if (!column)
 		return;
 	write_number(&place, value, text, sizeof(text));
-	show(cells, &place, isnan(value) ? "-" : text);
+	show(cells, &place, isnan(value) ? NULL : text);
 }
 
 void bench_cells_measured(struct bench_cells *cells, const char *key, const char *column,
 			  double value)
 {
-	bench_cells_number(cells, key, column, value > 0 ? value : NAN);
+	bench_cells_number(cells, key, column, value != 0 ? value : NAN);
 }
 
-void bench_cells_positive(struct bench_cells *cells, const char *key, const char *column,
+void bench_cells_optional(struct bench_cells *cells, const char *key, const char *column,
 			  double value)
 {
-	if (value > 0)
+	if (value != 0)
 		bench_cells_number(cells, key, column, value);
-	else if (column && read_column(column).width)
+	else
 		bench_cells_text(cells, NULL, column, NULL);
 }
 
@@ -161,7 +163,8 @@ static void print_line(FILE *out, const char *line)
 
 	while (n && line[n - 1] == ' ')
 		n--;
-	fprintf(out, "%.*s\n", (int)n, line);
+	if (n)
+		fprintf(out, "%.*s\n", (int)n, line);
 }
 
 /* Prints notes, which line ends separate, one behind the other as far as a line has room. */
@@ -187,4 +190,43 @@ void bench_cells_print(FILE *out, const struct bench_cells *cells, int is_first)
 		print_line(out, cells->head);
 	print_line(out, cells->line);
 	print_notes(out, cells->notes);
+}
+
+/* Whether the place has a value to or from any other. */
+static int is_shown(const struct bench_matrix *matrix, uint32_t place)
+{
+	uint32_t i;
+
+	for (i = 0; i < matrix->n; i++)
+		if (!isnan(matrix->value(matrix->arg, place, i)) ||
+		    !isnan(matrix->value(matrix->arg, i, place)))
+			return 1;
+	return 0;
+}
+
+void bench_matrix_print(FILE *out, const struct bench_matrix *matrix)
+{
+	char name[BENCH_PLACE_BYTES], column[BENCH_PLACE_BYTES + 8];
+	uint32_t from, to, n_lines = 0;
+	struct bench_cells cells;
+
+	for (from = 0; from < matrix->n; from++) {
+		if (!is_shown(matrix, from))
+			continue;
+		bench_cells_begin(&cells);
+		bench_cells_text(&cells, NULL, "from\\to:-7",
+				 matrix->name(matrix->arg, from, name));
+		for (to = 0; to < matrix->n; to++) {
+			if (!is_shown(matrix, to))
+				continue;
+			snprintf(column, sizeof(column), "%s:6.1",
+				 matrix->name(matrix->arg, to, name));
+			bench_cells_number(&cells, NULL, column,
+					   matrix->value(matrix->arg, from, to));
+		}
+		if (!n_lines)
+			fprintf(out, "\n%s\n", matrix->head);
+		bench_cells_print(out, &cells, !n_lines++);
+		bench_cells_end(&cells);
+	}
 }

@@ -40,7 +40,7 @@ void bench_cells_end(struct bench_cells *cells);
 /* Ends the row and gives its object to the caller. */
 struct json_object *bench_cells_take(struct bench_cells *cells);
 
-/* Adds a cell. NULL, and a number that is NaN, are null in JSON and "-" in the table. */
+/* Adds a cell. NULL, and a number that is NaN, are null in JSON, "-" in the table, and no note. */
 void bench_cells_text(struct bench_cells *cells, const char *key, const char *column,
 		      const char *text);
 void bench_cells_integer(struct bench_cells *cells, const char *key, const char *column,
@@ -48,11 +48,11 @@ void bench_cells_integer(struct bench_cells *cells, const char *key, const char 
 void bench_cells_number(struct bench_cells *cells, const char *key, const char *column,
 			double value);
 
-/* The same for values of which 0 means that there is none: the first then adds null to JSON, the
- * others nothing. All add "-" to the table, and no note. */
+/* The same for values of which 0 means that there is none. In JSON the first then adds null, and the
+ * second nothing. */
 void bench_cells_measured(struct bench_cells *cells, const char *key, const char *column,
 			  double value);
-void bench_cells_positive(struct bench_cells *cells, const char *key, const char *column,
+void bench_cells_optional(struct bench_cells *cells, const char *key, const char *column,
 			  double value);
 
 /* Adds a boolean to JSON, or null if the value is negative: not known. The table has what
@@ -66,5 +66,18 @@ void bench_cells_add(struct bench_cells *cells, const char *key, struct json_obj
 
 /* Prints the row, after a line of the columns' titles if it is the first of its table. */
 void bench_cells_print(FILE *out, const struct bench_cells *cells, int is_first);
+
+#define BENCH_PLACE_BYTES 24u           /* of a place's name */
+
+struct bench_matrix {                   /* of figures from each place to each */
+	const char *head;               /* a line above it */
+	uint32_t    n;
+	const char *(*name)(const void *arg, uint32_t place, char *text);       /* may write text */
+	double     (*value)(const void *arg, uint32_t from, uint32_t to);       /* NaN: none */
+	const void *arg;
+};
+
+/* Prints the matrix without places that have no value, or nothing if none has. */
+void bench_matrix_print(FILE *out, const struct bench_matrix *matrix);
 
 #endif /* BENCH_CELLS_H */

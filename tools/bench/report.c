@@ -48,7 +48,7 @@ static void add_levels(struct bench_cells *cells, const struct bench_row *row)
 			     row->us_within);
 	bench_cells_measured(cells, "us_between_nodes", "alone between nodes, us:.2",
 			     row->us_between);
-	bench_cells_positive(cells, "ratio_longer_level", "both together / the longer one:.2",
+	bench_cells_optional(cells, "ratio_longer_level", "both together / the longer one:.2",
 			     row->us_median / longer);
 }
 
@@ -75,11 +75,11 @@ static void fill(struct bench_cells *cells, const struct bench_row *row)
 	bench_cells_measured(cells, "us_min", "min:8.2", row->us_min);
 	bench_cells_measured(cells, "us_p99", "p99:8.2", row->us_p99);
 	bench_cells_measured(cells, "gb_per_s", "GB/s:7.1", row->gb_per_s);
-	bench_cells_positive(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
-	bench_cells_positive(cells, "ratio_nccl_sm", "vs SM:6.3", row->ratio_nccl_sm);
-	bench_cells_positive(cells, "ratio_nccl_ce", "vs CE:6.3", row->ratio_nccl_ce);
+	bench_cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
+	bench_cells_optional(cells, "ratio_nccl_sm", "vs SM:6.3", row->ratio_nccl_sm);
+	bench_cells_optional(cells, "ratio_nccl_ce", "vs CE:6.3", row->ratio_nccl_ce);
 	bench_cells_verified(cells, "verified", "data:-9", row->verified);
-	bench_cells_positive(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
+	bench_cells_optional(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
 			     row->cpu_s_per_gib);
 	add_levels(cells, row);
 }

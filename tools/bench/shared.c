@@ -153,7 +153,7 @@ void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_r
 {
 	struct bench_shared *shared = rank->shared;
 
-	bench_overlap_report_row(stdout, row);
+	bench_overlap_report_row(stdout, row, !shared->n_rows);
 	flush_row(rank);
 	shared->n_bad_rows += row->verified == 0;
 	if (shared->n_rows < OVERLAP_ROWS_MAX)

@@ -168,7 +168,7 @@ const char *bench_overlap_mode_name(enum ceov_op_mode mode);
 const char *bench_overlap_order_name(enum ceov_op_order order);
 
 void bench_overlap_report_head(FILE *out);
-void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row);
+void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row, int is_first);
 
 /* As bench_report_json(). */
 int  bench_overlap_report_json(const struct bench_options *options,

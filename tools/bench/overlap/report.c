@@ -3,22 +3,24 @@
 
 /* Prints the operators' rows as a text table and as JSON. */
 
-#include <json-c/json.h>
+#include <math.h>
 #include <string.h>
 
+#include "tools/bench/cells.h"
 #include "tools/bench/overlap/overlap.h"
 #include "tools/bench/overlap/tables.h"
 
 #define SCHEMA_VERSION 2
 
-static const char *const method_names[OVERLAP_METHODS] = {
-	[OVERLAP_GEMM] = "gemm",
-	[OVERLAP_OURS_GEMM] = "ours_gemm",
-	[OVERLAP_COMM] = "comm",
-	[OVERLAP_COMM_CE] = "comm_ce",
-	[OVERLAP_SEQUENCE] = "sequence",
-	[OVERLAP_SEQUENCE_CE] = "sequence_ce",
-	[OVERLAP_OURS] = "ours",
+/* Of each method: its key, and the column of its time. */
+static const struct { const char *key, *column; } method_names[OVERLAP_METHODS] = {
+	[OVERLAP_GEMM] = { "gemm", "gemm:.1" },
+	[OVERLAP_OURS_GEMM] = { "ours_gemm", "our:.1" },
+	[OVERLAP_COMM] = { "comm", "comm:.1" },
+	[OVERLAP_COMM_CE] = { "comm_ce", "commCE:.1" },
+	[OVERLAP_SEQUENCE] = { "sequence", "seq:.1" },
+	[OVERLAP_SEQUENCE_CE] = { "sequence_ce", "seqCE:.1" },
+	[OVERLAP_OURS] = { "ours", "ours:9.1" },
 };
 
 /* Whether SMs moved the bytes of ours, not copy engines. */
@@ -83,67 +85,34 @@ void bench_overlap_derive(const struct bench_overlap_row *row,
 	*ret_derived = d;
 }
 
-/* --- text ----------------------------------------------------------------- */
+/* --- rows ----------------------------------------------------------------- */
 
 void bench_overlap_report_head(FILE *out)
 {
 	fprintf(out, "# us a call: medians of samples, each the maximum over ranks\n"
-		"# gemm: cuBLAS; our: our GEMM alone; comm: NCCL; commCE: NCCL zero-CTA; "
-		"seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
-		"# speedup: seq / ours (sums, moves and ep_: comm / ours); vsCE: seqCE / ours; "
-		"ideal: max(gemm, faster comm); frac: of the ideal's speed-up\n"
+		"# gemm: cuBLAS; our: our GEMM alone; comm: NCCL; commCE: NCCL zero-CTA\n"
+		"# seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
+		"# speedup: seq / ours (sums, moves and ep_: comm / ours); vsCE: seqCE / ours\n"
+		"# ideal: max(gemm, faster comm); /ideal: ours / ideal; frac: of the ideal's speed-up\n"
+		"# exposed: ours - gemm; g/our: gemm / our\n"
+		"# cpu: us of the calling thread a call; thr%%: CPU of other threads\n"
 		"# SM: SMs moved these (a direct mode), not copy engines\n"
 		"# embedding_a2a: M samples, N columns of a table, K tables of a rank; gemm: "
-		"look-ups alone; comm: our all-to-all; seq: ours, not overlapped\n"
+		"look-ups alone;\n#   comm: our all-to-all; seq: ours, not overlapped\n"
 		"# ep_: M tokens, N values, K experts; model: table/top-k, per cent dropped; comm: "
-		"NCCL's sends of as many rows, not counted or permuted; GB/s: of the busiest rank\n"
-		"# chosen: mode/pieces/rows x columns of tiles/SMs that sum or move (sm)\n"
-		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
-		"of the calling thread a call; thr%%: CPU of other threads\n");
-	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
-		"%6s %8s %6s %6s %6s %5s %8s %-20s  %s\n", "operator", "model", "M", "N", "K",
-		"launch", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
-		"vsCE", "ideal", "frac", "exposed", "g/our", "/ideal", "cpu", "thr%", "error",
-		"chosen", "data");
-}
-
-struct cell {
-	char text[32];
-};
-
-static struct cell cell(double value, int n_decimals)
-{
-	struct cell cell;
-
-	if (value != 0)
-		snprintf(cell.text, sizeof(cell.text), "%.*f", n_decimals, value);
-	else
-		snprintf(cell.text, sizeof(cell.text), "-");
-	return cell;
-}
-
-static struct cell size_cell(uint64_t value)
-{
-	struct cell cell;
-
-	if (value)
-		snprintf(cell.text, sizeof(cell.text), "%llu", (unsigned long long)value);
-	else
-		snprintf(cell.text, sizeof(cell.text), "-");
-	return cell;
+		"NCCL's sends of\n#   as many rows, not counted or permuted; GB/s: of the busiest "
+		"rank, comm GB/s: of comm\n"
+		"# chosen: mode/pieces/rows x columns of tiles/SMs that sum or move (sm)\n");
 }
 
 static const char *verdict(const struct bench_overlap_row *row)
 {
-	if (row->verified < 0)
-		return "unchecked";
-	if (row->verified)
-		return "verified";
-	return row->same_bits ? "WRONG" : "WRONG: bits differ";
+	return row->verified || row->same_bits ? bench_cells_verdict(row->verified)
+		: "WRONG: bits differ";
 }
 
 struct test_name {
-	char text[24];
+	char text[48];
 };
 
 /* An operator with a product whose sums SMs made says so behind its name. */
@@ -171,137 +140,19 @@ static struct test_name size_name(const struct bench_overlap_row *row)
 	return name;
 }
 
-/* Says how fast a dispatch or combine was; of others nothing. */
-static struct cell rate_cell(double gb_per_s, const char *what)
-{
-	struct cell cell = { "" };
-
-	if (gb_per_s > 0)
-		snprintf(cell.text, sizeof(cell.text), ", %s%.1f GB/s", what, gb_per_s);
-	return cell;
-}
-
 /* As the table's head says. */
-static struct cell chosen_cell(const struct ceov_op_tuning *chosen)
+static struct test_name chosen_name(const struct ceov_op_tuning *chosen)
 {
 	const char *mode = bench_overlap_mode_name(chosen->mode);
 	char tile[24] = "", sms[16] = "";
-	struct cell cell;
+	struct test_name name;
 
 	if (chosen->tile_rows)
 		snprintf(tile, sizeof(tile), "/%ux%u", chosen->tile_rows, chosen->tile_columns);
 	if (chosen->n_reduce_blocks)
 		snprintf(sms, sizeof(sms), "/%usm", chosen->n_reduce_blocks);
-	snprintf(cell.text, sizeof(cell.text), "%s/%u%s%s", mode, chosen->n_pieces, tile, sms);
-	return cell;
-}
-
-void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
-{
-	struct bench_overlap_derived d;
-	struct cell error = { "-" };
-	uint32_t method;
-
-	bench_overlap_derive(row, &d);
-	if (row->error >= 0)
-		snprintf(error.text, sizeof(error.text), "%.1e", row->error);
-	fprintf(out, "%-14s %-12s %9s %6s %6s %-6s", test_name(row).text, size_name(row).text,
-		size_cell(is_plain(row) ? row->bytes : row->m).text, size_cell(row->n).text,
-		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
-	for (method = 0; method < OVERLAP_METHODS; method++)
-		fprintf(out, " %8s", cell(median(row, (enum bench_overlap_method)method), 1).text);
-	fprintf(out, " %7s %6s %8s %6s %8s %6s %6s %6s %5s %8s %-20s  %s%s%s\n",
-		cell(d.speedup, 3).text, cell(d.speedup_ce, 3).text,
-		cell(d.ideal_us, 1).text, cell(d.fraction, 2).text,
-		cell(d.exposed_us, 1).text, cell(d.gemm_ratio, 3).text,
-		cell(d.over_ideal, 3).text, cell(row->methods[OVERLAP_OURS].thread_us, 1).text,
-		cell(row->methods[OVERLAP_OURS].process_percent, 0).text, error.text,
-		chosen_cell(&row->chosen).text, verdict(row), rate_cell(d.gb_per_s, "").text,
-		rate_cell(d.gb_per_s_comm, "comm ").text);
-}
-
-/* --- JSON ----------------------------------------------------------------- */
-
-static void add_string(struct json_object *object, const char *key, const char *value)
-{
-	json_object_object_add(object, key, json_object_new_string(value));
-}
-
-static void add_integer(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_int64((int64_t)value));
-}
-
-/* Adds a boolean, or null if the value was not checked. */
-static void add_flag(struct json_object *object, const char *key, int value)
-{
-	json_object_object_add(object, key, value < 0 ? NULL
-			       : json_object_new_boolean(value));
-}
-
-/* Adds a number, or null if it is not known. */
-static void add_error(struct json_object *object, const char *key, double value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.3e", value);
-	json_object_object_add(object, key, value < 0 ? NULL
-			       : json_object_new_double_s(value, text));
-}
-
-static struct json_object *times_to_json(const struct bench_overlap_times *times)
-{
-	struct json_object *object = json_object_new_object();
-
-	bench_report_number(object, "us_median", times->us_median);
-	bench_report_number(object, "us_min", times->us_min);
-	bench_report_number(object, "us_p99", times->us_p99);
-	bench_report_number(object, "thread_us", times->thread_us);
-	if (times->process_percent > 0)
-		bench_report_number(object, "process_percent", times->process_percent);
-	else                            /* ranks are threads of one process, so times are not known
-					 * per rank */
-		json_object_object_add(object, "process_percent", NULL);
-	return object;
-}
-
-static void add_derived(struct json_object *object, const struct bench_overlap_row *row)
-{
-	struct bench_overlap_derived d;
-
-	bench_overlap_derive(row, &d);
-	const struct {
-		const char *key;
-		double      value;
-	} all[] = {
-		{ "speedup", d.speedup },
-		{ "speedup_ce", d.speedup_ce },
-		{ "ideal_us", d.ideal_us },
-		{ "fraction", d.fraction },
-		{ "exposed_us", d.exposed_us },
-		{ "gemm_ratio", d.gemm_ratio },
-		{ "over_ideal", d.over_ideal },
-		{ "gb_per_s", d.gb_per_s },
-		{ "gb_per_s_comm", d.gb_per_s_comm },
-	};
-	size_t i;
-
-	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (all[i].value != 0)
-			bench_report_number(object, all[i].key, all[i].value);
-}
-
-/* Adds the table that the row is of, and the shape by which it names the row: a rank may have a
- * share of its K. */
-static void add_table(struct json_object *object, const struct bench_overlap_row *row)
-{
-	char text[64];
-
-	if (!row->named.m)
-		return;
-	bench_table_name(&row->named, &row->choices, text, sizeof(text));
-	add_string(object, "table", row->model);
-	add_string(object, "table_shape", text);
+	snprintf(name.text, sizeof(name.text), "%s/%u%s%s", mode, chosen->n_pieces, tile, sms);
+	return name;
 }
 
 const char *bench_overlap_mode_name(enum ceov_op_mode mode)
@@ -326,14 +177,6 @@ const char *bench_overlap_cut_name(enum ceov_op_cut cut)
 	return names[cut];
 }
 
-/* Adds how the caller of the command wanted rows and copies to be cut; 0: the operator chose. */
-static void add_cut(struct json_object *object, const struct ceov_op_tuning *tuning)
-{
-	add_integer(object, "pieces", tuning->n_pieces);
-	add_string(object, "cut", bench_overlap_cut_name(tuning->cut));
-	add_integer(object, "op_chunk_bytes", tuning->chunk_bytes);
-}
-
 const char *bench_overlap_order_name(enum ceov_op_order order)
 {
 	static const char *const names[] = {
@@ -344,93 +187,181 @@ const char *bench_overlap_order_name(enum ceov_op_order order)
 	return names[order];
 }
 
-/* Adds what the command asked of the product's tiles; 0: nothing. */
-static void add_order(struct json_object *object, const struct ceov_op_tuning *tuning)
+/* Adds a size to the table alone; 0: the operator has none. */
+static void show_size(struct bench_cells *cells, const char *column, uint64_t value)
 {
-	add_string(object, "order", bench_overlap_order_name(tuning->tile_order));
-	add_integer(object, "band_rows", tuning->band_rows);
-	add_integer(object, "gemm_blocks", tuning->n_gemm_blocks);
+	if (value)
+		bench_cells_integer(cells, NULL, column, value);
+	else
+		bench_cells_text(cells, NULL, column, NULL);
 }
 
-/* What ours was made with, in the terms of struct ceov_op_tuning; 0: it does not matter to the
- * operator, or there is no limit. */
+/* What of the tuning asked for the command, or what ours was made with; 0: it does not matter to
+ * the operator, or there is no limit. */
+static void add_tiles(struct bench_cells *cells, const struct ceov_op_tuning *tuning)
+{
+	bench_cells_text(cells, "order", NULL, bench_overlap_order_name(tuning->tile_order));
+	bench_cells_integer(cells, "band_rows", NULL, tuning->band_rows);
+	bench_cells_integer(cells, "gemm_blocks", NULL, tuning->n_gemm_blocks);
+}
+
 static struct json_object *chosen_to_json(const struct ceov_op_tuning *chosen)
 {
-	struct json_object *object = json_object_new_object();
+	struct bench_cells cells;
 
-	add_string(object, "mode", bench_overlap_mode_name(chosen->mode));
-	add_integer(object, "pieces", chosen->n_pieces);
-	add_string(object, "cut", bench_overlap_cut_name(chosen->cut));
-	add_integer(object, "tile_rows", chosen->tile_rows);
-	add_integer(object, "tile_columns", chosen->tile_columns);
-	if (chosen->tile_rows)
-		add_string(object, "order", bench_overlap_order_name(chosen->tile_order));
-	add_integer(object, "band_rows", chosen->band_rows);
-	add_integer(object, "gemm_blocks", chosen->n_gemm_blocks);
-	add_integer(object, "reduce_blocks", chosen->n_reduce_blocks);
-	add_integer(object, "chunk_bytes", chosen->chunk_bytes);
-	return object;
+	bench_cells_begin(&cells);
+	bench_cells_text(&cells, "mode", NULL, bench_overlap_mode_name(chosen->mode));
+	bench_cells_integer(&cells, "pieces", NULL, chosen->n_pieces);
+	bench_cells_text(&cells, "cut", NULL, bench_overlap_cut_name(chosen->cut));
+	bench_cells_integer(&cells, "tile_rows", NULL, chosen->tile_rows);
+	bench_cells_integer(&cells, "tile_columns", NULL, chosen->tile_columns);
+	add_tiles(&cells, chosen);
+	bench_cells_integer(&cells, "reduce_blocks", NULL, chosen->n_reduce_blocks);
+	bench_cells_integer(&cells, "chunk_bytes", NULL, chosen->chunk_bytes);
+	return bench_cells_take(&cells);
 }
 
+/* Adds what the row is of. The table's shape is that by which it names the row: a rank may have a
+ * share of its K. */
+static void add_subject(struct bench_cells *cells, const struct bench_overlap_row *row)
+{
+	char shape[64];
+
+	bench_cells_text(cells, NULL, "operator:-14", test_name(row).text);
+	bench_cells_text(cells, "operator", NULL, bench_overlap_name(row->test));
+	bench_cells_text(cells, NULL, "model:-12", size_name(row).text);
+	show_size(cells, "M:9", is_plain(row) ? row->bytes : row->m);
+	show_size(cells, "N:6", row->n);
+	show_size(cells, "K:6", row->k);
+	bench_cells_text(cells, "launch", "launch:-6", row->is_graph ? "graph" : "stream");
+	bench_cells_integer(cells, "ranks", NULL, row->ranks);
+	if (is_comm(row))
+		bench_cells_integer(cells, "bytes_per_rank", NULL, row->bytes);
+	if (is_plain(row)) {
+		bench_cells_add(cells, "by_node", json_object_new_boolean(row->by_node));
+		return;
+	}
+	bench_cells_text(cells, "model", NULL, row->model);
+	bench_cells_integer(cells, "m", NULL, row->m);
+	bench_cells_integer(cells, "n", NULL, row->n);
+	bench_cells_integer(cells, "k", NULL, row->k);
+	if (row->named.m) {
+		bench_table_name(&row->named, &row->choices, shape, sizeof(shape));
+		bench_cells_text(cells, "table", NULL, row->model);
+		bench_cells_text(cells, "table_shape", NULL, shape);
+	}
+	if (bench_overlap_is_experts(row->test)) {
+		bench_cells_integer(cells, "top_k", NULL, row->choices.top_k);
+		bench_cells_integer(cells, "dropped_percent", NULL, row->choices.dropped);
+	}
+}
+
+/* The table has the median of other methods than ours below the row. Where ranks are threads of
+ * one process, times of other threads are not known for each of them. */
+static void add_methods(struct bench_cells *cells, const struct bench_overlap_row *row)
+{
+	struct json_object *methods = json_object_new_object();
+	const struct bench_overlap_times *times;
+	struct bench_cells method;
+	uint32_t i;
+
+	for (i = 0; i < OVERLAP_METHODS; i++) {
+		times = &row->methods[i];
+		bench_cells_optional(cells, NULL, method_names[i].column, times->us_median);
+		if (times->us_median <= 0)
+			continue;
+		bench_cells_begin(&method);
+		bench_cells_number(&method, "us_median", NULL, times->us_median);
+		bench_cells_number(&method, "us_min", NULL, times->us_min);
+		bench_cells_number(&method, "us_p99", NULL, times->us_p99);
+		bench_cells_number(&method, "thread_us", NULL, times->thread_us);
+		bench_cells_measured(&method, "process_percent", NULL, times->process_percent);
+		json_object_object_add(methods, method_names[i].key, bench_cells_take(&method));
+	}
+	bench_cells_add(cells, "methods", methods);
+}
+
+static void add_derived(struct bench_cells *cells, const struct bench_overlap_row *row)
+{
+	const struct bench_overlap_times *ours = &row->methods[OVERLAP_OURS];
+	struct bench_overlap_derived d;
+
+	bench_overlap_derive(row, &d);
+	bench_cells_optional(cells, "speedup", "speedup:7.3", d.speedup);
+	bench_cells_optional(cells, "over_ideal", "/ideal:6.3", d.over_ideal);
+	bench_cells_optional(cells, "fraction", "frac:5.2", d.fraction);
+	bench_cells_optional(cells, "speedup_ce", "vsCE:.3", d.speedup_ce);
+	bench_cells_optional(cells, "ideal_us", "ideal:.1", d.ideal_us);
+	bench_cells_optional(cells, "exposed_us", "exposed:.1", d.exposed_us);
+	bench_cells_optional(cells, "gemm_ratio", "g/our:.3", d.gemm_ratio);
+	bench_cells_optional(cells, NULL, "cpu:.1", ours->thread_us);
+	bench_cells_optional(cells, NULL, "thr%:.0", ours->process_percent);
+	bench_cells_optional(cells, "gb_per_s", "GB/s:.1", d.gb_per_s);
+	bench_cells_optional(cells, "gb_per_s_comm", "comm GB/s:.1", d.gb_per_s_comm);
+}
+
+static void fill(struct bench_cells *cells, const struct bench_overlap_row *row)
+{
+	bench_cells_begin(cells);
+	add_subject(cells, row);
+	add_methods(cells, row);
+	add_derived(cells, row);
+	bench_cells_text(cells, "moved_by", NULL, is_by_sms(row) ? "SM" : "engine");
+	bench_cells_text(cells, NULL, "chosen:-20", chosen_name(&row->chosen).text);
+	bench_cells_add(cells, "chosen", chosen_to_json(&row->chosen));
+	bench_cells_text(cells, NULL, "data:-9", verdict(row));
+	bench_cells_verified(cells, "verified", NULL, row->verified);
+	bench_cells_verified(cells, "same_bits", NULL, row->same_bits);
+	bench_cells_number(cells, "error", "error:.1e", row->error < 0 ? NAN : row->error);
+	bench_cells_number(cells, "error_nccl", "NCCL's error:.1e", row->error_nccl < 0
+			   ? NAN : row->error_nccl);
+	bench_cells_number(cells, "tolerance", "tolerance:.1e", row->tolerance < 0 ? NAN
+			   : row->tolerance);
+}
+
+void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row, int is_first)
+{
+	struct bench_cells cells;
+
+	fill(&cells, row);
+	bench_cells_print(out, &cells, is_first);
+	bench_cells_end(&cells);
+}
+
+/* A row of the report also says how the command wanted rows and copies to be cut, and tiles to be
+ * ordered; 0: the operator chose. */
 static struct json_object *row_to_json(const struct bench_overlap_row *row,
 				       const struct ceov_op_tuning *tuning)
 {
-	struct json_object *object = json_object_new_object();
-	struct json_object *methods = json_object_new_object();
-	uint32_t method;
+	struct bench_cells cells;
 
-	add_string(object, "operator", bench_overlap_name(row->test));
-	add_string(object, "launch", row->is_graph ? "graph" : "stream");
-	add_integer(object, "ranks", row->ranks);
-	add_string(object, "moved_by", is_by_sms(row) ? "SM" : "engine");
-	add_cut(object, tuning);
-	json_object_object_add(object, "chosen", chosen_to_json(&row->chosen));
-	if (is_plain(row)) {
-		add_integer(object, "bytes_per_rank", row->bytes);
-		add_flag(object, "by_node", row->by_node);
-	} else {
-		add_string(object, "model", row->model);
-		add_table(object, row);
-		add_integer(object, "m", row->m);
-		add_integer(object, "n", row->n);
-		add_integer(object, "k", row->k);
-		add_order(object, tuning);
-	}
-	if (bench_overlap_is_experts(row->test)) {
-		add_integer(object, "top_k", row->choices.top_k);
-		add_integer(object, "dropped_percent", row->choices.dropped);
-		add_integer(object, "bytes_per_rank", row->bytes);
-	}
-	for (method = 0; method < OVERLAP_METHODS; method++)
-		if (row->methods[method].us_median > 0)
-			json_object_object_add(methods, method_names[method],
-					       times_to_json(&row->methods[method]));
-	json_object_object_add(object, "methods", methods);
-	add_derived(object, row);
-	add_flag(object, "verified", row->verified);
-	add_flag(object, "same_bits", row->same_bits);
-	add_error(object, "error", row->error);
-	add_error(object, "error_nccl", row->error_nccl);
-	add_error(object, "tolerance", row->tolerance);
-	return object;
+	fill(&cells, row);
+	bench_cells_integer(&cells, "pieces", NULL, tuning->n_pieces);
+	bench_cells_text(&cells, "cut", NULL, bench_overlap_cut_name(tuning->cut));
+	bench_cells_integer(&cells, "op_chunk_bytes", NULL, tuning->chunk_bytes);
+	if (!is_plain(row))
+		add_tiles(&cells, tuning);
+	return bench_cells_take(&cells);
 }
 
 int bench_overlap_report_json(const struct bench_options *options,
 			      const struct bench_overlap_row *rows, uint32_t n_rows,
 			      const char *machine, int is_complete)
 {
-	struct json_object *report = json_object_new_object();
+	struct bench_cells report;
 	struct json_object *list = json_object_new_array();
 	struct json_object *origin = bench_report_provenance(options, machine);
 	uint32_t i;
 
-	add_string(origin, "command", options->overlap->command);
-	add_integer(origin, "calls_per_sample", OVERLAP_CALLS);
-	add_integer(report, "schema_version", SCHEMA_VERSION);
-	json_object_object_add(report, "provenance", origin);
-	add_flag(report, "complete", is_complete);
+	json_object_object_add(origin, "command",
+			       json_object_new_string(options->overlap->command));
+	json_object_object_add(origin, "calls_per_sample", json_object_new_int(OVERLAP_CALLS));
+	bench_cells_begin(&report);
+	bench_cells_integer(&report, "schema_version", NULL, SCHEMA_VERSION);
+	bench_cells_add(&report, "provenance", origin);
+	bench_cells_add(&report, "complete", json_object_new_boolean(is_complete));
 	for (i = 0; i < n_rows; i++)
 		json_object_array_add(list, row_to_json(&rows[i], &options->overlap->tuning));
-	json_object_object_add(report, "rows", list);
-	return bench_report_write(options, report);
+	bench_cells_add(&report, "rows", list);
+	return bench_report_write(options, bench_cells_take(&report));
 }
