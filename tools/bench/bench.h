@@ -23,6 +23,7 @@
 #define BENCH_ROWS_MAX    16384u
 #define BENCH_MODES       48u
 
+struct bench_cells;
 struct bench_compare;
 struct bench_overlap_options;
 struct bench_overlap_row;
@@ -59,6 +60,7 @@ struct bench_options {
 	int         without_nccl;
 	uint64_t    seed;
 	const char *trace_path;         /* NULL: none */
+	char        command[1024];      /* as typed */
 	int         has_sizes;          /* -b or -e was given */
 	const struct bench_overlap_options *overlap;    /* NULL: another test than "overlap" */
 };
@@ -178,9 +180,6 @@ struct json_object;
 void bench_report_head(FILE *out, int is_gpu);
 void bench_report_row(FILE *out, const struct bench_row *row, int is_first);
 
-/* Prints a ratio with at least two significant digits; "-" for 0. */
-void bench_report_ratio(char *text, size_t n_bytes, double ratio);
-
 /* Writes rows as JSON, with "complete": whether the run measured all that it was asked for. Returns
  * 0, or -1, reported. */
 int  bench_report_json(const struct bench_options *options, const struct bench_row *rows,
@@ -190,8 +189,16 @@ int  bench_report_json(const struct bench_options *options, const struct bench_r
  * NULL: without NCCL. */
 const char *bench_report_nvls(const struct bench_options *options);
 
-/* Parts of JSON reports: date, machine and versions; a number with 3 decimals; writing the
- * file, which also releases the report. */
+/* Begins a report with its provenance (date, machine, versions, options), which it returns and which
+ * stays the report's. bench_report_end() writes it, if JSON was asked for, and releases it; it
+ * returns 0, or -1, reported. */
+struct json_object *bench_report_begin(struct bench_cells *report,
+				       const struct bench_options *options, const char *machine,
+				       int version);
+int  bench_report_end(struct bench_cells *report, const struct bench_options *options);
+
+/* Parts of reports whose rows are not of cells yet. */
+void bench_report_ratio(char *text, size_t n_bytes, double ratio);
 struct json_object *bench_report_provenance(const struct bench_options *options,
 					    const char *machine);
 void bench_report_number(struct json_object *object, const char *key, double value);

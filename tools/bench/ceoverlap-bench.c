@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 		return bench_daemon_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "share"))
 		return bench_share_main(argc - 1, argv + 1);
-	if (bench_options_begin(&options))
+	if (bench_options_begin(&options, argc - 1, argv + 1))
 		return EXIT_FAILURE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &options) ||
 	    bench_options_finish(&options, UINT64_C(16) << 20))

@@ -86,8 +86,17 @@ error_t bench_parse_common(int key, char *text, struct argp_state *state,
 	return 0;
 }
 
-int bench_options_begin(struct bench_options *options)
+int bench_options_begin(struct bench_options *options, int argc, char **argv)
 {
+	size_t used = (size_t)snprintf(options->command, sizeof(options->command),
+				       "ceoverlap-bench");
+	int i, n;
+
+	for (i = 0; i < argc && used < sizeof(options->command); i++) {
+		n = snprintf(options->command + used, sizeof(options->command) - used, " %s",
+			     argv[i]);
+		used += n > 0 ? (size_t)n : 0;
+	}
 	if (getrandom(&options->seed, sizeof(options->seed), 0) != sizeof(options->seed))
 		return -1;
 	options->seed >>= 16;

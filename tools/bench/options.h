@@ -25,8 +25,9 @@ enum bench_key {
 error_t bench_parse_common(int key, char *text, struct argp_state *state,
 			   struct bench_options *options);
 
-/* Sets the random seed before parsing. */
-int  bench_options_begin(struct bench_options *options);
+/* Before parsing: sets the random seed, and keeps the arguments as the command that was typed. Returns
+ * 0, or -1. */
+int  bench_options_begin(struct bench_options *options, int argc, char **argv);
 
 /* Fills in the sizes after parsing. Returns -1 if they contradict each other. */
 int  bench_options_finish(struct bench_options *options, uint64_t default_end_bytes);

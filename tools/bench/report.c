@@ -93,25 +93,6 @@ void bench_report_row(FILE *out, const struct bench_row *row, int is_first)
 	bench_cells_end(&cells);
 }
 
-/* To be removed with its last user. */
-void bench_report_ratio(char *text, size_t n_bytes, double ratio)
-{
-	if (ratio >= 0.0995)
-		snprintf(text, n_bytes, "%.2f", ratio);
-	else if (ratio >= 0.0005)
-		snprintf(text, n_bytes, "%.3f", ratio);
-	else
-		snprintf(text, n_bytes, ratio > 0 ? "<0.001" : "-");
-}
-
-void bench_report_number(struct json_object *object, const char *key, double value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.3f", value);
-	json_object_object_add(object, key, json_object_new_double_s(value, text));
-}
-
 /* Lists the environment variables of this library, the driver and NCCL; the rest of the environment
  * is private, and so is the secret of a group. */
 static struct json_object *environment(void)
@@ -156,36 +137,51 @@ const char *bench_report_nvls(const struct bench_options *options)
 struct json_object *bench_report_provenance(const struct bench_options *options,
 					    const char *machine)
 {
-	struct json_object *object = json_object_new_object();
+	struct bench_cells cells;
 	struct utsname host;
 	char now[32];
 	time_t seconds = time(NULL);
-	const char *nvls;
 	struct tm utc;
 
 	gmtime_r(&seconds, &utc);
 	strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	json_object_object_add(object, "time", json_object_new_string(now));
-	json_object_object_add(object, "ceoverlap", json_object_new_string(ceov_version()));
-	json_object_object_add(object, "machine", json_object_new_string(machine));
+	bench_cells_begin(&cells);
+	bench_cells_text(&cells, "time", NULL, now);
+	bench_cells_text(&cells, "ceoverlap", NULL, ceov_version());
+	bench_cells_text(&cells, "command", NULL, options->command);
+	bench_cells_text(&cells, "machine", NULL, machine);
 	if (!uname(&host))
-		json_object_object_add(object, "kernel",
-				       json_object_new_string(host.release));
-	json_object_object_add(object, "cpus",
-			       json_object_new_int64(sysconf(_SC_NPROCESSORS_ONLN)));
-	json_object_object_add(object, "seed",
-			       json_object_new_int64((int64_t)options->seed));
-	json_object_object_add(object, "samples", json_object_new_int64(options->n_samples));
-	json_object_object_add(object, "warmup", json_object_new_int64(options->n_warmup));
-	json_object_object_add(object, "nodes", json_object_new_int64(
-			       options->n_nodes ? options->n_nodes : 1));
-	json_object_object_add(object, "one_process",
-			       json_object_new_boolean(options->one_process));
-	nvls = bench_report_nvls(options);
-	json_object_object_add(object, "nccl_nvls",
-			       nvls ? json_object_new_string(nvls) : NULL);
-	json_object_object_add(object, "environment", environment());
-	return object;
+		bench_cells_text(&cells, "kernel", NULL, host.release);
+	bench_cells_integer(&cells, "cpus", NULL, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+	bench_cells_integer(&cells, "seed", NULL, options->seed);
+	bench_cells_integer(&cells, "samples", NULL, options->n_samples);
+	bench_cells_integer(&cells, "warmup", NULL, options->n_warmup);
+	bench_cells_integer(&cells, "nodes", NULL, options->n_nodes ? options->n_nodes : 1);
+	bench_cells_add(&cells, "one_process", json_object_new_boolean(options->one_process));
+	bench_cells_text(&cells, "nccl_nvls", NULL, bench_report_nvls(options));
+	bench_cells_integer(&cells, "mark_group_bytes", NULL, options->mark_group_bytes);
+	bench_cells_integer(&cells, "n_targets", NULL, options->n_targets);
+	bench_cells_add(&cells, "environment", environment());
+	return bench_cells_take(&cells);
+}
+
+/* To be removed with its last user. */
+void bench_report_ratio(char *text, size_t n_bytes, double ratio)
+{
+	if (ratio >= 0.0995)
+		snprintf(text, n_bytes, "%.2f", ratio);
+	else if (ratio >= 0.0005)
+		snprintf(text, n_bytes, "%.3f", ratio);
+	else
+		snprintf(text, n_bytes, ratio > 0 ? "<0.001" : "-");
+}
+
+void bench_report_number(struct json_object *object, const char *key, double value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.3f", value);
+	json_object_object_add(object, key, json_object_new_double_s(value, text));
 }
 
 int bench_report_write(const struct bench_options *options, struct json_object *report)
@@ -202,26 +198,47 @@ int bench_report_write(const struct bench_options *options, struct json_object *
 	return r;
 }
 
+struct json_object *bench_report_begin(struct bench_cells *report,
+				       const struct bench_options *options, const char *machine,
+				       int version)
+{
+	struct json_object *origin = bench_report_provenance(options, machine);
+
+	bench_cells_begin(report);
+	bench_cells_integer(report, "schema_version", NULL, (uint64_t)version);
+	bench_cells_add(report, "provenance", origin);
+	return origin;
+}
+
+int bench_report_end(struct bench_cells *report, const struct bench_options *options)
+{
+	const char *text = json_object_to_json_string_ext(report->object,
+							  JSON_C_TO_STRING_PRETTY);
+	int r = 0;
+
+	if (options->json_path && text)
+		r = output_write(options->json_path, text);
+	else if (options->json_path)
+		r = -1;
+	if (!text)
+		fprintf(stderr, "ceoverlap-bench: no memory for the report\n");
+	bench_cells_end(report);
+	return r;
+}
+
 int bench_report_json(const struct bench_options *options, const struct bench_row *rows,
 		      uint32_t n_rows, const char *machine, int is_complete)
 {
-	struct json_object *report = json_object_new_object();
 	struct json_object *list = json_object_new_array();
-	struct json_object *origin = bench_report_provenance(options, machine);
-	struct bench_cells cells;
+	struct bench_cells report, cells;
 	uint32_t i;
 
-	json_object_object_add(origin, "mark_group_bytes",
-			       json_object_new_int64((int64_t)options->mark_group_bytes));
-	json_object_object_add(origin, "n_targets",
-			       json_object_new_int64((int64_t)options->n_targets));
-	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
-	json_object_object_add(report, "provenance", origin);
-	json_object_object_add(report, "complete", json_object_new_boolean(is_complete));
+	bench_report_begin(&report, options, machine, SCHEMA_VERSION);
+	bench_cells_add(&report, "complete", json_object_new_boolean(is_complete));
 	for (i = 0; i < n_rows; i++) {
 		fill(&cells, &rows[i]);
 		json_object_array_add(list, bench_cells_take(&cells));
 	}
-	json_object_object_add(report, "rows", list);
-	return bench_report_write(options, report);
+	bench_cells_add(&report, "rows", list);
+	return bench_report_end(&report, options);
 }

@@ -189,9 +189,9 @@ int bench_daemon_main(int argc, char **argv)
 	};
 	char name[] = "ceoverlap-bench daemon";
 
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (bench_options_begin(&bench.options))
+	if (bench_options_begin(&bench.options, argc, argv))
 		return EXIT_FAILURE;
+	argv[0] = name;                 /* argp prints this name in its messages */
 	if (argp_parse(&argp, argc, argv, 0, NULL, &bench))
 		return 2;
 	return run(&bench);

@@ -190,8 +190,7 @@ static int keep(struct measure *m)
 
 	if (!r && m->output)
 		r = cei_machine_write_xml(&m->report, m->machine, m->output);
-	measure_report_text(m, stdout);
-	if (m->options->json_path && measure_report_json(m))
+	if (measure_report(m))
 		r = CEOV_ERR_SYSTEM;
 	return r;
 }
@@ -238,18 +237,6 @@ static int run(struct measure *m)
 	return r || m->n_wrong ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Stores the command as typed, for the report. */
-static void keep_command(struct measure *m, int argc, char **argv)
-{
-	size_t used = (size_t)snprintf(m->command, sizeof(m->command), "ceoverlap-bench");
-	int i, n;
-
-	for (i = 0; i < argc && used < sizeof(m->command); i++) {
-		n = snprintf(m->command + used, sizeof(m->command) - used, " %s", argv[i]);
-		used += n > 0 ? (size_t)n : 0;
-	}
-}
-
 int bench_measure_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
@@ -265,14 +252,13 @@ int bench_measure_main(int argc, char **argv)
 	};
 	char name[] = "ceoverlap-bench measure";
 
-	keep_command(&both.measure, argc, argv);
-	argv[0] = name;                 /* argp prints this name in its messages */
 	both.measure.options = &both.options;
 	/* set before the driver opens: with more hardware queues a waiting stream does not block
 	 * others */
 	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (bench_options_begin(&both.options))
+	if (bench_options_begin(&both.options, argc, argv))
 		return EXIT_FAILURE;
+	argv[0] = name;                 /* argp prints this name in its messages */
 	if (argp_parse(&argp, argc, argv, 0, NULL, &both))
 		return 2;
 	return run(&both.measure);

@@ -109,7 +109,6 @@ struct measure {
 	const char                 *output;     /* path of an XML file; NULL: none */
 	int                         is_stored;  /* before the run: the user wants the result stored;
 						 * afterwards: it was stored */
-	char                        command[1024];
 
 	struct cei_report           report;
 	struct cei_machine         *machine;
@@ -168,7 +167,7 @@ int measure_host_links(struct measure *m);
 int measure_sets(struct measure *m);
 int measure_nodes(struct measure *m);
 
-void measure_report_text(const struct measure *m, FILE *out);
-int  measure_report_json(const struct measure *m);
+/* Prints the results, and writes them as JSON if that was asked for. Returns 0, or -1, reported. */
+int  measure_report(const struct measure *m);
 
 #endif /* BENCH_MEASURE_H */

@@ -318,20 +318,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-/* Stores the command as typed, for the report. */
-static void keep_command(struct bench_overlap_options *overlap, int argc, char **argv)
-{
-	size_t used = (size_t)snprintf(overlap->command, sizeof(overlap->command),
-				       "ceoverlap-bench");
-	int i, n;
-
-	for (i = 0; i < argc && used < sizeof(overlap->command); i++) {
-		n = snprintf(overlap->command + used, sizeof(overlap->command) - used,
-			     " %s", argv[i]);
-		used += n > 0 ? (size_t)n : 0;
-	}
-}
-
 int bench_overlap_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
@@ -359,11 +345,10 @@ int bench_overlap_main(int argc, char **argv)
 	char name[] = "ceoverlap-bench overlap";
 	uint32_t n;
 
-	keep_command(&both.overlap, argc, argv);
-	argv[0] = name;                 /* argp prints this name in its messages */
 	both.options.overlap = &both.overlap;
-	if (bench_options_begin(&both.options))
+	if (bench_options_begin(&both.options, argc, argv))
 		return EXIT_FAILURE;
+	argv[0] = name;                 /* argp prints this name in its messages */
 	if (argp_parse(&argp, argc, argv, 0, NULL, &both) ||
 	    bench_options_finish(&both.options, UINT64_C(256) << 20))
 		return 2;

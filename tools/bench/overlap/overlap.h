@@ -64,7 +64,6 @@ struct bench_overlap_options {
 	int                    is_capturable;   /* of workspaces for calls on a stream */
 	int                    is_tuned;        /* a tuning option was given */
 	struct ceov_op_tuning  tuning;
-	char                   command[1024];   /* the command as typed */
 };
 
 /* Runs the command; argv[0] is "overlap". Returns the program's exit status. */

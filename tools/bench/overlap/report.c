@@ -348,20 +348,15 @@ int bench_overlap_report_json(const struct bench_options *options,
 			      const struct bench_overlap_row *rows, uint32_t n_rows,
 			      const char *machine, int is_complete)
 {
+	struct json_object *list = json_object_new_array(), *origin;
 	struct bench_cells report;
-	struct json_object *list = json_object_new_array();
-	struct json_object *origin = bench_report_provenance(options, machine);
 	uint32_t i;
 
-	json_object_object_add(origin, "command",
-			       json_object_new_string(options->overlap->command));
+	origin = bench_report_begin(&report, options, machine, SCHEMA_VERSION);
 	json_object_object_add(origin, "calls_per_sample", json_object_new_int(OVERLAP_CALLS));
-	bench_cells_begin(&report);
-	bench_cells_integer(&report, "schema_version", NULL, SCHEMA_VERSION);
-	bench_cells_add(&report, "provenance", origin);
 	bench_cells_add(&report, "complete", json_object_new_boolean(is_complete));
 	for (i = 0; i < n_rows; i++)
 		json_object_array_add(list, row_to_json(&rows[i], &options->overlap->tuning));
 	bench_cells_add(&report, "rows", list);
-	return bench_report_write(options, bench_cells_take(&report));
+	return bench_report_end(&report, options);
 }

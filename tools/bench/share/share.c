@@ -250,9 +250,9 @@ int bench_share_main(int argc, char **argv)
 	};
 	char name[] = "ceoverlap-bench share";
 
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (bench_options_begin(&share.options))
+	if (bench_options_begin(&share.options, argc, argv))
 		return EXIT_FAILURE;
+	argv[0] = name;                 /* argp prints this name in its messages */
 	if (argp_parse(&argp, argc, argv, 0, NULL, &share))
 		return 2;
 	/* Two ranks on one GPU would fill the 8 hardware queues that a process has by default, and

@@ -120,7 +120,7 @@ static void head(FILE *out, const struct sweep *sweep)
 		fact(out, "System", text);
 	}
 	fputs("<dt>Command</dt><dd><code>", out);
-	say(out, sweep->own->command);
+	say(out, sweep->options->command);
 	fputs("</code></dd>\n", out);
 	snprintf(text, sizeof(text), "%" PRIu64 " (data and random plans)",
 		 sweep->options->seed);

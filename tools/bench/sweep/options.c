@@ -105,18 +105,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-static void keep_command(struct sweep_options *own, int argc, char **argv)
-{
-	size_t used = (size_t)snprintf(own->command, sizeof(own->command), "ceoverlap-bench");
-	int i, n;
-
-	for (i = 0; i < argc && used < sizeof(own->command); i++) {
-		n = snprintf(own->command + used, sizeof(own->command) - used, " %s",
-			     argv[i]);
-		used += n > 0 ? (size_t)n : 0;
-	}
-}
-
 /* Sets the defaults of options that were not given; some differ between host ranks and GPU
  * ranks. */
 static void fill_in(struct both *both, int is_host)
@@ -159,10 +147,9 @@ int bench_sweep_main(int argc, char **argv)
 	char name[] = "ceoverlap-bench sweep", machine[256];
 	int is_host;
 
-	keep_command(&both.own, argc, argv);
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (bench_options_begin(&both.options))
+	if (bench_options_begin(&both.options, argc, argv))
 		return EXIT_FAILURE;
+	argv[0] = name;                 /* argp prints this name in its messages */
 	if (argp_parse(&argp, argc, argv, 0, NULL, &both))
 		return 2;
 	if (both.options.end_bytes && both.options.begin_bytes > both.options.end_bytes) {

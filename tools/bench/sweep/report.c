@@ -259,7 +259,6 @@ int sweep_write_json(const struct sweep *sweep)
 	uint32_t i;
 
 	provenance = bench_report_provenance(sweep->options, sweep->machine);
-	add_text(provenance, "command", sweep->own->command);
 	sweep_machine(sweep, text, sizeof(text));
 	add_text(provenance, "model_machine", text);
 	places = json_object_new_array();

@@ -53,7 +53,6 @@ struct sweep_options {
 	uint32_t          n_seeds;      /* number of random plans */
 	uint64_t          random_bytes; /* size of the largest random transfer */
 	uint32_t          urgent_ms;    /* how long each part of "urgent" takes */
-	char              command[1024];
 };
 
 /* Runs the command; argv[0] is "sweep". Returns the program's exit status. */
