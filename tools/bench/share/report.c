@@ -3,9 +3,9 @@
 
 #include "tools/bench/share/share.h"
 
-#include <json-c/json.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "tools/bench/cells.h"
 
 #define SCHEMA_VERSION 1
 
@@ -93,72 +93,112 @@ static void place_text(const struct ceov_place *place, char *text, size_t n_byte
 		snprintf(text, n_bytes, "host");
 }
 
-/* --- text -------------------------------------------------------------------------- */
+/* --- rows -------------------------------------------------------------------------- */
 
-static const char *yes(int with)
+static void begin_row(struct bench_cells *cells, int with)
 {
-	return with ? "yes" : "no";
+	bench_cells_begin(cells);
+	bench_cells_text(cells, NULL, "daemon:-7", with ? "yes" : "no");
 }
 
-static void print_senders(const struct bench_share *share)
+/* Adds a rate, which the table has in GB/s. */
+static void add_rate(struct bench_cells *cells, const char *key, const char *column,
+		     double bytes_per_s)
 {
+	bench_cells_number(cells, key, NULL, bytes_per_s);
+	bench_cells_number(cells, NULL, column, bytes_per_s / 1e9);
+}
+
+static struct json_object *report_senders(const struct bench_share *share, int with)
+{
+	struct json_object *list = json_object_new_array();
+	double all = add_up(share, with).together, together;
 	const struct bench_share_found *found;
-	uint32_t with, i;
-	struct sums sums;
-	double together;
+	struct bench_cells cells;
+	uint32_t i;
 
-	printf("%-7s %7s %12s %14s %8s %12s\n", "daemon", "sender", "alone GB/s",
-	       "together GB/s", "share %", "wrong words");
-	for (with = 0; with < 2; with++) {
-		sums = add_up(share, (int)with);
-		for (i = 0; i < share->n_senders; i++) {
-			found = share->runs[with]->found[i];
-			together = rate(share, (int)with, i, BENCH_SHARE_TOGETHER);
-			printf("%-7s %7u %12.3f %14.3f %8.1f %12llu\n", yes((int)with), i,
-			       rate(share, (int)with, i, BENCH_SHARE_ALONE) / 1e9, together / 1e9,
-			       100 * part(together, sums.together),
-			       (unsigned long long)(found[BENCH_SHARE_ALONE].n_wrong +
-						    found[BENCH_SHARE_TOGETHER].n_wrong));
-		}
+	for (i = 0; i < share->n_senders; i++) {
+		found = share->runs[with]->found[i];
+		together = rate(share, with, i, BENCH_SHARE_TOGETHER);
+		begin_row(&cells, with);
+		bench_cells_integer(&cells, "sender", "sender:7", i);
+		add_rate(&cells, "alone_bytes_per_s", "alone GB/s:12.3",
+			 rate(share, with, i, BENCH_SHARE_ALONE));
+		add_rate(&cells, "together_bytes_per_s", "together GB/s:14.3", together);
+		bench_cells_number(&cells, "share", NULL, part(together, all));
+		bench_cells_number(&cells, NULL, "share %:8.1", 100 * part(together, all));
+		bench_cells_integer(&cells, "wrong_words", "wrong words:12",
+				    found[BENCH_SHARE_ALONE].n_wrong +
+				    found[BENCH_SHARE_TOGETHER].n_wrong);
+		bench_cells_print(stdout, &cells, !with && !i);
+		json_object_array_add(list, bench_cells_take(&cells));
 	}
+	return list;
 }
 
-static void print_sums(const struct bench_share *share)
+static struct json_object *report_urgent(const struct bench_share *share, int with)
 {
-	struct sums sums;
-	uint32_t with;
-
-	printf("\n%-7s %12s %14s %9s\n", "daemon", "sum GB/s", "sum / alone", "fairness");
-	for (with = 0; with < 2; with++) {
-		sums = add_up(share, (int)with);
-		printf("%-7s %12.3f %14.3f %9.3f\n", yes((int)with), sums.together / 1e9,
-		       sums.of_alone, sums.fairness);
-	}
-}
-
-static void print_urgent(const struct bench_share *share)
-{
+	struct json_object *both = json_object_new_object();
 	const struct bench_share_found *found;
+	struct bench_cells cells;
 	struct times times;
-	uint32_t with, when;
+	uint32_t when;
 
-	printf("\n%-7s %-9s %9s %7s %10s %10s %10s %10s %12s\n", "daemon", "urgent", "launches",
-	       "missed", "median us", "90 % us", "99 % us", "worst us", "wrong words");
-	for (with = 0; with < 2; with++) {
-		for (when = 0; when < BENCH_SHARE_WHENS; when++) {
-			found = &share->runs[with]->found[share->n_senders][when];
-			times = sort_times(share, (int)with, when);
-			printf("%-7s %-9s %9llu %7llu %10.1f %10.1f %10.1f %10.1f %12llu\n",
-			       yes((int)with), when_names[when],
-			       (unsigned long long)found->n_blocks,
-			       (unsigned long long)found->n_missed, times.median, times.p90,
-			       times.p99, times.worst, (unsigned long long)found->n_wrong);
-		}
+	for (when = 0; when < BENCH_SHARE_WHENS; when++) {
+		found = &share->runs[with]->found[share->n_senders][when];
+		times = sort_times(share, with, when);
+		begin_row(&cells, with);
+		bench_cells_text(&cells, NULL, "urgent:-9", when_names[when]);
+		bench_cells_integer(&cells, "launches", "launches:9", found->n_blocks);
+		bench_cells_integer(&cells, "missed", "missed:7", found->n_missed);
+		bench_cells_number(&cells, "us_median", "median us:10.1", times.median);
+		bench_cells_number(&cells, "us_p90", "90 % us:10.1", times.p90);
+		bench_cells_number(&cells, "us_p99", "99 % us:10.1", times.p99);
+		bench_cells_number(&cells, "us_worst", "worst us:10.1", times.worst);
+		bench_cells_integer(&cells, "wrong_words", "wrong words:12", found->n_wrong);
+		bench_cells_print(stdout, &cells, !with && !when);
+		json_object_object_add(both, when_names[when], bench_cells_take(&cells));
 	}
+	return both;
 }
 
-void bench_share_print(const struct bench_share *share)
+static void add_sums(const struct bench_share *share, int with, struct bench_cells *run)
 {
+	struct sums sums = add_up(share, with);
+
+	add_rate(run, "sum_bytes_per_s", "sum GB/s:12.3", sums.together);
+	bench_cells_number(run, "sum_by_alone", "sum / alone:14.3", sums.of_alone);
+	bench_cells_number(run, "fairness_jain", "fairness:9.3", sums.fairness);
+	bench_cells_print(stdout, run, !with);
+}
+
+/* Reports both runs, one kind of rows after the other. */
+static struct json_object *report_runs(const struct bench_share *share)
+{
+	struct json_object *list = json_object_new_array();
+	struct bench_cells runs[2];
+	int with;
+
+	for (with = 0; with < 2; with++) {
+		begin_row(&runs[with], with);
+		bench_cells_add(&runs[with], "daemon", json_object_new_boolean(with));
+		bench_cells_add(&runs[with], "senders", report_senders(share, with));
+	}
+	putchar('\n');
+	for (with = 0; with < 2; with++)
+		add_sums(share, with, &runs[with]);
+	putchar('\n');
+	for (with = 0; with < 2; with++) {
+		bench_cells_add(&runs[with], "urgent", share->urgent_bytes
+				? report_urgent(share, with) : NULL);
+		json_object_array_add(list, bench_cells_take(&runs[with]));
+	}
+	return list;
+}
+
+int bench_share_report(const struct bench_share *share)
+{
+	struct bench_cells report;
 	char from[16], to[16];
 
 	place_text(&share->from, from, sizeof(from));
@@ -166,101 +206,18 @@ void bench_share_print(const struct bench_share *share)
 	printf("%u senders of %llu bytes from %s to %s, %u launches of each in flight, %g s a "
 	       "phase; %s\n", share->n_senders, (unsigned long long)share->n_bytes, from, to,
 	       share->n_in_flight, share->seconds, share->machine);
+	(void)bench_report_begin(&report, &share->options, share->machine, SCHEMA_VERSION);
+	bench_cells_text(&report, "from", NULL, from);
+	bench_cells_text(&report, "to", NULL, to);
+	bench_cells_integer(&report, "bytes", NULL, share->n_bytes);
+	bench_cells_integer(&report, "in_flight", NULL, share->n_in_flight);
+	bench_cells_number(&report, "seconds", NULL, share->seconds);
+	bench_cells_integer(&report, "chunk_bytes", NULL, share->options.chunk_bytes);
+	bench_cells_integer(&report, "urgent_bytes", "bytes of urgent launches",
+			    share->urgent_bytes);
+	bench_cells_integer(&report, "every_us", "one every us", share->every_us);
 	if (share->urgent_bytes)
-		printf("urgent: %llu bytes every %llu us\n",
-		       (unsigned long long)share->urgent_bytes,
-		       (unsigned long long)share->every_us);
-	printf("\n");
-	print_senders(share);
-	print_sums(share);
-	if (share->urgent_bytes)
-		print_urgent(share);
-}
-
-/* --- JSON --------------------------------------------------------------------------- */
-
-static void add_integer(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_int64((int64_t)value));
-}
-
-static struct json_object *sender_json(const struct bench_share *share, int with, uint32_t sender)
-{
-	const struct bench_share_found *found = share->runs[with]->found[sender];
-	double together = rate(share, with, sender, BENCH_SHARE_TOGETHER);
-	struct json_object *object = json_object_new_object();
-
-	add_integer(object, "sender", sender);
-	bench_report_number(object, "alone_bytes_per_s",
-			    rate(share, with, sender, BENCH_SHARE_ALONE));
-	bench_report_number(object, "together_bytes_per_s", together);
-	bench_report_number(object, "share", part(together, add_up(share, with).together));
-	add_integer(object, "wrong_words", found[BENCH_SHARE_ALONE].n_wrong +
-		    found[BENCH_SHARE_TOGETHER].n_wrong);
-	return object;
-}
-
-static struct json_object *urgent_json(const struct bench_share *share, int with,
-				       enum bench_share_when when)
-{
-	const struct bench_share_found *found = &share->runs[with]->found[share->n_senders][when];
-	struct times times = sort_times(share, with, when);
-	struct json_object *object = json_object_new_object();
-
-	add_integer(object, "launches", found->n_blocks);
-	add_integer(object, "missed", found->n_missed);
-	bench_report_number(object, "us_median", times.median);
-	bench_report_number(object, "us_p90", times.p90);
-	bench_report_number(object, "us_p99", times.p99);
-	bench_report_number(object, "us_worst", times.worst);
-	add_integer(object, "wrong_words", found->n_wrong);
-	return object;
-}
-
-static struct json_object *run_json(const struct bench_share *share, int with)
-{
-	struct json_object *object = json_object_new_object();
-	struct json_object *senders = json_object_new_array();
-	struct json_object *urgent = NULL;
-	struct sums sums = add_up(share, with);
-	uint32_t i, when;
-
-	json_object_object_add(object, "daemon", json_object_new_boolean(with));
-	for (i = 0; i < share->n_senders; i++)
-		json_object_array_add(senders, sender_json(share, with, i));
-	json_object_object_add(object, "senders", senders);
-	bench_report_number(object, "sum_bytes_per_s", sums.together);
-	bench_report_number(object, "sum_by_alone", sums.of_alone);
-	bench_report_number(object, "fairness_jain", sums.fairness);
-	if (share->urgent_bytes)
-		urgent = json_object_new_object();
-	for (when = 0; urgent && when < BENCH_SHARE_WHENS; when++)
-		json_object_object_add(urgent, when_names[when], urgent_json(share, with, when));
-	json_object_object_add(object, "urgent", urgent);
-	return object;
-}
-
-int bench_share_json(const struct bench_share *share)
-{
-	struct json_object *report = json_object_new_object();
-	struct json_object *runs = json_object_new_array();
-	char from[16], to[16];
-
-	place_text(&share->from, from, sizeof(from));
-	place_text(&share->to, to, sizeof(to));
-	add_integer(report, "schema_version", SCHEMA_VERSION);
-	json_object_object_add(report, "provenance",
-			       bench_report_provenance(&share->options, share->machine));
-	json_object_object_add(report, "from", json_object_new_string(from));
-	json_object_object_add(report, "to", json_object_new_string(to));
-	add_integer(report, "bytes", share->n_bytes);
-	add_integer(report, "in_flight", share->n_in_flight);
-	bench_report_number(report, "seconds", share->seconds);
-	add_integer(report, "chunk_bytes", share->options.chunk_bytes);
-	add_integer(report, "urgent_bytes", share->urgent_bytes);
-	add_integer(report, "every_us", share->every_us);
-	json_object_array_add(runs, run_json(share, 0));
-	json_object_array_add(runs, run_json(share, 1));
-	json_object_object_add(report, "runs", runs);
-	return bench_report_write(&share->options, report);
+		bench_cells_print(stdout, &report, 0);
+	bench_cells_add(&report, "runs", report_runs(share));
+	return bench_report_end(&report, &share->options);
 }

@@ -179,17 +179,16 @@ static uint64_t count_wrong(const struct bench_share *share)
 static int run_both(struct bench_share *share)
 {
 	uint64_t n_wrong;
+	int r;
 
 	if (run_once(share, 0) || run_once(share, 1))
 		return EXIT_FAILURE;
-	bench_share_print(share);
+	r = bench_share_report(share);
 	n_wrong = count_wrong(share);
 	if (n_wrong)
 		fprintf(stderr, "ceoverlap-bench: %llu words of the last blocks were wrong\n",
 			(unsigned long long)n_wrong);
-	if (share->options.json_path && bench_share_json(share))
-		return EXIT_FAILURE;
-	return n_wrong ? EXIT_FAILURE : EXIT_SUCCESS;
+	return r || n_wrong ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 /* --- what is needed before ------------------------------------------------------- */

@@ -86,10 +86,7 @@ static inline uint32_t bench_share_n_processes(const struct bench_share *share)
 /* Runs a process to its end. Returns its exit status, which is 0 also if data was wrong. */
 int  bench_share_process(void *share, uint32_t number);
 
-/* Prints both runs. */
-void bench_share_print(const struct bench_share *share);
-
-/* Writes both runs to the file that was asked for. Returns 0, or -1, reported. */
-int  bench_share_json(const struct bench_share *share);
+/* Prints both runs, and writes them as JSON if that was asked for. Returns 0, or -1, reported. */
+int  bench_share_report(const struct bench_share *share);
 
 #endif /* BENCH_SHARE_H */
