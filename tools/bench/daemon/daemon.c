@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tools/bench/cells.h"
 #include "tools/bench/children.h"
 #include "tools/bench/options.h"
+#include "tools/common/output.h"
 
+#define SCHEMA_VERSION 1
 #define CLIENTS_MAX 256u                /* BENCH_RANKS_MAX, which bounds the children */
 
 enum key { KEY_CLIENTS = BENCH_KEY_OWN, KEY_PROGRAM, KEY_SOCKET };
@@ -21,6 +24,7 @@ static const struct argp_option options_table[] = {
 	{ "iters", 'n', "N", 0, "Launches of all clients together (default 1000000)", 0 },
 	{ "minbytes", 'b', "SIZE", 0, "What a launch moves (default 64)", 0 },
 	{ "check", 'c', "0|1", 0, "Compare the bytes of each launch (default 1)", 0 },
+	{ "json", 'J', "FILE", 0, "Write what was found as JSON too", 0 },
 	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 300)", 0 },
 	{ "daemon", KEY_PROGRAM, "PATH", 0, "The ceoverlapd to start (default: the one beside "
 	  "this program, else in PATH)", 0 },
@@ -41,7 +45,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'b': bench->n_bytes = bench_parse_size(state, text); break;
 	case KEY_PROGRAM: bench->server.program = text; break;
 	case KEY_SOCKET: bench->server.socket = text; break;
-	case 'c': case 'T': case BENCH_KEY_SEED:
+	case 'c': case 'J': case 'T': case BENCH_KEY_SEED:
 		return bench_parse_common(key, text, state, &bench->options);
 	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	default: return ARGP_ERR_UNKNOWN;
@@ -68,57 +72,93 @@ static double quantile(const uint64_t *buckets, double part)
 	return (double)(UINT64_C(1) << log) * (1.0 + ((i + 1) % 4) / 4.0) / 1e3;
 }
 
+/* Prints how much memory the daemon has, of its own and of files, rings among them. */
+static struct json_object *memory_row(const char *when, double own_kib, double files_kib,
+				      int is_first)
+{
+	struct bench_cells cells;
+
+	bench_cells_begin(&cells);
+	bench_cells_text(&cells, "when", "the daemon's memory:-40", when);
+	bench_cells_number(&cells, "own_kib", "own, KiB:10.0", own_kib);
+	bench_cells_number(&cells, "files_kib", "files, KiB:10.0", files_kib);
+	bench_cells_print(stdout, &cells, is_first);
+	return bench_cells_take(&cells);
+}
+
 /* With a few clients, pages that the daemon's allocator takes ahead count more than the clients. */
-static void report_memory(const struct bench_daemon *bench)
+static struct json_object *report_memory(const struct bench_daemon *bench)
 {
 	const struct bench_daemon_shared *shared = bench->shared;
-	const struct bench_server_memory *empty = &shared->empty;
-	double n = bench->n_clients, own = (double)empty->own, files = (double)empty->files;
-	uint64_t sum_kib = 0;
-	uint32_t i;
+	double n = bench->n_clients, own = (double)shared->empty.own;
+	double files = (double)shared->empty.files;
+	struct json_object *list = json_object_new_array();
 
-	for (i = 0; i < bench->n_clients; i++)
-		sum_kib += shared->clients[i].context_kib;
-	printf("memory: the daemon's own %llu KiB without clients; for each client %.0f KiB of its "
-	       "own and %.0f KiB of files, rings among them, and after the launches %.0f and %.0f; "
-	       "in a client's process its context took %.0f KiB\n",
-	       (unsigned long long)empty->own, ((double)shared->ready.own - own) / n,
-	       ((double)shared->ready.files - files) / n,
-	       ((double)shared->worked.own - own) / n,
-	       ((double)shared->worked.files - files) / n, (double)sum_kib / n);
+	json_object_array_add(list, memory_row("without clients", own, files, 1));
+	json_object_array_add(list, memory_row("for each client", ((double)shared->ready.own - own) /
+					       n, ((double)shared->ready.files - files) / n, 0));
+	json_object_array_add(list, memory_row("for each client, after the launches",
+					       ((double)shared->worked.own - own) / n,
+					       ((double)shared->worked.files - files) / n, 0));
+	return list;
+}
+
+struct found {                          /* by all clients */
+	uint64_t n, n_wrong, first_ns, last_ns, context_kib;
+	uint64_t buckets[BENCH_DAEMON_BUCKETS];
+};
+
+static struct found add_up(const struct bench_daemon *bench)
+{
+	struct found found = { .first_ns = UINT64_MAX };
+	const struct bench_daemon_client *client;
+	uint32_t i, k;
+
+	for (i = 0; i < bench->n_clients; i++) {
+		client = &bench->shared->clients[i];
+		found.n += client->n_launches;
+		found.n_wrong += client->n_wrong;
+		found.context_kib += client->context_kib;
+		if (client->end_ns > found.last_ns)
+			found.last_ns = client->end_ns;
+		if (client->end_ns < found.first_ns)
+			found.first_ns = client->end_ns;
+		for (k = 0; k < BENCH_DAEMON_BUCKETS; k++)
+			found.buckets[k] += client->buckets[k];
+	}
+	return found;
 }
 
 static int report(const struct bench_daemon *bench, double daemon_cpu_s)
 {
-	const struct bench_daemon_shared *shared = bench->shared;
-	uint64_t buckets[BENCH_DAEMON_BUCKETS] = { 0 };
-	uint64_t n = 0, n_wrong = 0, last_ns = 0, first_ns = UINT64_MAX, end_ns;
-	uint64_t begin_ns = atomic_load(&shared->begin_ns);
-	uint32_t i, k;
-	double s;
+	struct found found = add_up(bench);
+	uint64_t begin_ns = atomic_load(&bench->shared->begin_ns);
+	double s = (double)(found.last_ns - begin_ns) / 1e9;
+	struct bench_cells report;
 
-	for (i = 0; i < bench->n_clients; i++) {
-		n += shared->clients[i].n_launches;
-		n_wrong += shared->clients[i].n_wrong;
-		end_ns = shared->clients[i].end_ns;
-		last_ns = end_ns > last_ns ? end_ns : last_ns;
-		first_ns = end_ns < first_ns ? end_ns : first_ns;
-		for (k = 0; k < BENCH_DAEMON_BUCKETS; k++)
-			buckets[k] += shared->clients[i].buckets[k];
-	}
-	s = (double)(last_ns - begin_ns) / 1e9;
-	printf("%u clients, %llu launches of %llu bytes in %.2f s: %.0f launches/s; %llu wrong%s\n",
-	       bench->n_clients, (unsigned long long)n, (unsigned long long)bench->n_bytes, s,
-	       (double)n / s, (unsigned long long)n_wrong,
-	       bench->options.check ? "" : " (not checked)");
-	printf("round trip: median %.1f us, 99 %% below %.1f us, 99.9 %% below %.1f us; the first "
-	       "client was done after %.2f s\n", quantile(buckets, 0.5), quantile(buckets, 0.99),
-	       quantile(buckets, 0.999), (double)(first_ns - begin_ns) / 1e9);
-	if (!bench->server.socket) {
-		printf("the daemon used a processor for %.2f s\n", daemon_cpu_s);
-		report_memory(bench);
-	}
-	return n_wrong ? EXIT_FAILURE : EXIT_SUCCESS;
+	(void)bench_report_begin(&report, &bench->options, "host memory", SCHEMA_VERSION);
+	bench_cells_integer(&report, "clients", "clients:7", bench->n_clients);
+	bench_cells_integer(&report, "launches", "launches:10", found.n);
+	bench_cells_integer(&report, "bytes", "bytes:10", bench->n_bytes);
+	bench_cells_number(&report, "seconds", "seconds:8.2", s);
+	bench_cells_number(&report, "launches_per_s", "launches/s:10.0", (double)found.n / s);
+	bench_cells_number(&report, "us_median", "median us:9.1", quantile(found.buckets, 0.5));
+	bench_cells_number(&report, "us_p99", "99 % us:8.1", quantile(found.buckets, 0.99));
+	bench_cells_number(&report, "us_p999", "99.9 % us:9.1", quantile(found.buckets, 0.999));
+	bench_cells_number(&report, "first_done_s", "first done, s:13.2",
+			   (double)(found.first_ns - begin_ns) / 1e9);
+	bench_cells_integer(&report, "wrong", bench->options.check ? "wrong:6" : NULL,
+			    found.n_wrong);
+	bench_cells_number(&report, "context_kib", "KiB of a client's context:.0",
+			   (double)found.context_kib / bench->n_clients);
+	if (!bench->server.socket)
+		bench_cells_number(&report, "daemon_cpu_s", "processor time of the daemon, s:.2",
+				   daemon_cpu_s);
+	bench_cells_print(stdout, &report, 1);
+	if (!bench->server.socket)
+		bench_cells_add(&report, "memory", report_memory(bench));
+	return bench_report_end(&report, &bench->options) || found.n_wrong ? EXIT_FAILURE
+		: EXIT_SUCCESS;
 }
 
 /* --- processes ------------------------------------------------------------------- */
@@ -160,6 +200,8 @@ static int run(struct bench_daemon *bench)
 	struct bench_children children;
 	int status;
 
+	if (output_check(bench->options.json_path))
+		return EXIT_FAILURE;
 	bench->shared = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 			     -1, 0);
 	if (bench->shared == MAP_FAILED) {
