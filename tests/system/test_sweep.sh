@@ -37,7 +37,7 @@ grep -q '^# .*pairs rank0 to rank1, 16 KiB' "$out.err" || {
 	echo "FAIL: no progress on stderr"
 	failed=1
 }
-grep -q '^# host .* -$' "$out" || {
+grep -q '^host .* -$' "$out" || {
 	echo "FAIL: the text has no matrix"
 	failed=1
 }

@@ -189,20 +189,13 @@ int  bench_report_json(const struct bench_options *options, const struct bench_r
  * NULL: without NCCL. */
 const char *bench_report_nvls(const struct bench_options *options);
 
-/* Begins a report with its provenance (date, machine, versions, options), which it returns and which
- * stays the report's. bench_report_end() writes it, if JSON was asked for, and releases it; it
- * returns 0, or -1, reported. */
+/* Begins a report with its provenance (date, machine, versions, options), which it returns and
+ * which stays the report's. bench_report_end() writes it, if JSON was asked for, and releases it;
+ * it returns 0, or -1, reported. */
 struct json_object *bench_report_begin(struct bench_cells *report,
 				       const struct bench_options *options, const char *machine,
 				       int version);
 int  bench_report_end(struct bench_cells *report, const struct bench_options *options);
-
-/* Parts of reports whose rows are not of cells yet. */
-void bench_report_ratio(char *text, size_t n_bytes, double ratio);
-struct json_object *bench_report_provenance(const struct bench_options *options,
-					    const char *machine);
-void bench_report_number(struct json_object *object, const char *key, double value);
-int  bench_report_write(const struct bench_options *options, struct json_object *report);
 
 /* --- device -------------------------------------------------------------- */
 

@@ -7,8 +7,8 @@
  * A row of a report: named cells, each a text, an integer, a number or a verdict. The same cells
  * make a line of a table and an object of JSON.
  *
- * A cell has a key, its name in JSON (NULL: it is not in JSON), and a column (NULL: it is not in the
- * table), which is written as
+ * A cell has a key, its name in JSON (NULL: it is not in JSON), and a column (NULL: it is not in
+ * the table), which is written as
  *
  *   "title:9"      right aligned, 9 characters wide; -9: left aligned
  *   "title:9.2"    a number with 2 decimals, or with less if it would be wider than that
@@ -48,8 +48,8 @@ void bench_cells_integer(struct bench_cells *cells, const char *key, const char 
 void bench_cells_number(struct bench_cells *cells, const char *key, const char *column,
 			double value);
 
-/* The same for values of which 0 means that there is none. In JSON the first then adds null, and the
- * second nothing. */
+/* The same for values of which 0 means that there is none. In JSON the first then adds null, and
+ * the second nothing. */
 void bench_cells_measured(struct bench_cells *cells, const char *key, const char *column,
 			  double value);
 void bench_cells_optional(struct bench_cells *cells, const char *key, const char *column,

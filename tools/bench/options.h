@@ -25,8 +25,8 @@ enum bench_key {
 error_t bench_parse_common(int key, char *text, struct argp_state *state,
 			   struct bench_options *options);
 
-/* Before parsing: sets the random seed, and keeps the arguments as the command that was typed. Returns
- * 0, or -1. */
+/* Before parsing: sets the random seed, and keeps the arguments as the command that was typed.
+ * Returns 0, or -1. */
 int  bench_options_begin(struct bench_options *options, int argc, char **argv);
 
 /* Fills in the sizes after parsing. Returns -1 if they contradict each other. */

@@ -32,8 +32,8 @@ static const char *mode_name(enum bench_mode mode)
 void bench_report_head(FILE *out, int is_gpu)
 {
 	fprintf(out, "# times in us (max over ranks); vs X: time of X / time of ours, above 1: "
-		"ours is faster\n# raw: %s; SM, CE: NCCL's default and zero-CTA collectives\n", is_gpu
-		? "the driver's calls, by hand"
+		"ours is faster\n# raw: %s; SM, CE: NCCL's default and zero-CTA collectives\n",
+		is_gpu ? "the driver's calls, by hand"
 		: "memcpy in one thread, which hands nothing over and wakes nobody");
 }
 
@@ -134,8 +134,7 @@ const char *bench_report_nvls(const struct bench_options *options)
 	return "as NCCL_NVLS_ENABLE says";
 }
 
-struct json_object *bench_report_provenance(const struct bench_options *options,
-					    const char *machine)
+static struct json_object *provenance(const struct bench_options *options, const char *machine)
 {
 	struct bench_cells cells;
 	struct utsname host;
@@ -165,44 +164,11 @@ struct json_object *bench_report_provenance(const struct bench_options *options,
 	return bench_cells_take(&cells);
 }
 
-/* To be removed with its last user. */
-void bench_report_ratio(char *text, size_t n_bytes, double ratio)
-{
-	if (ratio >= 0.0995)
-		snprintf(text, n_bytes, "%.2f", ratio);
-	else if (ratio >= 0.0005)
-		snprintf(text, n_bytes, "%.3f", ratio);
-	else
-		snprintf(text, n_bytes, ratio > 0 ? "<0.001" : "-");
-}
-
-void bench_report_number(struct json_object *object, const char *key, double value)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.3f", value);
-	json_object_object_add(object, key, json_object_new_double_s(value, text));
-}
-
-int bench_report_write(const struct bench_options *options, struct json_object *report)
-{
-	const char *text = json_object_to_json_string_ext(report, JSON_C_TO_STRING_PRETTY);
-	int r = -1;
-
-	if (text)
-		r = output_write(options->json_path, text);
-	else
-		fprintf(stderr, "ceoverlap-bench: no memory for the text of %s\n",
-			options->json_path);
-	json_object_put(report);
-	return r;
-}
-
 struct json_object *bench_report_begin(struct bench_cells *report,
 				       const struct bench_options *options, const char *machine,
 				       int version)
 {
-	struct json_object *origin = bench_report_provenance(options, machine);
+	struct json_object *origin = provenance(options, machine);
 
 	bench_cells_begin(report);
 	bench_cells_integer(report, "schema_version", NULL, (uint64_t)version);

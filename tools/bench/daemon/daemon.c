@@ -90,13 +90,14 @@ static struct json_object *memory_row(const char *when, double own_kib, double f
 static struct json_object *report_memory(const struct bench_daemon *bench)
 {
 	const struct bench_daemon_shared *shared = bench->shared;
-	double n = bench->n_clients, own = (double)shared->empty.own;
-	double files = (double)shared->empty.files;
+	double own = (double)shared->empty.own, files = (double)shared->empty.files;
+	double n = bench->n_clients;
 	struct json_object *list = json_object_new_array();
 
 	json_object_array_add(list, memory_row("without clients", own, files, 1));
-	json_object_array_add(list, memory_row("for each client", ((double)shared->ready.own - own) /
-					       n, ((double)shared->ready.files - files) / n, 0));
+	json_object_array_add(list, memory_row("for each client",
+					       ((double)shared->ready.own - own) / n,
+					       ((double)shared->ready.files - files) / n, 0));
 	json_object_array_add(list, memory_row("for each client, after the launches",
 					       ((double)shared->worked.own - own) / n,
 					       ((double)shared->worked.files - files) / n, 0));

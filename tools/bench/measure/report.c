@@ -135,8 +135,8 @@ static struct json_object *report_sets(const struct measure *m, FILE *out)
 	uint32_t i;
 
 	if (m->n_sets)
-		fprintf(out, "\n# at once, GB/s: sum of the links alone; expected of the set's parts; "
-			"measured\n");
+		fprintf(out, "\n# at once, GB/s: sum of the links alone; expected of the set's "
+			"parts; measured\n");
 	for (i = 0; i < m->n_sets; i++) {
 		fill_set(&cells, m, &m->sets[i]);
 		bench_cells_print(out, &cells, !i);

@@ -4,9 +4,10 @@
 /* The sweep's rows as text, CSV and JSON. */
 
 #include <inttypes.h>
-#include <json-c/json.h>
+#include <math.h>
 #include <string.h>
 
+#include "tools/bench/cells.h"
 #include "tools/bench/sweep/sweep.h"
 #include "tools/common/output.h"
 
@@ -26,101 +27,119 @@ const char *sweep_size(uint64_t bytes, char *text)
 	return text;
 }
 
-/* --- text ----------------------------------------------------------------- */
+/* --- rows ----------------------------------------------------------------- */
 
 void sweep_print_head(FILE *out)
 {
-	fprintf(out, "# us a launch, by the host's clock: medians of samples; model: what the "
-		"cost model expects; vs X: time of X / this, above 1 is faster\n");
-	fprintf(out, "%-11s %-13s %-12s %11s %9s %6s %10s %10s %10s %8s %10s %6s %6s  %s\n",
-		"test", "method", "pair", "bytes", "chunk", "flight", "median", "min", "p99",
-		"GB/s", "model", "vs raw", "vs dir", "data");
+	fprintf(out, "# us a launch, by the host's clock: medians of samples; fl: launches in "
+		"flight; model: what the cost model expects\n# vs raw, vs direct: their time / "
+		"this, above 1 is faster; bound: what the busiest port needs, of random plans\n");
 }
 
-static const char *figure(char *text, const char *format, double value)
+static void add_shares(struct bench_cells *cells, const struct sweep_row *row)
 {
-	if (value > 0)
-		snprintf(text, 24, format, value);
-	else
-		snprintf(text, 24, "-");
-	return text;
-}
-
-static void print_shares(FILE *out, const struct sweep_row *row)
-{
+	struct json_object *list = json_object_new_array();
+	struct bench_cells share;
+	char column[64];
 	uint32_t i;
 
-	for (i = 0; row->n_shares > 1 && i < row->n_shares; i++)
-		fprintf(out, "%s%s %" PRIu64, i ? ", " : "#   bytes by path: ",
-			row->shares[i].path, row->shares[i].bytes);
-	if (row->n_shares > 1)
-		fputc('\n', out);
+	for (i = 0; i < row->n_shares; i++) {
+		bench_cells_begin(&share);
+		bench_cells_text(&share, "path", NULL, row->shares[i].path);
+		bench_cells_integer(&share, "bytes", NULL, row->shares[i].bytes);
+		json_object_array_add(list, bench_cells_take(&share));
+		snprintf(column, sizeof(column), "bytes %s", row->shares[i].path);
+		if (row->n_shares > 1)
+			bench_cells_integer(cells, NULL, column, row->shares[i].bytes);
+	}
+	bench_cells_add(cells, "shares", list);
 }
 
-void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row)
+static void fill(struct bench_cells *cells, const struct sweep *sweep,
+		 const struct sweep_row *row)
 {
-	char pair[64] = "-", chunk[24] = "default", rate[24], model[24], raw[24], direct[24];
-	char times[3][24];
+	char pair[64] = "-", chunk[24] = "default";
 
 	if (row->source >= 0)
 		snprintf(pair, sizeof(pair), "%s>%s", sweep_place(sweep, row->source),
 			 sweep_place(sweep, row->target));
-	if (!strcmp(row->method, "raw"))
-		snprintf(chunk, sizeof(chunk), "-");
-	else if (row->chunk_bytes)
+	if (row->chunk_bytes)
 		snprintf(chunk, sizeof(chunk), "%" PRIu64, row->chunk_bytes);
-	bench_report_ratio(raw, sizeof(raw), row->ratio_raw);
-	bench_report_ratio(direct, sizeof(direct), row->ratio_direct);
-	fprintf(out, "%-11s %-13s %-12s %11" PRIu64 " %9s %6u %10s %10s %10s %8s %10s "
-		"%6s %6s  %s\n", row->test, row->method, pair, row->bytes, chunk,
-		row->in_flight, figure(times[0], "%.2f", row->us_median),
-		figure(times[1], "%.2f", row->us_min), figure(times[2], "%.2f", row->us_p99),
-		figure(rate, "%.2f", row->gb_per_s), figure(model, "%.2f", row->expected_us),
-		raw, direct,
-		row->verified > 0 ? "verified" : row->verified ? "unchecked" : "WRONG");
-	print_shares(out, row);
-	if (row->bound_median > 0)
-		fprintf(out, "#   of the bound: median %.3f, worst %.3f\n",
-			row->bound_median, row->bound_max);
+	bench_cells_begin(cells);
+	bench_cells_text(cells, "test", "test:-10", row->test);
+	bench_cells_text(cells, "method", "method:-12", row->method);
+	bench_cells_text(cells, NULL, "pair:-11", pair);
+	if (row->source >= 0) {
+		bench_cells_text(cells, "source", NULL, sweep_place(sweep, row->source));
+		bench_cells_text(cells, "target", NULL, sweep_place(sweep, row->target));
+	}
+	bench_cells_integer(cells, "bytes", "bytes:10", row->bytes);
+	bench_cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
+	bench_cells_text(cells, NULL, "chunk:8", strcmp(row->method, "raw") ? chunk : NULL);
+	bench_cells_integer(cells, "in_flight", "fl:2", row->in_flight);
+	bench_cells_integer(cells, "samples", NULL, row->n_samples);
+	bench_cells_optional(cells, "us_median", "median:9.2", row->us_median);
+	bench_cells_optional(cells, "us_min", NULL, row->us_min);
+	bench_cells_optional(cells, "us_p99", "p99:9.2", row->us_p99);
+	bench_cells_optional(cells, "gb_per_s", "GB/s:6.2", row->gb_per_s);
+	bench_cells_optional(cells, "expected_us", "model:8.2", row->expected_us);
+	bench_cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
+	bench_cells_optional(cells, "ratio_direct", "vs direct:9.3", row->ratio_direct);
+	bench_cells_verified(cells, "verified", "data:-9", row->verified);
+	bench_cells_optional(cells, "bound_median", "of the bound, median:.3",
+			     row->bound_median);
+	bench_cells_optional(cells, "bound_max", "of the bound, worst:.3", row->bound_max);
+	if (row->n_shares)
+		add_shares(cells, row);
 }
 
-static void print_one_matrix(FILE *out, const struct sweep *sweep, const char *method)
+void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row)
 {
-	struct sweep_key key = { .method = method };
-	const struct sweep_row *row;
-	uint32_t source, target;
-	char text[24];
+	struct bench_cells cells;
 
-	fprintf(out, "# GB/s of the largest size, %s; from (down) to (across)\n# %-8s", method,
-		"");
-	for (target = 0; target < sweep->n_places; target++)
-		fprintf(out, " %8s", sweep->place_names[target]);
-	fputc('\n', out);
-	for (source = 0; source < sweep->n_places; source++) {
-		fprintf(out, "# %-8s", sweep->place_names[source]);
-		for (target = 0; target < sweep->n_places; target++) {
-			key.source = (int32_t)source;
-			key.target = (int32_t)target;
-			row = sweep_find(sweep, &key);
-			fprintf(out, " %8s", figure(text, "%.1f",
-						    row ? row->gb_per_s : 0));
-		}
-		fputc('\n', out);
-	}
+	fill(&cells, sweep, row);
+	bench_cells_print(out, &cells, sweep->n_rows == 1);
+	bench_cells_end(&cells);
+}
+
+/* --- matrix --------------------------------------------------------------- */
+
+struct method {
+	const struct sweep *sweep;
+	const char         *name;
+};
+
+static const char *place_name(const void *method, uint32_t place, char *text)
+{
+	(void)text;
+	return sweep_place(((const struct method *)method)->sweep, (int32_t)place);
+}
+
+static double rate(const void *arg, uint32_t from, uint32_t to)
+{
+	const struct method *method = arg;
+	const struct sweep_key key = { .method = method->name, .source = (int32_t)from,
+				       .target = (int32_t)to };
+	const struct sweep_row *row = sweep_find(method->sweep, &key);
+
+	return row && row->gb_per_s > 0 ? row->gb_per_s : NAN;
 }
 
 void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 {
 	static const char *const methods[] = { "direct", "all", "raw" };
-	uint32_t i, k;
+	struct bench_matrix matrix = { .n = sweep->n_places, .name = place_name, .value = rate };
+	struct method method = { .sweep = sweep };
+	char head[80];
+	uint32_t i;
 
 	for (i = 0; i < 3; i++) {
-		for (k = 0; k < sweep->n_rows; k++)
-			if (!strcmp(sweep->rows[k].method, methods[i]) &&
-			    sweep->rows[k].source >= 0)
-				break;
-		if (k < sweep->n_rows)
-			print_one_matrix(out, sweep, methods[i]);
+		method.name = methods[i];
+		matrix.arg = &method;
+		snprintf(head, sizeof(head), "# GB/s of the largest size, %s; from (down) to "
+			 "(across)", methods[i]);
+		matrix.head = head;
+		bench_matrix_print(out, &matrix);
 	}
 	fflush(out);
 }
@@ -175,103 +194,44 @@ int sweep_write_csv(const struct sweep *sweep, const char *path)
 
 /* --- JSON ----------------------------------------------------------------- */
 
-static void add_text(struct json_object *object, const char *key, const char *text)
-{
-	json_object_object_add(object, key, json_object_new_string(text));
-}
-
-static void add_count(struct json_object *object, const char *key, uint64_t value)
-{
-	json_object_object_add(object, key, json_object_new_int64((int64_t)value));
-}
-
-static void add_positive(struct json_object *object, const char *key, double value)
-{
-	if (value > 0)
-		bench_report_number(object, key, value);
-}
-
-static struct json_object *shares_of(const struct sweep_row *row)
-{
-	struct json_object *list = json_object_new_array(), *share;
-	uint32_t i;
-
-	for (i = 0; i < row->n_shares; i++) {
-		share = json_object_new_object();
-		add_text(share, "path", row->shares[i].path);
-		add_count(share, "bytes", row->shares[i].bytes);
-		json_object_array_add(list, share);
-	}
-	return list;
-}
-
-static struct json_object *row_to_json(const struct sweep *sweep, const struct sweep_row *row)
-{
-	struct json_object *object = json_object_new_object();
-
-	add_text(object, "test", row->test);
-	add_text(object, "method", row->method);
-	if (row->source >= 0) {
-		add_text(object, "source", sweep_place(sweep, row->source));
-		add_text(object, "target", sweep_place(sweep, row->target));
-	}
-	add_count(object, "bytes", row->bytes);
-	add_count(object, "chunk_bytes", row->chunk_bytes);
-	add_count(object, "in_flight", row->in_flight);
-	add_count(object, "samples", row->n_samples);
-	add_positive(object, "us_median", row->us_median);
-	add_positive(object, "us_min", row->us_min);
-	add_positive(object, "us_p99", row->us_p99);
-	add_positive(object, "gb_per_s", row->gb_per_s);
-	add_positive(object, "expected_us", row->expected_us);
-	add_positive(object, "ratio_raw", row->ratio_raw);
-	add_positive(object, "ratio_direct", row->ratio_direct);
-	add_positive(object, "bound_median", row->bound_median);
-	add_positive(object, "bound_max", row->bound_max);
-	json_object_object_add(object, "verified", row->verified < 0 ? NULL
-			       : json_object_new_boolean(row->verified));
-	if (row->n_shares)
-		json_object_object_add(object, "shares", shares_of(row));
-	return object;
-}
-
 static struct json_object *seeds_of(const struct sweep *sweep)
 {
-	struct json_object *list = json_object_new_array(), *object;
+	struct json_object *list = json_object_new_array();
+	struct bench_cells cells;
 	uint32_t i;
 
 	for (i = 0; i < sweep->n_seeds; i++) {
-		object = json_object_new_object();
-		add_count(object, "seed", sweep->seeds[i].seed);
-		bench_report_number(object, "bound_us", sweep->seeds[i].bound_us);
-		bench_report_number(object, "scheduler_us", sweep->seeds[i].us[0]);
-		bench_report_number(object, "fifo_us", sweep->seeds[i].us[1]);
-		json_object_array_add(list, object);
+		bench_cells_begin(&cells);
+		bench_cells_integer(&cells, "seed", NULL, sweep->seeds[i].seed);
+		bench_cells_number(&cells, "bound_us", NULL, sweep->seeds[i].bound_us);
+		bench_cells_number(&cells, "scheduler_us", NULL, sweep->seeds[i].us[0]);
+		bench_cells_number(&cells, "fifo_us", NULL, sweep->seeds[i].us[1]);
+		json_object_array_add(list, bench_cells_take(&cells));
 	}
 	return list;
 }
 
 int sweep_write_json(const struct sweep *sweep)
 {
-	struct json_object *report = json_object_new_object();
-	struct json_object *list = json_object_new_array(), *provenance, *places;
+	struct json_object *list = json_object_new_array(), *origin;
+	struct json_object *places = json_object_new_array();
+	struct bench_cells report, cells;
 	char text[512];
 	uint32_t i;
 
-	provenance = bench_report_provenance(sweep->options, sweep->machine);
+	origin = bench_report_begin(&report, sweep->options, sweep->machine, SCHEMA_VERSION);
 	sweep_machine(sweep, text, sizeof(text));
-	add_text(provenance, "model_machine", text);
-	places = json_object_new_array();
+	json_object_object_add(origin, "model_machine", json_object_new_string(text));
+	bench_cells_add(&report, "complete", json_object_new_boolean(sweep->is_complete));
 	for (i = 0; i < sweep->n_places; i++)
 		json_object_array_add(places, json_object_new_string(sweep->place_names[i]));
-	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
-	json_object_object_add(report, "provenance", provenance);
-	json_object_object_add(report, "complete", json_object_new_boolean(sweep->is_complete));
-	json_object_object_add(report, "places", places);
-	for (i = 0; i < sweep->n_rows; i++)
-		json_object_array_add(list, row_to_json(sweep, &sweep->rows[i]));
-	json_object_object_add(report, "rows", list);
+	bench_cells_add(&report, "places", places);
+	for (i = 0; i < sweep->n_rows; i++) {
+		fill(&cells, sweep, &sweep->rows[i]);
+		json_object_array_add(list, bench_cells_take(&cells));
+	}
+	bench_cells_add(&report, "rows", list);
 	if (sweep->n_seeds)
-		json_object_object_add(report, "random_plans", seeds_of(sweep));
-	return bench_report_write(sweep->options, report);
+		bench_cells_add(&report, "random_plans", seeds_of(sweep));
+	return bench_report_end(&report, sweep->options);
 }
