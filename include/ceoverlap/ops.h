@@ -154,8 +154,8 @@ struct ceov_workspace_config {
 };
 
 /* Allocates the workspace and exports it to the group. Does not wait for peers, but, if it is
- * capturable, for the kernels that run on the GPU. In a group of several nodes, capturable
- * workspaces are refused (CEOV_ERR_INVALID). */
+ * capturable, for the kernels that run on the GPU. A capturable workspace takes some 30 MiB of the
+ * GPU's memory for CUDA graphs. In a group of several nodes it is refused (CEOV_ERR_INVALID). */
 int  ceov_workspace_create(ceov_context *context,
 			   const struct ceov_workspace_config *config,
 			   ceov_workspace **ret_workspace);
