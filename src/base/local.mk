@@ -14,6 +14,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/urgency.c %D%/urgency.h \
 	%D%/clock.c %D%/clock.h \
 	%D%/condition.c %D%/condition.h \
+	%D%/hash.h \
 	%D%/list.h \
 	%D%/number_set.c %D%/number_set.h \
 	%D%/rank_set.c %D%/rank_set.h \

@@ -8,23 +8,25 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/hash.h"
+
 /* The kernel writes a new random text here each time the machine starts. */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* Hashes that text by FNV-1a. If it cannot be read, all processes get the same number. */
+/* Hashes that text. If it cannot be read, all processes get the same number. */
 uint64_t cei_site_own_node(void)
 {
-	uint64_t node = UINT64_C(14695981039346656037);
+	uint64_t node = CEI_HASH_START;
 	int fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
 	char text[64];
-	ssize_t i, n;
+	ssize_t n;
 
 	if (fd < 0)
 		return node;
 	n = read(fd, text, sizeof(text));
 	close(fd);
-	for (i = 0; i < n; i++)
-		node = (node ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+	if (n > 0)
+		node = cei_hash(node, text, (size_t)n);
 	return node ? node : 1;
 }
 

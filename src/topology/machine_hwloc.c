@@ -14,6 +14,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hash.h"
+
 #define VENDOR_NVIDIA 0x10deu
 #define CLASS_DISPLAY 0x0300u
 #define CLASS_3D      0x0302u
@@ -364,20 +366,9 @@ static void place_nics(struct cei_machine_builder *builder)
 
 /* --- the hash ------------------------------------------------------------------------- */
 
-/* Continues a hash with more bytes, by FNV-1a with 64 bits. */
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n_bytes)
-{
-	const uint8_t *at = bytes;
-	size_t i;
-
-	for (i = 0; i < n_bytes; i++)
-		hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
-	return hash_bytes(hash, text, strlen(text) + 1);
+	return cei_hash(hash, text, strlen(text) + 1);
 }
 
 /* Hashes the number's bytes in little-endian order, so that the hash in a file means the same on
@@ -387,12 +378,12 @@ static uint64_t hash_number(uint64_t hash, uint32_t number)
 	const uint8_t bytes[4] = { (uint8_t)number, (uint8_t)(number >> 8),
 				   (uint8_t)(number >> 16), (uint8_t)(number >> 24) };
 
-	return hash_bytes(hash, bytes, sizeof(bytes));
+	return cei_hash(hash, bytes, sizeof(bytes));
 }
 
 static uint64_t hash_machine(const struct cei_machine *machine)
 {
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	uint64_t hash = CEI_HASH_START;
 	uint32_t n = cei_machine_n_places(machine);
 	uint32_t i;
 
@@ -414,7 +405,7 @@ static uint64_t hash_machine(const struct cei_machine *machine)
 		hash = hash_number(hash, machine->nodes[i].package);
 	}
 	for (i = 0; i < n * n; i++)
-		hash = hash_bytes(hash, &machine->links[i].kind, 1);
+		hash = cei_hash(hash, &machine->links[i].kind, 1);
 	for (i = 0; i < machine->n_ports; i++)
 		hash = hash_text(hash, machine->ports[i].name);
 	return hash;

@@ -87,20 +87,6 @@ START_TEST(test_what_is_different_is_another)
 }
 END_TEST
 
-/* Two runs may have the same hash, so all of their operands are compared. */
-START_TEST(test_a_hash_alone_is_not_believed)
-{
-	struct cei_graph_entry *first = see_kept(0, 0, 1);
-	uint64_t hash;
-
-	hash = see_kept(0, 0, 2)->hash;
-	ck_assert_uint_ne(first->hash, hash);
-	first->hash = hash;
-	ck_assert_uint_eq(see_kept(0, 0, 2)->n_seen, 2);
-	ck_assert_uint_eq(first->n_seen, 1);
-}
-END_TEST
-
 /* The operands' addresses stay, but one of them is another allocation's now. */
 START_TEST(test_memory_that_comes_again_is_another)
 {
@@ -211,7 +197,6 @@ int main(void)
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_add_test(all, test_the_same_run_is_known_again);
 	tcase_add_test(all, test_what_is_different_is_another);
-	tcase_add_test(all, test_a_hash_alone_is_not_believed);
 	tcase_add_test(all, test_memory_that_comes_again_is_another);
 	tcase_add_test(all, test_operands_that_are_too_long_are_not_kept);
 	tcase_add_test(all, test_there_is_an_end_of_room);

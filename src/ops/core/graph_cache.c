@@ -7,23 +7,6 @@
 
 #include <string.h>
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits, over words instead of bytes. */
-#define HASH_BASIS UINT64_C(0xcbf29ce484222325)
-#define HASH_PRIME UINT64_C(0x100000001b3)
-
-static uint64_t hash_of(const struct cei_graph_key *key)
-{
-	uint64_t hash = (HASH_BASIS ^ (uint64_t)(uintptr_t)key->op) * HASH_PRIME, word;
-	uint32_t at;
-
-	hash = (hash ^ key->half) * HASH_PRIME;
-	for (at = 0; at + sizeof(word) <= key->n_bytes; at += sizeof(word)) {
-		memcpy(&word, (const char *)key->operands + at, sizeof(word));
-		hash = (hash ^ word) * HASH_PRIME;
-	}
-	return hash;
-}
-
 static int is_of(const struct cei_graph_entry *entry, const struct cei_graph_key *key)
 {
 	return entry->op == key->op && entry->half == key->half &&
@@ -31,13 +14,12 @@ static int is_of(const struct cei_graph_entry *entry, const struct cei_graph_key
 	       !memcmp(entry->operands, key->operands, key->n_bytes);
 }
 
-static struct cei_graph_entry *find(struct cei_graph_cache *graphs, const struct cei_graph_key *key,
-				    uint64_t hash)
+static struct cei_graph_entry *find(struct cei_graph_cache *graphs, const struct cei_graph_key *key)
 {
 	uint32_t i;
 
 	for (i = 0; i < graphs->n; i++)
-		if (graphs->entries[i].hash == hash && is_of(&graphs->entries[i], key))
+		if (is_of(&graphs->entries[i], key))
 			return &graphs->entries[i];
 	return NULL;
 }
@@ -60,7 +42,7 @@ static struct cei_graph_entry *take_room(struct cei_graph_cache *graphs, void **
 	return oldest;
 }
 
-static void fill(struct cei_graph_entry *entry, const struct cei_graph_key *key, uint64_t hash)
+static void fill(struct cei_graph_entry *entry, const struct cei_graph_key *key)
 {
 	memset(entry, 0, sizeof(*entry));
 	entry->op = key->op;
@@ -68,7 +50,6 @@ static void fill(struct cei_graph_entry *entry, const struct cei_graph_key *key,
 	entry->n_bytes = key->n_bytes;
 	memcpy(entry->operands, key->operands, key->n_bytes);
 	entry->memory = *key->memory;
-	entry->hash = hash;
 }
 
 /* Begins the entry anew if its addresses stand for other memory now. */
@@ -78,26 +59,24 @@ static void renew(struct cei_graph_entry *entry, const struct cei_graph_key *key
 	if (!memcmp(&entry->memory, key->memory, sizeof(entry->memory)))
 		return;
 	*ret_dropped = entry->graph;
-	fill(entry, key, entry->hash);
+	fill(entry, key);
 }
 
 struct cei_graph_entry *cei_graph_cache_see(struct cei_graph_cache *graphs,
 					    const struct cei_graph_key *key, void **ret_dropped)
 {
-	uint64_t hash;
 	struct cei_graph_entry *entry;
 
 	*ret_dropped = NULL;
 	graphs->n_runs++;
 	if (key->n_bytes > CEI_GRAPH_OPERANDS_MAX)
 		return NULL;
-	hash = hash_of(key);
-	entry = find(graphs, key, hash);
+	entry = find(graphs, key);
 	if (!entry) {
 		entry = take_room(graphs, ret_dropped);
 		if (!entry)
 			return NULL;
-		fill(entry, key, hash);
+		fill(entry, key);
 	}
 	renew(entry, key, ret_dropped);
 	entry->last = graphs->n_runs;

@@ -45,7 +45,6 @@ struct cei_graph_entry {
 	unsigned char  operands[CEI_GRAPH_OPERANDS_MAX];        /* copy of the kind's run struct,
 								 * which includes the stream */
 	struct cei_graph_memory memory;
-	uint64_t       hash;            /* of op, half and operands */
 	uint64_t       last;            /* cei_graph_cache.n_runs when a run last used the entry */
 	uint64_t       n_seen;          /* how many runs with this memory used the entry */
 	void          *graph;           /* belongs to the caller; NULL: not made yet */

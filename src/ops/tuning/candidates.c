@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "ops/kind.h"
 
 #define PIECES_MAX 8u
@@ -128,19 +129,14 @@ void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rate
 
 /* --- the hash -------------------------------------------------------------- */
 
-/* Continues a hash with another number, by FNV-1a. */
 static uint64_t mix(uint64_t hash, uint64_t number)
 {
-	uint32_t i;
-
-	for (i = 0; i < 64; i += 8)
-		hash = (hash ^ (number >> i & 0xff)) * UINT64_C(1099511628211);
-	return hash;
+	return cei_hash(hash, &number, sizeof(number));
 }
 
 uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n)
 {
-	uint64_t hash = UINT64_C(14695981039346656037);
+	uint64_t hash = CEI_HASH_START;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
