@@ -26,11 +26,14 @@
  *              every rank makes the same runs (same kind and shape) in the same order,
  *              except those of a GEMM with marks, which are no part of it.
  *              Ops of one shape choose the same at all ranks; where k or n differ from
- *              rank to rank, set n_pieces and mode in their tuning. The first run of an
- *              op waits until all ranks have created such an op. If they come to it with ops
- *              that differ in kind, in sizes or dtype that have to be the same, in mode or
- *              in pieces, it is refused at all ranks (CEOV_ERR_INVALID), with what two of
- *              them have; nothing has been sent, and other ops of the workspace can be used.
+ *              rank to rank, set n_pieces and mode in their tuning. The call of the first
+ *              run of an op, and of the first one after ceov_op_tune(), waits until all
+ *              ranks have come to it; GPU ranks of a process that holds several ranks wait
+ *              until all have created such an op, since one thread may make their runs. If
+ *              ranks come to it with ops that differ in kind, in sizes or dtype that have to
+ *              be the same, in mode or in pieces, or in another order, it is refused at all
+ *              ranks (CEOV_ERR_INVALID), with what two of them have; nothing has been sent,
+ *              and other ops of the workspace can be used.
  *
  * MATRICES   Row-major, rows without gaps: A is rows x k, B is n x k (a Linear layer's
  *            weight as PyTorch keeps it), C is rows x n. With b_is_k_by_n B is k x n

@@ -201,6 +201,15 @@ void cei_workspace_fail_if_aborted(ceov_workspace *workspace)
 		(void)cei_workspace_fail(workspace, error);
 }
 
+/* Returns whether a thread compares an op before its first run. */
+static int is_comparing(ceov_workspace *workspace)
+{
+	if (pthread_mutex_trylock(&workspace->agree.first))
+		return 1;
+	pthread_mutex_unlock(&workspace->agree.first);
+	return 0;
+}
+
 /* --- ceov_close() ---------------------------------------------------------- */
 
 static void abort_runs(ceov_workspace *workspace)
@@ -247,6 +256,15 @@ static void drain(ceov_workspace *workspace)
 			workspace->name, workspace->rank);
 }
 
+static void end_comparison(ceov_workspace *workspace)
+{
+	if (!is_comparing(workspace))
+		return;
+	abort_runs(workspace);
+	pthread_mutex_lock(&workspace->agree.first);
+	pthread_mutex_unlock(&workspace->agree.first);
+}
+
 void cei_workspace_end(ceov_workspace *workspace)
 {
 	/* If the lock is taken, a thread is making a run, and that run has to end first. */
@@ -256,6 +274,7 @@ void cei_workspace_end(ceov_workspace *workspace)
 		abort_runs(workspace);
 		pthread_mutex_lock(&workspace->lock);
 	}
+	end_comparison(workspace);
 	if (is_busy(workspace)) {
 		if (!is_running)
 			abort_runs(workspace);
@@ -287,7 +306,7 @@ int ceov_workspace_idle(ceov_workspace *workspace)
 
 	if (r)
 		return r;
-	if (pthread_mutex_trylock(&workspace->lock))
+	if (is_comparing(workspace) || pthread_mutex_trylock(&workspace->lock))
 		return CEOV_PENDING;            /* another thread is making a run */
 	(void)cei_workspace_look(workspace);
 	if (workspace->n_flights ||

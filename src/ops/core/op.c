@@ -437,11 +437,10 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 {
 	const struct cei_op_kind *kind = shape->kind;
 	struct cei_rates rates = cei_op_rates(workspace);
-	ceov_op *op;
-	int r;
-
-	r = ret_op ? check_create(workspace, shape, tuning, &rates)
+	int r = ret_op ? check_create(workspace, shape, tuning, &rates)
 		: refuse(workspace, kind, "no ret_op");
+	ceov_op *op;
+
 	if (r)
 		return r;
 	op = calloc(1, sizeof(*op));
@@ -514,6 +513,8 @@ void cei_op_swap(ceov_op *op, ceov_op *other)
 	take_built(&kept, op);
 	take_built(op, other);
 	take_built(other, &kept);
+	cei_agree_renew(op);
+	cei_agree_renew(other);
 }
 
 /* --- explanation and release ----------------------------------------------- */
@@ -568,9 +569,8 @@ int ceov_op_chosen(const ceov_op *op, struct ceov_op_tuning *ret_tuning)
 	return 0;
 }
 
-/* Waits for the runs of the workspace. Those on the host have ended when they return, so there is
- * nothing to wait for, and the lock is not taken: it is held during a run of another op, which may
- * wait for the very thread that releases this one. */
+/* Waits for the runs of the workspace. On the host they have ended, and the lock is not taken: a
+ * run of another op holds it, which may wait for the very thread that releases this one. */
 static void await_runs(ceov_op *op)
 {
 	ceov_workspace *workspace = op->workspace;

@@ -79,8 +79,7 @@ struct ceov_op {
 	uint32_t                  hash;         /* by which ranks compare it (agreed.h); 0: they do
 						 * not */
 	int                       is_told;      /* 1: peers expect its first run */
-	int                       is_agreed;    /* 1: it is alike at all ranks. Guarded by the
-						 * workspace's lock */
+	_Atomic int               is_agreed;    /* 1: it is alike at all ranks */
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	struct cei_carried        carried[CEI_OP_STAGES_MAX][CEI_OP_HALVES];     /* if SMs make the
 						 * transfers of the stages */
@@ -181,8 +180,8 @@ int  cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shap
 int  cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 		   struct ceov_op_tuning *ret_tuning);
 
-/* Exchanges all that depends on the tuning between two ops. They must be of the same workspace,
- * kind and shape, and have no runs in flight. Cannot fail. */
+/* Exchanges all that depends on the tuning between two ops, which ranks then compare again. They
+ * must be of the same workspace, kind and shape, and have no runs in flight. Cannot fail. */
 void cei_op_swap(ceov_op *op, ceov_op *other);
 
 /* The part of ceov_op_tune() behind its checks, for any executor: measures the candidates, and

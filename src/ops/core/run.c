@@ -255,8 +255,8 @@ static int check_capture(const struct cei_run *run)
 }
 
 /* Begins a run: checks the workspace, and orders the stream behind the last run's stream. It does
- * so even if the handle is the same as last time, because the handle may now be another
- * stream's. */
+ * so even if the handle is the same as last time, because the handle may now be another stream's.
+ * May be called again. */
 static int begin(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
@@ -268,20 +268,22 @@ static int begin(struct cei_run *run)
 				 "%s: a run of workspace '%s' of rank %u has failed (%s); "
 				 "release the workspace", run->op->kind->name,
 				 workspace->name, workspace->rank, ceov_strerror(r));
-	r = cei_agree_check(run->op);
-	if (!r)
-		r = executor->ops->follow_mark(executor, run->stream);
-	if (r)
-		return r;
+	return executor->ops->follow_mark(executor, run->stream);
+}
+
+/* Gives the run its number, and so its half of scratch. */
+static void count(struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+
 	if (run->op->kind->is_local) {
 		/* relaxed: only the number counts; see number_of() (gemm_marks.c) */
 		run->number = 1 + atomic_fetch_add_explicit(&run->op->marks.n_runs, 1,
 							    memory_order_relaxed);
-		return 0;
+		return;
 	}
 	run->number = ++workspace->n_runs;
 	run->half = (uint32_t)(run->number % CEI_OP_HALVES);
-	return 0;
 }
 
 /* Queues the run. From here on peers rely on this rank, so an error ends their runs, too. That of a
@@ -313,34 +315,60 @@ static int issue(const struct cei_run *run)
 	return !r || r == CEI_RUN_REFUSED ? r : cei_workspace_fail(workspace, r);
 }
 
-/* On a GPU no run of a workspace that follows this one, or that this one follows, may be queued at
- * the same time: it would not know this run as the one before it. */
-static int queue_in_turn(struct cei_run *run)
+static int queue(struct cei_run *run)
+{
+	int r = begin(run);
+
+	if (r)
+		return r;
+	count(run);
+	return issue(run);
+}
+
+/* Makes a step of a run. On a GPU no run of a workspace that follows this one, or that this one
+ * follows, may be queued at the same time: it would not know this run as the one before it. */
+static int in_turn(struct cei_run *run, int (*step)(struct cei_run *run))
 {
 	ceov_workspace *workspace = run->op->workspace;
 	int r;
 
 	if (!workspace->is_host)
 		pthread_mutex_lock(&workspace->leader->turn);
-	r = begin(run);
-	if (!r)
-		r = issue(run);
+	r = step(run);
 	if (!workspace->is_host)
 		pthread_mutex_unlock(&workspace->leader->turn);
 	return r;
 }
 
+/* Has ranks compare an op before its first run. What would have the run refused at this rank comes
+ * before, since peers would wait for the run of an op on which they have agreed. While this rank
+ * waits for peers, runs of other ops can be made. */
+static int compare(struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+	int r;
+
+	pthread_mutex_lock(&workspace->lock);
+	r = check_capture(run);
+	if (!r)
+		r = in_turn(run, begin);
+	pthread_mutex_unlock(&workspace->lock);
+	return r ? r : cei_agree_check(run->op);
+}
+
 int cei_run_make(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
-	int landed, r;
+	int landed, r = cei_agree_is_due(run->op) ? compare(run) : 0;
 
+	if (r)
+		return r;
 	pthread_mutex_lock(&workspace->lock);
 	r = check_capture(run);
 	if (!r)
 		r = cei_workspace_make_room(workspace);
 	if (!r)
-		r = queue_in_turn(run);
+		r = in_turn(run, queue);
 	/* A run on the host has ended when it returns, so nothing may use the caller's memory any
 	 * more. */
 	landed = workspace->is_host ? cei_workspace_land(workspace) : 0;

@@ -269,6 +269,7 @@ static void quarantine_workspace(struct cei_object *object)
 	pthread_mutex_destroy(&workspace->turn);
 	pthread_mutex_destroy(&workspace->lock);
 	pthread_mutex_destroy(&workspace->agree.lock);
+	pthread_mutex_destroy(&workspace->agree.first);
 	cei_levels_free(&workspace->levels);
 	cei_object_quarantine(object);
 }
@@ -343,6 +344,7 @@ int ceov_workspace_create(ceov_context *context,
 	pthread_mutex_init(&workspace->lock, NULL);
 	pthread_mutex_init(&workspace->turn, NULL);
 	pthread_mutex_init(&workspace->agree.lock, NULL);
+	pthread_mutex_init(&workspace->agree.first, NULL);
 	cei_object_init(&workspace->object, context, &cei_workspace_type);
 	r = build(workspace, &context->site.members[member].place);
 	if (!r) {
