@@ -4,17 +4,18 @@
 
 import functools
 import unittest
+from unittest import mock
 
 import rig
 import torch
 import torch.distributed as dist
 import torch.nn as nn
-from fsdp_models import (N_STEPS, WORDS, assert_on_engines, assert_same_training, model_of,
+from fsdp_models import (LEVEL, N_STEPS, WORDS, assert_on_engines, assert_same_training, model_of,
                          train_plainly)
 from torch.distributed.fsdp import fully_shard
 
 import ceoverlap
-from ceoverlap.torch import fsdp
+from ceoverlap.torch import Group, Operators, fsdp
 
 public = functools.partial(fsdp.enable, level="public")
 
@@ -63,6 +64,52 @@ def disabled():
     again.disable()
 
 
+def has_one_level():
+    """A model that is enabled at one level is refused at the other, before anything changes."""
+    model = model_of()
+    levels = ("public", "inner") if LEVEL == "inner" else ("public",)
+    for level in levels:
+        handle = fsdp.enable(model, level=level)
+        for other in levels:
+            rig.raises(ceoverlap.StateError, "enabled already", functools.partial(
+                fsdp.enable, model, level=other))
+            rig.raises(ceoverlap.StateError, "enabled already", functools.partial(
+                fsdp.enable, model[0], level=other))
+        train_plainly(model, 0)
+        assert all(stats.n_gathers and stats.n_sums for stats in handle.stats), handle.stats
+        handle.disable()
+
+
+def tells_of_failed_gathers():
+    handle = fsdp.enable(model_of(), level="public", scatter=False)
+    train_plainly(handle._parts[0].module, 0)
+    handle.check()
+    with mock.patch.object(Operators, "check", side_effect=ceoverlap.DeadlineError("late")):
+        rig.raises(ceoverlap.DeadlineError, "late", handle.check)
+    handle.disable()
+
+
+def outlives_its_group():
+    """A step after Group.close() is refused, and the model trains on after enabling it again."""
+    process_group = dist.new_group()
+    mesh = torch.distributed.DeviceMesh.from_group(process_group, rig.device().type)
+    layer = fully_shard(nn.Linear(8, 8, device=rig.device()), mesh=mesh)
+    x = torch.ones(2, 8, device=rig.device())
+    handle = public(layer)
+    layer(x).sum().backward()
+    Group.of(process_group).close()
+    handle.check()
+    with torch.no_grad():
+        rig.raises(ceoverlap.StateError, "before Group.close()", layer, x)
+    handle.disable()
+    for parameter in layer.parameters():
+        parameter.grad = None
+    handle = public(layer)
+    layer(x).sum().backward()
+    assert handle.stats[0].n_gathers and handle.stats[0].n_sums, handle.stats
+    handle.disable()
+
+
 def one_rank():
     """Shares nothing: PyTorch does it, which moves nothing either."""
     group = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
@@ -87,6 +134,15 @@ class Public(unittest.TestCase):
 
     def test_disabled(self):
         rig.run(disabled)
+
+    def test_one_level(self):
+        rig.run(has_one_level)
+
+    def test_failed_gathers(self):
+        rig.run(tells_of_failed_gathers)
+
+    def test_a_closed_group(self):
+        rig.run(outlives_its_group)
 
     def test_one_rank(self):
         rig.run(one_rank)

@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any, List, Optional
 
 import torch
 import torch.nn as nn
 
+from ... import errors
 from ..group import Group
+
+# Modules of all handles that are not disabled. FSDP2 does not tell whose hooks a module has.
+_enabled: weakref.WeakSet = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,14 @@ class Part:
         return [group for comm in comms for group in comm.groups.values()]
 
 
+def check_free(parts: List[Part]) -> None:
+    """Refuses parts that belong to a handle already, of whichever level."""
+    for part in parts:
+        if part.module in _enabled:
+            raise errors.StateError(f"enable: module {part.name!r} is enabled already: "
+                                    "Handle.disable() first")
+
+
 class Handle:
     """The handle that enable() returns. It keeps the model's modules alive.
 
@@ -74,6 +87,7 @@ class Handle:
     def __init__(self, parts: List[Part], level: str):
         self._parts = parts
         self.level = level
+        _enabled.update(part.module for part in parts)
 
     @property
     def stats(self) -> List[GroupStats]:
@@ -94,11 +108,10 @@ class Handle:
     def check(self) -> None:
         """Raises the error that ended an all-gather or a sum, if any. Never blocks. Without
         this call, the next all-gather of the same ranks or the next sum raises it."""
-        for staging in self._stagings():
-            staging.check()
         for part in self._parts:
-            if part.scatter is not None:
-                part.scatter.check()
+            for comm in (part.gather, part.scatter):
+                if comm is not None:
+                    comm.check()
 
     def disable(self) -> None:
         """Gives all communication back to PyTorch and releases the slots. All ranks call it,
@@ -113,6 +126,7 @@ class Handle:
         for staging in self._stagings():
             staging.close()
         _meet(groups)                   # nor holds them
+        _enabled.difference_update(part.module for part in self._parts)
         self._parts = []
 
 

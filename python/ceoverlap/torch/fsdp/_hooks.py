@@ -11,7 +11,7 @@ from typing import Dict, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from ... import ops
+from ... import errors, ops
 from .. import _compat
 from .._moves import all_gather_into
 from ..group import Group
@@ -48,6 +48,11 @@ class Hook:
         group = self.groups.get(process_group)
         if group is None:
             group = self.groups[process_group] = Group.of(process_group, device)
+        if not group.is_open:
+            raise errors.StateError(
+                f"group {group.name}: was closed while FSDP2 of a model communicates by it: call "
+                "disable() of what ceoverlap.torch.fsdp.enable() returned before Group.close(), and "
+                "enable() again where the model trains on")
         return group
 
     def _general_refusal(self, tensor: torch.Tensor,

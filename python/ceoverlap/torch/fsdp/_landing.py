@@ -288,6 +288,11 @@ class PullAllGather:
             self._pools.release(number)
         self._turns.clear()
 
+    def check(self) -> None:
+        """Raises the error of an all-gather of the same ranks that failed, if any. Never blocks.
+        """
+        self.staging.check()
+
     def close(self) -> None:
         """Gives the parameter group its former all-gather and methods back. Nothing may be in
         flight. An all-gather that somebody else has set since then stays."""

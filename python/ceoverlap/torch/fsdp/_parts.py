@@ -9,10 +9,9 @@ from typing import List, NamedTuple
 
 import torch.nn as nn
 
-from ... import errors
 from .._compat import fsdp2, param_group_of
 from ..group import Group
-from ._handle import Part
+from ._handle import Part, check_free
 from ._landing import PullAllGather
 from ._pools import Pools
 from ._staging import Staging
@@ -30,10 +29,6 @@ def parts_of(model: nn.Module) -> List[Part]:
         group = param_group_of(module)
         if group is None or id(group) in seen:
             continue
-        if (isinstance(group._all_gather_comm, PullAllGather) or
-                isinstance(group._reduce_scatter_comm, SumScatter)):
-            raise errors.StateError(f"enable: module {name!r} is enabled already: "
-                                    "Handle.disable() first")
         seen.add(id(group))
         part = Part(name, module)
         if not isinstance(group.mesh_info, fsdp2().MeshInfo):
@@ -65,6 +60,7 @@ def join(part: Part) -> None:
 def inner_parts(model: nn.Module, gather: bool, scatter: bool) -> List[Part]:
     """Returns the parts of a model, with their communication replaced; see enable()."""
     parts = parts_of(model)
+    check_free(parts)
     for part in parts:                  # which may refuse, so all of it comes first
         join(part)
     shared = Shared({}, {}, {})

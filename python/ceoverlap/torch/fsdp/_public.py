@@ -4,28 +4,20 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import List, Set
 
 import torch.nn as nn
 
-from ... import errors
 from .._compat import look_at_fsdp2_hooks
-from ._handle import Part
-from ._hooks import Hook, HookGather, HookSums, plain_all_gather, plain_reduce_scatter
-
-# FSDP2 does not tell which hooks a module has, so this remembers the latest ones that are ours.
-_hooks_of: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+from ._handle import Part, check_free
+from ._hooks import HookGather, HookSums, plain_all_gather, plain_reduce_scatter
 
 
 def public_parts(model: nn.Module, gather: bool, scatter: bool) -> List[Part]:
     """Returns a Part for each FSDP2 module of the model that has parameters of its own, with
     hooks of ours. Of modules that share one parameter group, FSDP2 calls the last one's."""
     parts = _parts_of(model)
-    for part in parts:                  # which may refuse, so all of it comes first
-        if any(not hook.is_closed for hook in _hooks_of.get(part.module, ())):
-            raise errors.StateError(f"enable: module {part.name!r} is enabled already: "
-                                    "Handle.disable() first")
+    check_free(parts)
     for part in parts:
         _equip(part, gather, scatter)
     return parts
@@ -47,18 +39,14 @@ def _takes_new(module: nn.Module, seen: Set[int]) -> bool:
 
 
 def _equip(part: Part, gather: bool, scatter: bool) -> None:
-    hooks: List[Hook] = []
     try:
         if gather:
             hook = HookGather(plain_all_gather)
             part.module.set_custom_all_gather(hook)
             part.gather = hook
-            hooks.append(hook)
         if scatter:
             hook = HookSums(plain_reduce_scatter)
             part.module.set_custom_reduce_scatter(hook)
             part.scatter = hook
-            hooks.append(hook)
     except ValueError as error:         # parameter groups of several meshes in one module
         part.reason = str(error)
-    _hooks_of[part.module] = hooks
