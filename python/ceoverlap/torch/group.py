@@ -120,16 +120,27 @@ def _environment_store(deadline_s: float):
         raise errors.InvalidError(
             f"no process group, and torchrun's environment is not there ({error}): start "
             "with torchrun, or call torch.distributed.init_process_group()") from None
-    has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     try:
-        store = dist.TCPStore(host, port, size, rank == 0 and not has_agent,
-                              datetime.timedelta(seconds=deadline_s))
+        store = dist.TCPStore(host, port, size, serves, datetime.timedelta(seconds=deadline_s))
     except (RuntimeError, dist.DistError) as error:
-        raise errors.StateError(
-            f"rank {rank}: no process group is there, and no store at {host}:{port}, as torchrun's "
-            "environment says. After destroy_process_group() call init_process_group() again "
-            f"({error})") from None
+        raise errors.StateError(_what_of_the_store(
+            f"at {host}:{port} within {deadline_s} s", rank, serves, error)) from None
     return dist.PrefixStore("ceoverlap", store), rank, size
+
+
+def _what_of_the_store(where: str, rank: int, serves: bool, error: Exception) -> str:
+    """Returns the message for a store by torchrun's environment that did not come to be."""
+    again = "after destroy_process_group() call init_process_group() again"
+    if not serves:
+        missing = f"nobody serves the store {where}: start all ranks together; {again}"
+    elif isinstance(error, dist.DistStoreError):
+        missing = (f"not all ranks have come to the store {where}: start all ranks together, or "
+                   "give a longer deadline_s")
+    else:
+        missing = f"no store can be served {where}: {again}"
+    return (f"rank {rank}: no process group is there, and {missing} "
+            f"({str(error).splitlines()[0]})")
 
 
 class Group:

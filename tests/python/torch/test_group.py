@@ -4,6 +4,7 @@
 
 import concurrent.futures
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -243,6 +244,29 @@ except errors.StateError as error:
                               text=True, timeout=rig.LIMIT_S, check=False,
                               env={**os.environ, "TORCHELASTIC_USE_AGENT_STORE": ""})
         self.assertIn("is right", done.stdout, done.stderr)
+
+    LATE = """
+import os, sys
+from ceoverlap import errors
+from ceoverlap.torch import Group
+os.environ.update(RANK=sys.argv[1], WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=sys.argv[2])
+try:
+    Group(device="cpu", deadline_s=2)
+except errors.StateError as error:
+    print(error)
+"""
+
+    def test_a_rank_that_is_late(self):
+        """The others are told that it is, or, where it serves the store, that nobody does."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        for rank, told in ((0, "not all ranks have come to the store"), (1, "nobody serves the store")):
+            done = subprocess.run([sys.executable, "-c", self.LATE, str(rank), str(port)],
+                                  capture_output=True, text=True, timeout=rig.LIMIT_S, check=False,
+                                  env={**os.environ, "TORCHELASTIC_USE_AGENT_STORE": ""})
+            self.assertIn(f"rank {rank}: no process group is there, and {told} at 127.0.0.1:{port} "
+                          "within 2 s: start all ranks together", done.stdout, done.stderr)
 
     def run_program(self, text):
         """By torchrun, whose store the ranks share."""
