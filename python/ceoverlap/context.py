@@ -289,12 +289,12 @@ class Context(_object.NotCopied, Owner):
     # --- the end ---------------------------------------------------------------------------
 
     def close(self, timeout_s: Optional[float] = None) -> None:
-        """Lets copies that are under way end, aborts the launches that still wait for marks, and
-        releases everything. When it returns, registered memory
-        may be freed, and views of allocated memory must not be used any more. It waits for
-        calls of other threads and raises StateError if they do not return in time. It waits up
-        to 2 s for peers that still use shared memory, so let all ranks meet first, by
-        barrier(). It may be called twice."""
+        """Lets copies that are under way end, for 5 s at most, aborts the launches that still wait
+        for marks, and releases everything. When it returns, registered memory may be freed, and
+        views of allocated memory must not be used any more. It waits for calls of other threads
+        and raises StateError if they do not return in time. It waits up to 2 s for peers that
+        still use shared memory, so let all ranks meet first, by barrier(). It may be called
+        twice."""
         if _log.in_callback():
             raise errors.StateError("close() from a log handler, on a thread of the library "
                                     "that has to end first: close from a thread of your own")
