@@ -707,6 +707,8 @@ int  ceov_move_run(ceov_op *op, const struct ceov_move_run *run);
 
 /* --- mixture of experts: dispatch and combine -------------------------------- */
 
+#define CEOV_MOE_TOP_K_MAX 64u
+
 /*
  * The experts are divided among the ranks in order: rank r has n_experts / n_ranks of them, from
  * expert r * n_experts / n_ranks on. A dispatch sends a copy of each token to each of its top_k
@@ -747,7 +749,8 @@ struct ceov_moe {
 						 * at all ranks, as all fields are */
 	uint64_t                     hidden;    /* elements of a token, a multiple of 8 */
 	uint32_t                     n_experts; /* of all ranks; a multiple of n_ranks */
-	uint32_t                     top_k;     /* experts of a token, at most 64 */
+	uint32_t                     top_k;     /* experts of a token, at most
+						 * CEOV_MOE_TOP_K_MAX */
 	uint64_t                     capacity;  /* rows that a rank sends to another one in a
 						 * run at most; later copies, in the order of
 						 * experts and then of tokens, are dropped. 0: as

@@ -71,7 +71,8 @@ class Abi(unittest.TestCase):
                 lines.append(f'printf("{name}.{field} %zu %zu\\n", offsetof({tag}, {field}),'
                              f' sizeof((({tag} *)0)->{field}));')
         numbers = sorted(constants() | {"CEOV_NOBODY", "CEOV_FAILURE_TEXT_BYTES",
-                                        "CEOV_OP_GEMMS_MAX", "CEOV_VALUE_LIMIT"})
+                                        "CEOV_MOE_TOP_K_MAX", "CEOV_OP_GEMMS_MAX",
+                                        "CEOV_VALUE_LIMIT"})
         for name in numbers:
             lines.append(f'printf("{name} %lld\\n", (long long){name});')
         program = ("#include <stddef.h>\n#include <stdio.h>\n" +

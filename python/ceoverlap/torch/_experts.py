@@ -11,9 +11,8 @@ import torch
 
 from .. import _abi, errors, ops, ops_experts
 from .group import Group
-from .operators import DTYPES, ELEMENT_STEP, _Call, operand, round_up
+from .operators import DTYPES, ELEMENT_STEP, RunCall, operand, round_up
 
-TOP_K_MAX = 64                          # of the operators
 COUNT_STEP = 4                          # numbers of 4 bytes: as many are an aligned piece
 
 
@@ -53,8 +52,8 @@ class MoeCombine(_OfShape, ops_experts.MoeCombine):
     pass
 
 
-_run_dispatch = _Call("ceov_moe_dispatch_run", _abi.ceov_moe_dispatch_run)
-_run_combine = _Call("ceov_moe_combine_run", _abi.ceov_moe_combine_run)
+_run_dispatch = RunCall("ceov_moe_dispatch_run", _abi.ceov_moe_dispatch_run)
+_run_combine = RunCall("ceov_moe_combine_run", _abi.ceov_moe_combine_run)
 
 
 class Routing:
@@ -85,9 +84,10 @@ class Routing:
         if n_experts < 1 or n_experts % group.size:
             raise errors.InvalidError(f"moe: {n_experts} experts: must be a multiple of the "
                                       f"group's {group.size} ranks")
-        if not 1 <= top_k <= min(n_experts, TOP_K_MAX):
+        most = min(n_experts, _abi.CEOV_MOE_TOP_K_MAX)
+        if not 1 <= top_k <= most:
             raise errors.InvalidError(f"moe: {top_k} experts of a token: top_k, the columns of "
-                                      f"expert_ids, must be 1 to {min(n_experts, TOP_K_MAX)}")
+                                      f"expert_ids, must be 1 to {most}")
         n_each = n_experts // group.size // n_groups
         self.group = group
         self.n, self.n_most = n, n_most

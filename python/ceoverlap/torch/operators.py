@@ -210,7 +210,7 @@ def operand(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.data_ptr() % ALIGN_BYTES == 0 else tensor.clone()
 
 
-class _Call:
+class RunCall:
     """A call of one of the library's ceov_*_run() functions. Its struct of pointers is written
     by one struct.pack(): assigned one by one, the fields would take longer than the call."""
 
@@ -243,10 +243,10 @@ class _Call:
             raise context._exception(self.name, result, [], context.last_failure())
 
 
-_ag_gemm = _Call("ceov_ag_gemm_run", _abi.ceov_ag_gemm_run)
-_gemm_rs = _Call("ceov_gemm_rs_run", _abi.ceov_gemm_rs_run)
-_reduce = _Call("ceov_reduce_run", _abi.ceov_reduce_run)
-_move = _Call("ceov_move_run", _abi.ceov_move_run)
+_ag_gemm = RunCall("ceov_ag_gemm_run", _abi.ceov_ag_gemm_run)
+_gemm_rs = RunCall("ceov_gemm_rs_run", _abi.ceov_gemm_rs_run)
+_reduce = RunCall("ceov_reduce_run", _abi.ceov_reduce_run)
+_move = RunCall("ceov_move_run", _abi.ceov_move_run)
 _NONE = [0] * _abi.CEOV_OP_GEMMS_MAX
 
 

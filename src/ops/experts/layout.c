@@ -14,7 +14,6 @@
 #include "ops/kinds.h"
 
 #define HIDDEN_STEP        8u
-#define TOP_K_MAX          64u
 #define EXPERTS_MAX        65536u
 
 /* A slot is an int32_t, and numbers the rows of all blocks. */
@@ -67,7 +66,7 @@ const struct ceov_op_tuning *cei_experts_shape(struct cei_op_shape *shape, const
 	if (shape->fault)
 		return NULL;
 	cei_sized_take(&moe, from, sizeof(moe));
-	if (moe.n_tokens > SLOTS_MAX || moe.top_k > TOP_K_MAX) {
+	if (moe.n_tokens > SLOTS_MAX || moe.top_k > CEOV_MOE_TOP_K_MAX) {
 		shape->fault = "there are 2^31 tokens or more, or top_k is above 64";
 		return NULL;
 	}

@@ -411,6 +411,10 @@ def is_refused():
             ("above n_tokens", lambda: ct.moe(x, ids, None, [rows_of] * LOCAL, n_experts,
                                               n_tokens=3))):
         raises(errors.InvalidError, text, call)
+    many = 33 * group.size              # experts, of which a token cannot have all
+    for n_groups in (1, 3):
+        raises(errors.InvalidError, "must be 1 to 64", lambda: ct.moe(
+            x, ids[:, :1].expand(4, 65), None, [rows_of] * n_groups, many))
     raises(TypeError, "n_token", lambda: ct.moe(x, ids, None, [rows_of] * LOCAL, n_experts,
                                                 n_token=3))
     equal(experts.combine(*experts.dispatch(x, ids, n_experts)), TOP_K * x, "after refusals")
