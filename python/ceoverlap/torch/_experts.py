@@ -115,6 +115,8 @@ class Routing:
         if expert_ids.is_floating_point() or expert_ids.is_complex():
             raise errors.InvalidError(f"dispatch: expert_ids of {expert_ids.dtype}: must be "
                                       "integers")
+        self.group.operators.compare_numbers("dispatch: expert_ids", expert_ids, -1,
+                                             self.n_experts)
         if expert_ids.dtype == torch.int64:     # no number that int32 lacks becomes an expert's
             expert_ids = expert_ids.clamp(-2, self.n_experts)
         expert_ids = expert_ids.to(torch.int32)

@@ -246,7 +246,8 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
 
     x           n x hidden: this rank's tokens, as many at all ranks, and a multiple of 16 bytes
     expert_ids  n x top_k integers from 0 to n_experts - 1; ranks may differ in their dtype. On
-                GPUs the host cannot see them: a number beyond that counts as the nearest expert
+                GPUs the host cannot see them: a number beyond that counts as the nearest expert,
+                but with TORCH_DISTRIBUTED_DEBUG=DETAIL it is refused at all ranks
     experts     see the module; it is called once, or once for each rank
 
     x and the parameters of experts have gradients, x at all ranks or at none. Its gradient is the
@@ -256,6 +257,7 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
     call = ("ag_moe", x, None, expert_ids.shape, n_experts)
     at.operators.compare(call)
     _check(x, expert_ids, n_experts, at)
+    at.operators.compare_numbers("ag_moe: expert_ids", expert_ids, 0, n_experts)
     n, top_k = expert_ids.shape
     row = x.shape[1] * x.element_size()
     source = operand(x)

@@ -50,9 +50,9 @@ class Operators:
               deadline. True unless CUDA_MODULE_LOADING is EAGER; with False nobody may call
               cudaFree meanwhile, as torch.cuda.empty_cache() does
     compares  whether ranks compare each call and each run's operator on the host, not only the
-              first one of a shape: slow, to find where ranks call something different. The same
-              at all ranks; set by TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its
-              own calls"""
+              first one of a shape, and whether numbers of experts are checked: slow, to find where
+              ranks call something different. The same at all ranks; set by
+              TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its own calls"""
 
     def __init__(self, group: Group):
         self._group = group
@@ -78,6 +78,20 @@ class Operators:
         compared. It comes before a call's other checks, which one rank alone may fail."""
         if self.compares:
             self._group.agree("call", _text(call))
+
+    def compare_numbers(self, what: str, numbers: torch.Tensor, least: int, limit: int) -> None:
+        """Raises an error at all ranks if one of them has a number below least, or not below limit,
+        where `compares` says that calls are compared. It waits for the GPU, so it looks at nothing
+        while a CUDA graph is captured."""
+        if not self.compares or self._group.is_capturing():
+            return
+        numbers = numbers.long()
+        wrong = numbers[(numbers < least) | (numbers >= limit)]
+        told = self._group.exchange(str(int(wrong[0])) if len(wrong) else "")
+        refused = [f"rank {rank} has {one}" for rank, one in enumerate(told) if one]
+        if refused:
+            raise errors.InvalidError(f"{what}: {', '.join(refused)}: must be {least} to "
+                                      f"{limit - 1}")
 
     def find(self, key: Tuple[type, tuple], call: Optional[Call] = None):
         """Returns the operator of a key (kind, shape), as get() does. call: for which it is needed;

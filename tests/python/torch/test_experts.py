@@ -420,19 +420,22 @@ def is_refused():
     equal(experts.combine(*experts.dispatch(x, ids, n_experts)), TOP_K * x, "after refusals")
 
 
-def names_no_expert():
-    """One rank does. All ranks refuse the call, and on the host they go on."""
+def names_no_expert(compares):
+    """One rank does. All ranks refuse the call and go on."""
     data = Data(14, torch.float32)
+    data.group.operators.compares = compares
+    text = "rank 0 has " if compares else "a token of rank 0 names expert"
     own, rank = data.ids[data.group.rank], data.group.rank
     for n_groups in (1, LOCAL):
         for wrong in (data.n_experts, -2, 1 << 32, -(1 << 40)):
             if rank == 0:
                 data.ids[rank] = own.clone()
                 data.ids[rank][1, 1] = wrong
-            raises(errors.InvalidError, "a token of rank 0 names expert", data.run, n_groups)
+            raises(errors.InvalidError, text, data.run, n_groups)
         data.ids[rank] = own
         data.check(data.run(n_groups))
         data = Data(14, torch.float32)
+    data.group.operators.compares = False
 
 
 def is_not_captured():
@@ -502,7 +505,10 @@ class Experts(unittest.TestCase):
 
     @unittest.skipIf(rig.HAS_GPUS, "on GPUs the group is at its end then")
     def test_experts_that_do_not_exist(self):
-        rig.run(names_no_expert)
+        rig.run(names_no_expert, False)
+
+    def test_experts_that_do_not_exist_where_calls_are_compared(self):
+        rig.run(names_no_expert, True)
 
     @rig.needs_gpus
     @rig.needs_one_node
