@@ -300,3 +300,240 @@ class Part:
                 return False
             self.offsets.append(offset)
         return len(found) < 2 or self.offsets[0].at_ns <= self.offsets[1].at_ns
+
+
+# --- clocks ------------------------------------------------------------------------------------
+
+def offsets_agree(one, other):
+    """Whether both offsets, of the same two clocks, can be true."""
+    elapsed_ns = abs(one.at_ns - other.at_ns)
+    return abs(one.ahead_ns - other.ahead_ns) <= one.within_ns + other.within_ns + \
+        elapsed_ns // (1000000 // DRIFT_PPM) + 1
+
+
+class Node:
+    def __init__(self, part):
+        self.any = part
+        self.measured = None            # the part that has the offsets
+        self.clock = "reference"        # times stay: of rank 0's node, or of the only node
+
+    def add(self, part):
+        if not part.offsets:
+            return
+        if self.measured:
+            raise Refused(f"{part.path}: it has offsets of the clock of node {part.node}, and so "
+                          f"has {self.measured.path}")
+        self.measured = part
+
+    def choose_clock(self, is_alone, ranks):
+        """Times of a clock that is not known stay, and mean something else than others."""
+        part = self.any
+        name = f"warning: node {part.node} ({part.node_name}): how "
+        why = None
+        if part.node == 0 or (is_alone and not self.measured):
+            return
+        if not self.measured:
+            why = f"the file of rank {part.measurer} has to tell, and does not"
+        elif not offsets_agree(self.measured.offsets[0], self.measured.offsets[-1]):
+            why = "what was measured at the open and at the close contradict each other"
+        elif len(self.measured.offsets) == 1:
+            say(name + "its clock drifts is not known, since it was measured only once; times "
+                "that are far from then are inexact")
+        self.clock = "unknown" if why else "measured"
+        if why:
+            missing = "" if part.measurer in ranks else " (it is not among the files)"
+            say(f"{name}far its clock is from that of rank 0's node is not known: {why}{missing}; "
+                "its times are of its own clock and cannot be compared with those of other nodes")
+
+    def convert(self, own_ns):
+        """A time on the clock of rank 0's node; None: that clock did not run yet."""
+        if self.clock != "measured":
+            return own_ns
+        first, last = self.measured.offsets[0], self.measured.offsets[-1]
+        if own_ns >= last.at_ns:
+            ahead_ns = last.ahead_ns
+        elif own_ns <= first.at_ns:
+            ahead_ns = first.ahead_ns
+        else:
+            share = float(own_ns - first.at_ns) / float(last.at_ns - first.at_ns)
+            ahead_ns = first.ahead_ns + int(float(last.ahead_ns - first.ahead_ns) * share)
+        ns = own_ns + ahead_ns
+        return ns if own_ns < NS_MAX and ns >= 0 else None
+
+    def label(self):
+        text = f"node {self.any.node}, {self.any.node_name}"
+        if self.clock == "unknown":
+            return text + ", clock unknown"
+        if self.clock == "reference":
+            return text
+        bound = max(offset.within_ns for offset in self.measured.offsets)
+        once = " when it was measured" if len(self.measured.offsets) == 1 else ""
+        return f"{text}, clock within {bound} ns{once}"
+
+
+# --- joining -----------------------------------------------------------------------------------
+
+def read_parts(paths):
+    """Reads all files, and checks that they belong together. Returns them, and the nodes."""
+    parts, owners, nodes = [], {}, {}
+    for path in paths:
+        part = Part(path)
+        parts.append(part)
+        first = parts[0]
+        if (part.group, part.n_group_ranks, part.n_nodes) != \
+                (first.group, first.n_group_ranks, first.n_nodes):
+            raise Refused(f"{path}: it is of another group than {first.path}: "
+                          f"{part.n_group_ranks} ranks on {part.n_nodes} nodes, group "
+                          f"{part.group}, not {first.n_group_ranks} on {first.n_nodes}, group "
+                          f"{first.group}")
+    for part in parts:
+        for rank in part.ranks:
+            if rank in owners:
+                raise Refused(f"{part.path}: rank {rank} is in {owners[rank].path}, too")
+            owners[rank] = part
+        nodes.setdefault(part.node, Node(part)).add(part)
+    for number in sorted(nodes):
+        nodes[number].choose_clock(len(nodes) == 1, owners)
+    for part in parts:
+        node = nodes[part.node]
+        if part.last_ns >= 0 and None in (node.convert(part.first_ns),
+                                          node.convert(part.last_ns)):
+            raise Refused(f"{part.path}: by the offset of its node's clock, its events were "
+                          "before the clock of rank 0's node began")
+    return parts, nodes
+
+
+def microseconds(ns):
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def dump(value):
+    return json.dumps(value, separators=(",", ":"), default=float)
+
+
+class Writer:
+    def __init__(self, out):
+        self.out = out
+        self.has_events = False
+
+    def event(self, text):
+        self.out.write((",\n" if self.has_events else "\n") + text)
+        self.has_events = True
+
+    def part(self, part, node):
+        def take_event(event):
+            times = event_times(event)
+            if not times:
+                self.event(dump(event))
+                return
+            times = [node.convert(ns) for ns in times]
+            if None in times:
+                raise Refused("it has changed since it was checked")
+            del event["ts"]
+            more = f',"ts":{microseconds(times[0])}'
+            if event.pop("dur", None) is not None:
+                more += f',"dur":{microseconds(times[1] - times[0])}'
+            self.event(dump(event)[:-1] + more + "}")
+
+        scan(part.path, take_event, lambda data: None)
+        for rank in part.ranks:
+            self.event(dump({"name": "process_labels", "ph": "M", "pid": rank,
+                             "args": {"labels": node.label()}}))
+            self.event(dump({"name": "process_sort_index", "ph": "M", "pid": rank,
+                             "args": {"sort_index": rank}}))
+
+    def all(self, parts, nodes):
+        self.out.write('{"displayTimeUnit":"ns","traceEvents":[')
+        for part in parts:
+            self.part(part, nodes[part.node])
+        self.out.write('\n],"otherData":' + dump({
+            "ceoverlap": VERSION, "clock": "merged",
+            "dropped_chunks": sum(part.n_dropped for part in parts),
+            "unfinished_chunks": sum(part.n_unfinished for part in parts), "files": len(parts),
+            "nodes": [{"node": number, "node_name": node.any.node_name, "clock": node.clock,
+                       "offsets": [vars(offset) for offset in node.measured.offsets]
+                       if node.measured else []}
+                      for number, node in sorted(nodes.items())]}) + "}\n")
+
+
+def open_beside(path):
+    """Opens a new file in the same folder, which replaces the old one when it is complete. Returns
+    it and its path. None as path: there can be none, and the file is written directly."""
+    beside = f"{path}.{os.getpid()}.new"
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        old = None
+    if old and not stat.S_ISDIR(old.st_mode) and not os.access(path, os.W_OK):
+        raise PermissionError(13, os.strerror(13))
+    if old and not stat.S_ISREG(old.st_mode):
+        return open(path, "w", encoding="utf-8"), None
+    try:
+        file = open(beside, "x", encoding="utf-8")
+    except OSError:
+        if not old:
+            raise
+        return open(path, "w", encoding="utf-8"), None
+    if old:
+        os.chmod(beside, old.st_mode & 0o777)
+    return file, beside
+
+
+def write(path, parts, nodes):
+    """Leaves an older file as it is if anything fails."""
+    real = os.path.realpath(path) if not path.startswith(("/dev/", "/proc/")) else path
+    beside = None
+    try:
+        file, beside = open_beside(real)
+        with file:
+            Writer(file).all(parts, nodes)
+        if beside:
+            os.rename(beside, real)
+            beside = None
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        if beside:
+            os.unlink(beside)
+
+
+def join(paths, path):
+    """Returns the exit status, after it has said what is wrong."""
+    try:
+        parts, nodes = read_parts(paths)
+        for part in parts:
+            if os.path.exists(path) and os.path.samefile(part.path, path):
+                raise Refused(f"{path}: it is one of the files to join")
+        write(path, parts, nodes)
+    except (Refused, OSError, MemoryError) as why:
+        say(why)
+        return 1
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        add_help=False, usage="%(prog)s [OPTION...] -o FILE TRACE...",
+        description="Joins the trace files that the processes of a group have written "
+        "(CEOVERLAP_TRACE) into one for ui.perfetto.dev or chrome://tracing, with all times on "
+        "the clock of rank 0's node. Of a node whose clock's offset is not known, times stay "
+        "those of its own clock, and a warning says so.",
+        epilog="Exit status: 0 when the file was written, also with warnings; 1 when a file "
+        "cannot be read, is no trace, or is of another group, or the result cannot be written; "
+        "2 on unusable arguments.")
+    parser.add_argument("-o", "--output", metavar="FILE",
+                        help="The file to write, which replaces an older one")
+    parser.add_argument("-?", "--help", action="help", help="Give this help list")
+    parser.add_argument("-V", "--version", action="version", version=f"ceoverlap {VERSION}",
+                        help="Print program version")
+    parser.add_argument("traces", metavar="TRACE", nargs="*", help="A file of one process")
+    asked = parser.parse_args()
+    if not asked.output:
+        parser.error("say with -o which file to write")
+    if not asked.traces:
+        parser.error("no file was named")
+    return join(asked.traces, asked.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,7 +2,9 @@
 # Copyright (c) The ceoverlap developers
 
 # ceoverlap-trace: joins the trace files of a group's processes
-ceoverlap_trace_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
-ceoverlap_trace_LDADD = libceoverlap_core.la $(JSON_C_LIBS)
-ceoverlap_trace_SOURCES = \
-	%D%/ceoverlap-trace.c
+bin_SCRIPTS += ceoverlap-trace
+CLEANFILES += ceoverlap-trace
+EXTRA_DIST += %D%/ceoverlap-trace.py
+ceoverlap-trace: %D%/ceoverlap-trace.py Makefile
+	$(AM_V_GEN)sed 's/[@]VERSION[@]/$(VERSION)/' $(srcdir)/%D%/ceoverlap-trace.py > $@.new
+	@chmod 755 $@.new && mv -f $@.new $@
