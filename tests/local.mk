@@ -471,7 +471,7 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
 	%D%/product/pairs.cc \
-	%D%/system/check_sweep.py model/flag_protocol.pml \
+	%D%/system/check_sweep.py %D%/system/check_trace.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml \
 	model/far_notes.pml \

@@ -57,6 +57,13 @@ expect 1 "noise" -o "$joined" "$folder/noise"
 says "$folder/noise" "it is named"
 [ ! -e "$joined" ] || fail "a file was written all the same"
 
+if command -v python3 > /dev/null; then
+	python3 "${srcdir:-.}/tests/system/check_trace.py" "$trace" > "$out" 2>&1 || {
+		fail "what is made of files"
+		cat "$out"
+	}
+fi
+
 # --- one process of two ranks -------------------------------------------------------------
 
 CEOVERLAP_TRACE=$folder/one timeout 60 ./ceoverlap-bench --host --one-process -g 2 -t p2p -n 3 \
