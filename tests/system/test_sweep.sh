@@ -49,6 +49,15 @@ expect 0 "traces of processes, in one file" --host -g 2 -t p2p,all_gather -n 3 -
 	failed=1
 }
 
+# Without the program that joins them, the parts are left, and it is said.
+cp "$bench" "$folder/alone"
+PATH=/nonexistent "$folder/alone" --host -g 2 -t p2p -n 3 -w 1 -b 64K --trace "$folder/left" \
+	> "$out" 2> "$out.err" && { echo "FAIL: traces were joined by nothing"; failed=1; }
+if [ ! -e "$folder/left.rank1" ] || ! grep -q "left in $folder/left.rank" "$out.err"; then
+	echo "FAIL: traces are lost that could not be joined"
+	failed=1
+fi
+
 if command -v python3 > /dev/null; then
 	python3 "$srcdir/tests/system/check_sweep.py" "$folder" || failed=1
 else

@@ -16,6 +16,7 @@ ceoverlap_bench_SOURCES = \
 	%D%/launched_run.c \
 	%D%/library.c %D%/library.h \
 	%D%/options.c %D%/options.h \
+	%D%/program.c %D%/program.h \
 	%D%/report.c \
 	%D%/server.c %D%/server.h \
 	%D%/shared.c \

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "ipc/service_link.h"
 #include "tools/bench/children.h"
+#include "tools/bench/program.h"
 
 #define START_NS UINT64_C(20000000000)
 #define END_NS   UINT64_C(30000000000)   /* the daemon drains for 10 s */
@@ -24,32 +25,14 @@ static double seconds(const struct timeval *time)
 	return (double)time->tv_sec + (double)time->tv_usec / 1e6;
 }
 
-/* Writes the path of ceoverlapd beside this program, or 0 bytes if there is none. */
-static void find_beside(char *path, size_t n_bytes)
-{
-	static const char name[] = "ceoverlapd";
-	ssize_t n = readlink("/proc/self/exe", path, n_bytes - sizeof(name));
-	char *last;
-
-	path[n > 0 ? n : 0] = 0;
-	last = strrchr(path, '/');
-	if (last)
-		memcpy(last + 1, name, sizeof(name));
-	if (access(path, X_OK))
-		path[0] = 0;
-}
-
 static void become(const struct bench_server *server)
 {
-	char beside[512];
+	const char *program = server->program;
+	char path[512];
 
-	find_beside(beside, sizeof(beside));
-	if (server->program)
-		execlp(server->program, "ceoverlapd", "--socket", server->path, (char *)NULL);
-	else if (beside[0])
-		execl(beside, "ceoverlapd", "--socket", server->path, (char *)NULL);
-	else
-		execlp("ceoverlapd", "ceoverlapd", "--socket", server->path, (char *)NULL);
+	bench_program_find("ceoverlapd", path, sizeof(path));
+	program = program ? program : path;
+	execlp(program, "ceoverlapd", "--socket", server->path, (char *)NULL);
 	fprintf(stderr, "ceoverlap-bench: ceoverlapd: %s; name it by --daemon\n", strerror(errno));
 }
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tools/bench/bench.h"
-#include "tools/common/trace_merge.h"
+#include "tools/bench/program.h"
 
 #define PART_BYTES 4096u
 
@@ -22,7 +22,7 @@ static void part_path(char *text, size_t n_bytes, const char *path, uint32_t ran
 
 int bench_trace_merge(const char *path, uint32_t n_ranks)
 {
-	const char *paths[BENCH_RANKS_MAX];
+	const char *arguments[BENCH_RANKS_MAX + 4] = { "ceoverlap-trace", "-o", path };
 	char parts[BENCH_RANKS_MAX][PART_BYTES];
 	uint32_t i, n = 0;
 	int r;
@@ -31,14 +31,17 @@ int bench_trace_merge(const char *path, uint32_t n_ranks)
 		part_path(parts[n], sizeof(parts[n]), path, i);
 		if (access(parts[n], F_OK))
 			continue;
-		paths[n] = parts[n];
+		arguments[3 + n] = parts[n];
 		n++;
 	}
 	if (!n)
 		return 0;
-	r = trace_merge(paths, n, path);
+	r = bench_program_run(arguments, stderr);
 	for (i = 0; !r && i < n; i++)
-		(void)unlink(paths[i]);
+		(void)unlink(parts[i]);
+	if (r)
+		fprintf(stderr, "ceoverlap-bench: the traces of the ranks are left in %s.rank*\n",
+			path);
 	return r;
 }
 

@@ -9,8 +9,8 @@
 
 #define BENCH_TRACE_SPANS_MAX 4096u
 
-/* Merges the files that the processes wrote beside path (path.rankN) into path, and removes them.
- * Returns 0, also if there is only one file; -1, reported on stderr. */
+/* Has ceoverlap-trace join the files that the processes wrote beside path (path.rankN) into path,
+ * and removes them. Returns 0, also if there is only one file; -1, reported: they are left. */
 int bench_trace_merge(const char *path, uint32_t n_ranks);
 
 struct bench_trace_span {               /* the copies that one lane made in one batch */
