@@ -196,7 +196,6 @@ pure_suites = \
 	%D%/unit/test_condition \
 	%D%/unit/test_urgency \
 	%D%/unit/test_clock_offset \
-	%D%/unit/test_trace_merge \
 	%D%/unit/test_spread \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \
@@ -338,14 +337,6 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 # What times say, on a machine that only pretends: parts of the bench.
 %C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench/measure/measure.h \
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
-
-%C%_unit_test_trace_merge_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
-%C%_unit_test_trace_merge_LDADD = $(LDADD) $(JSON_C_LIBS)
-%C%_unit_test_trace_merge_SOURCES = %D%/unit/test_trace_merge.c \
-	tools/common/output.c tools/common/output.h \
-	tools/common/trace_merge.c tools/common/trace_merge.h \
-	tools/common/trace_part.c tools/common/trace_part.h \
-	tools/common/trace_scan.c tools/common/trace_scan.h
 
 %C%_system_test_meeting_SOURCES = %D%/system/test_meeting.c \
 	%D%/system/meeting_fixture.c %D%/system/meeting_fixture.h
