@@ -43,6 +43,11 @@ int cei_file_cache_folder(const char *below, char *path, uint64_t n_bytes,
  * fail. */
 void cei_file_make_folders(const char *path, uint64_t n_given);
 
+/* Opens /dev/null as those of the descriptors 0 to 2 that a process was started without, so that
+ * nothing opened later has these numbers: a line for stderr would be written into a memory file, or
+ * sent to a peer. If that fails, the next call that opens something fails as well. */
+void cei_file_fill_standard(void);
+
 /* Returns the text of an errno from the calls above; EINVAL means "no regular file" here. */
 const char *cei_file_fault(int error);
 

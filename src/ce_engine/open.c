@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/cuda_driver.h"
+#include "base/file.h"
 #include "base/sized.h"
 #include "ce_engine/context_life.h"
 #include "ce_engine/engine/engine.h"
@@ -216,6 +217,7 @@ int cei_context_open(const struct ceov_config *config,
 
 	if (!ret_context)
 		return cei_refuse_unlogged("ceov_open: no ret_context");
+	cei_file_fill_standard();
 	if (config && take_config(config, &taken))
 		return CEOV_ERR_INVALID;
 	config = config ? &taken : NULL;

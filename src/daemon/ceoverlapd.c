@@ -10,6 +10,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
+#include "base/file.h"
 #include "daemon/gpus.h"
 #include "daemon/operation.h"
 #include "daemon/server.h"
@@ -150,6 +151,7 @@ int main(int argc, char **argv)
 	struct cei_server_config config;
 	int r;
 
+	cei_file_fill_standard();
 	argp_program_version_hook = print_version;
 	if (argp_parse(&parser, argc, argv, 0, NULL, &arguments) || !server)
 		return EXIT_FAILURE;

@@ -4,10 +4,12 @@
 /* Tests settings from ceov_open()'s config and from the environment, and what is refused. */
 
 #include <check.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/variables.h"
 #include "ce_engine/objects/context.h"
@@ -350,6 +352,37 @@ START_TEST(test_a_group_at_one_socket_is_one_node)
 }
 END_TEST
 
+/* What such a process writes to stderr must not go into a buffer, which is a file. */
+START_TEST(test_process_without_standard_descriptors)
+{
+	const char line[] = "a line that somebody writes";
+	const uint64_t n_bytes = 4096;
+	ceov_context *context;
+	ceov_buffer *buffers[3];
+	uint64_t same = 0;
+	int fd, kept[3];
+	uint32_t i;
+
+	for (fd = 0; fd < 3; fd++) {
+		kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+		close(fd);
+	}
+	context = testing_open(1, &log_of);
+	for (i = 0; i < 3; i++) {
+		buffers[i] = testing_buffer(context, 0, n_bytes);
+		memset(ceov_buffer_base(buffers[i], 0), 7, n_bytes);
+	}
+	for (fd = 0; fd < 3; fd++) {
+		(void)!write(fd, line, sizeof(line));
+		dup2(kept[fd], fd);
+	}
+	for (i = 0; i < 3; i++)
+		same += testing_check_same(ceov_buffer_base(buffers[i], 0), n_bytes, 7);
+	ck_assert_uint_eq(same, 3 * n_bytes);
+	ceov_close(context);
+}
+END_TEST
+
 START_TEST(test_ranks_of_several_nodes)
 {
 	static const uint64_t nodes[] = { 7, 9, 7, 9, 9 };
@@ -386,6 +419,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_config_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_sixteen_members_open);
 	tcase_add_test(all, test_a_group_at_one_socket_is_one_node);
+	tcase_add_test(all, test_process_without_standard_descriptors);
 	tcase_add_test(all, test_ranks_of_several_nodes);
 	suite_add_tcase(made, all);
 	return made;
