@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <linux/futex.h>
 #include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -92,6 +93,15 @@ static int is_beyond_machine(uint64_t size_bytes)
 	return size_bytes / machine.mem_unit >= n_units;
 }
 
+/* Returns whether the process may not have files of this size: ftruncate() would end it by
+ * SIGXFSZ. */
+static int is_beyond_files(uint64_t size_bytes)
+{
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_FSIZE, &limit) && size_bytes > limit.rlim_cur;
+}
+
 /* Creates the region's memfd, sealed and with its pages allocated. Returns an errno. */
 static int make_memfd(struct cei_region *region)
 {
@@ -100,6 +110,8 @@ static int make_memfd(struct cei_region *region)
 
 	if (is_beyond_machine(region->size_bytes))
 		return ENOMEM;
+	if (is_beyond_files(region->size_bytes))
+		return EFBIG;
 	region->fd = memfd_create("ceoverlap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (region->fd < 0)
 		return errno;

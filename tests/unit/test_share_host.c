@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -129,6 +130,22 @@ START_TEST(test_memory_that_is_not_there_is_an_error_and_not_a_signal)
 
 	ck_assert_int_eq(r, CEOV_ERR_NO_MEMORY);
 	assert_last_failure(r, "2305843009213693952 bytes");
+	cei_region_fini(&region);
+	ck_assert_uint_eq(n_open_fds(), n_fds);
+}
+END_TEST
+
+/* A process may be limited to small files (ulimit -f), and memory files count. */
+START_TEST(test_memory_larger_than_files_may_be_is_an_error_and_not_a_signal)
+{
+	const struct rlimit limit = { 1 << 20, RLIM_INFINITY };
+	uint32_t n_fds = n_open_fds();
+	int r;
+
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	r = cei_share_host.create(&region, 0, 2 << 20);
+	ck_assert_int_eq(r, CEOV_ERR_SYSTEM);
+	assert_last_failure(r, "2097152 bytes");
 	cei_region_fini(&region);
 	ck_assert_uint_eq(n_open_fds(), n_fds);
 }
@@ -310,6 +327,8 @@ static Suite *share_host_suite(void)
 	tcase_add_test(tcase, test_created_memory_reaches_a_peer);
 	tcase_add_test(tcase, test_size_0_is_refused);
 	tcase_add_test(tcase, test_memory_that_is_not_there_is_an_error_and_not_a_signal);
+	tcase_add_test(tcase, 
+		       test_memory_larger_than_files_may_be_is_an_error_and_not_a_signal);
 	tcase_add_test(tcase, test_adopted_memory_is_used_but_not_shared);
 	tcase_add_test(tcase, test_imported_memory_is_not_exported_again);
 	tcase_add_test(tcase, test_the_memory_file_cannot_shrink);
