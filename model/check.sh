@@ -17,6 +17,8 @@
 #                       weak (weak_memory.pml); docs/fences.md says which is which
 #   service_ring.pml    likewise, of launches and results between a daemon and its clients
 #
+# With CEOVERLAP_TEST_MODELS=large also with more ranks and runs: minutes, and 4 GB of memory.
+#
 # 77: no spin.
 set -u
 
@@ -29,6 +31,8 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/ceov-model.XXXXXX") || exit 99
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 99
 failed=0
+seconds=60
+depth=10000
 
 # errors -On MODEL [-DNAME=VALUE...]: searches all states; prints how many errors there
 # are, or nothing on a failure. Searches of less than a million states take less time than compiling
@@ -38,7 +42,7 @@ errors() {
 	shift 2
 	spin -a "$@" "$srcdir/$model.pml" > spin.out 2>&1 || { cat spin.out >&2; return; }
 	"${cc[@]}" "$level" -w -DSAFETY -DCOLLAPSE -o pan pan.c || return
-	timeout 60 ./pan -m10000 -w22 > pan.out 2>&1
+	timeout "$seconds" ./pan -m"$depth" -w22 > pan.out 2>&1
 	if grep -q 'max search depth too small\|out of memory' pan.out; then
 		cat pan.out >&2
 		return
@@ -184,5 +188,17 @@ if make_hand_overs service_ring; then
 	hand_over service_ring 1 7
 	hand_over service_ring 2 8 5 6
 	hand_over service_ring 3 8
+fi
+
+if [ "${CEOVERLAP_TEST_MODELS:-}" = large ]; then
+	level=-O2
+	seconds=600
+	depth=100000
+	holds halves -DRANKS=3 -DRUNS=4
+	holds captured_runs -DPHASES=2 -DFAILS=1 -DRANKS=3 -DRUNS=2
+	holds captured_runs -DPHASES=1 -DFAILS=0 -DRANKS=3 -DRUNS=4
+	holds direct_runs -DRANKS=3 -DRUNS=4
+	holds direct_runs -DFAILS=1 -DRUNS=5
+	holds direct_runs -DFAILS=2 -DRANKS=3 -DRUNS=2
 fi
 exit "$failed"

@@ -467,7 +467,7 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	model/far_marks.pml \
 	model/far_notes.pml \
 	model/order.pml model/weak_memory.pml model/service_ring.pml \
-	%D%/run_test.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
+	%D%/run_test.sh %D%/check_long.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
 	%D%/fuzz/run.sh %D%/fuzz/fuzz_service_ring.c %D%/fuzz/fuzz_service_wire.c \
 	%D%/fuzz/fuzz_program_wire.c \
 	%D%/fuzz/make_corpus.c %D%/fuzz/ci.sh %D%/fuzz/corpus \
@@ -586,10 +586,16 @@ check-daemon-torture: all
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/test_reopen && \
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/daemon_torture
 
+# What "make check" has in a short form, for 30 to 60 minutes on two idle cores. LONG names some parts
+# of tests/check_long.sh, which lists them.
+check-long: all
+	$(MAKE) $(AM_MAKEFLAGS) $(suites) %D%/system/nodes_torture
+	@$(AM_TESTS_ENVIRONMENT) $(BASH) $(srcdir)/%D%/check_long.sh $(LONG)
+
 # How long many processes take to open, and the memory a process needs for others. It judges nothing.
 check-nodes-figures: all
 	$(MAKE) $(AM_MAKEFLAGS) %D%/system/nodes_figures
 	@CEOVERLAP_TEST_TIMEOUT=300 $(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_figures
 
-.PHONY: check-daemon-torture check-nodes-torture check-nodes-figures check-nodes-loss built-suites threaded-suites check-built check-suites check-threaded check-ucx \
+.PHONY: check-long check-daemon-torture check-nodes-torture check-nodes-figures check-nodes-loss built-suites threaded-suites check-built check-suites check-threaded check-ucx \
 	check-fuzz check-gpu check-gpu-torch check-gpu-stress check-gpu-sanitizer

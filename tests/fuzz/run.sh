@@ -18,6 +18,7 @@
 #   FUZZ_RESULTS=FOLDER    leaves a .log and a .trs there for each, as tests/count_cases.sh reads
 #   FUZZ_PATIENCE=SECONDS  an input that takes longer fails; default 10
 #   FUZZ_KEEP=1            adds to corpus/ what libFuzzer has found
+#   CEOVERLAP_TEST_SEED=N  has libFuzzer draw from this seed, of which it takes 32 bits
 set -u
 
 seconds=${1:-60}
@@ -137,7 +138,7 @@ run_libfuzzer() {
 	local name=$1 log=$folder/$1.log inputs
 	mkdir -p "$folder/new.$name" "$folder/found.$name"
 	if "$folder/$name.clang" -max_total_time="$seconds" -max_len=17000 -timeout="$patience" \
-		-rss_limit_mb=2048 -artifact_prefix="$folder/found.$name/" -print_final_stats=1 \
+		-seed=$((${CEOVERLAP_TEST_SEED:-0} & 0xffffffff)) -rss_limit_mb=2048 -artifact_prefix="$folder/found.$name/" -print_final_stats=1 \
 		"$folder/new.$name" "$folder/corpus/$name" > "$log" 2>&1; then
 		passes "$name" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")"
 		[ -z "${FUZZ_KEEP:-}" ] || keep "$name" || exit 1

@@ -6,7 +6,7 @@
 # alone against the library of the build folder, those with a main() run on host memory, and
 # its Python blocks parse. The C programs, and the first program of docs/python.md, run 100 times
 # each, half of them on one processor, and write nothing to stderr: they close their context as soon
-# as they have seen their last mark.
+# as they have seen their last mark. CEOVERLAP_TEST_README_RUNS is half the number of runs.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -14,7 +14,8 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 read -ra cc <<< "${CC:-cc}"
 failed=0
-n_runs=50
+n_runs=${CEOVERLAP_TEST_README_RUNS:-50}
+seconds=$((60 + n_runs / 2))
 
 # on_all_and_on_one COMMAND [ARGUMENT...]: the command as it is, and bound to a processor.
 on_all_and_on_one() {
@@ -64,7 +65,7 @@ for source in "$folder"/block-*.c; do
 		# shellcheck disable=SC2016 # the inner shell expands it
 		./libtool --silent --mode=link "${cc[@]}" -o "$folder/program" "$source.o" \
 			libceoverlap.la -pthread &&
-			on_all_and_on_one timeout 60 bash -c 'again "$0"' "$folder/program" \
+			on_all_and_on_one timeout "$seconds" bash -c 'again "$0"' "$folder/program" \
 				> "$folder/out" 2> "$folder/err"
 		status=$?
 		sort "$folder/out" | uniq -c
@@ -103,7 +104,7 @@ if command -v python3 > /dev/null; then
 	END
 	if [ -e .libs/libceoverlap.so ]; then
 		CEOVERLAP_LIBRARY=$PWD/.libs/libceoverlap.so PYTHONPATH=$srcdir/python \
-			PYTHONDONTWRITEBYTECODE=1 on_all_and_on_one timeout 60 \
+			PYTHONDONTWRITEBYTECODE=1 on_all_and_on_one timeout "$seconds" \
 			python3 "$folder/again.py" "$folder/block-1.python" "$n_runs" \
 			2> "$folder/err" || { echo "FAIL: docs/python.md, its first program"
 			failed=1; }
