@@ -16,5 +16,6 @@ include tools/info/local.mk
 include tools/ctl/local.mk
 include tools/gpu-direct/local.mk
 include tools/run/local.mk
+include tools/plot/local.mk
 include tools/trace/local.mk
 include tools/common/local.mk

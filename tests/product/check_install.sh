@@ -102,7 +102,12 @@ if [ -z "$joiner" ] || ! "$joiner" --help > /dev/null; then
 	echo "FAIL: the installed ceoverlap-trace does not print its help"
 	failed=1
 fi
-pages=(ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-run.1 ceoverlap-trace.1)
+plotter=$(find "$folder/root" -name ceoverlap-plot -type f)
+if [ -z "$plotter" ] || ! "$plotter" --help > /dev/null; then
+	echo "FAIL: the installed ceoverlap-plot does not print its help"
+	failed=1
+fi
+pages=(ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-plot.1 ceoverlap-run.1 ceoverlap-trace.1)
 if [ -x ./ceoverlapd ]; then
 	pages+=(ceoverlapctl.1 ceoverlapd.8 ceoverlapd.conf.5)
 	for name in ceoverlapd.service ceoverlapd.socket sysusers.d/ceoverlapd.conf \

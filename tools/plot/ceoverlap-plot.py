@@ -338,3 +338,222 @@ def random_chart(plans):
                                  f"{plan['bound_us']:.1f} us"))
     shapes.append(text("tick mid", LEFT + WIDTH / 2, TOP + HEIGHT + 22, "plans, the best first"))
     return svg("random", 516, 256, "Time of random plans over their bound, sorted", shapes)
+
+
+# --- the page ----------------------------------------------------------------------------------
+
+def section(name, title, *parts):
+    head = f"<h2>{html.escape(title)}</h2>\n" if title else ""
+    return f'<section id="{name}">{head}' + "".join(parts) + "</section>\n"
+
+
+def note(words):
+    return f'<p class="note">{html.escape(words)}</p>\n'
+
+
+def key(*entries):
+    """What curves and points mean: drawings 26 or 12 wide, and their names."""
+    return '<ul class="key">\n' + "".join(
+        f'<li><svg width="{width}" height="12" viewBox="0 0 {width} 12" aria-hidden="true">'
+        f"{shape}</svg>{html.escape(name)}</li>\n" for width, shape, name in entries) + "</ul>\n"
+
+
+def sample(kind, shape=""):
+    return 26, f'<polyline class="line {kind}" points="0,6 26,6"/>{shape}', \
+        {"direct": "direct", "all": "all routes", "raw": "raw copies",
+         "model": "cost model (direct)"}[kind]
+
+
+CIRCLE = '<g class="direct"><circle cx="{0}" cy="6" r="4"/></g>'
+SQUARE = '<g class="point {1}"><rect x="{0}" y="2" width="8" height="8"/></g>'
+TRIANGLE = '<g class="raw"><path d="M13 1l5 9h-10z"/></g>'
+
+
+def header(sweep):
+    origin = sweep.origin
+    ranks = "GPUs, one rank each, and the host's memory" if sweep.report["on_gpus"] else \
+        'ranks on host memory, and one more as "host"; no GPU was used'
+    facts = {"Time": origin["time"], "Machine": origin["machine"],
+             "The model's machine": origin["model_machine"] or
+             "none: costs of kinds of links only",
+             "Ranks": f"{sweep.n_ranks} {ranks}", "ceoverlap": origin["ceoverlap"],
+             "Kernel": origin.get("kernel", "?"), "Command": origin["command"],
+             "Seed": f"{origin['seed']} (data and random plans)",
+             "Samples": f"{origin['samples']} of each row, after {origin['warmup']} that do not "
+             "count"}
+    return ("<header><h1>What this machine's links carry</h1>\n"
+            '<p class="lead">ceoverlap-bench sweep: bandwidth between all places, by size and by '
+            "route, and what plans of many transfers take.</p>\n<dl>\n" + "".join(
+                f"<dt>{name}</dt><dd>{html.escape(words)}</dd>\n"
+                for name, words in facts.items()) + "</dl></header>\n")
+
+
+def measured(sweep):
+    counts = [sum(row["verified"] is value for row in sweep.rows) for value in (True, None, False)]
+    wrong = f', and <span class="bad">of {counts[2]} it was wrong</span>' if counts[2] else ""
+    left_out = ", ".join(test for test in TESTS if not sweep.has(test))
+    raw = "the driver's own copies, queued by hand, without flags" if sweep.report["on_gpus"] \
+        else "memcpy in one thread"
+    stand_in = "" if sweep.report["on_gpus"] else \
+        "Ranks stand in for GPUs: these figures are this processor's, and say nothing about a GPU."
+    return section(
+        "measured", "What was measured, and what was not",
+        f"<p>{len(sweep.rows)} rows. Data of {counts[0]} was verified, of {counts[1]} not looked "
+        f"at{wrong}." + (f" Not run: {left_out}." if left_out else "") + "</p>\n",
+        note("Times are of the launching thread's clock, from the first call to the last launch "
+             "seen done, divided by the launches that were in flight together; medians, with "
+             "methods taking turns sample by sample. One process holds all ranks. \"raw\" is "
+             f"{raw}. The model's curve is what the library expected when it made the plan. "
+             f"{stand_in}"))
+
+
+def matrices(sweep):
+    sizes = [row["bytes"] for row in sweep.rows if row["test"] in ("pairs", "host")]
+    return section(
+        "matrix", "From each place to each",
+        note(f"GB/s of one transfer of {size(max(sizes)) if sizes else '?'} at a time, launches "
+             "back to back; rows send, columns receive; the darker the faster (in dark view: the "
+             "brighter)."), '<div class="wrap">\n',
+        *(f"<div><h3>{name}</h3>\n{matrix(sweep, method)}</div>\n"
+          for method, name in (("direct", "Direct paths only"), ("all", "All routes at once"))),
+        "</div>")
+
+
+def curves(sweep):
+    first, host = sweep.places[0], sweep.places[-1]
+    wanted = (("pairs", (first, sweep.places[1]), "A pair of ranks"),
+              ("host", (host, first), "From host memory to a rank"),
+              ("host", (first, host), "From a rank to host memory"),
+              ("all_gather", None, "All-gather, received by each rank"),
+              ("all_to_all", None, "All-to-all, received by each rank"))
+    return section(
+        "curves", "Bandwidth over size",
+        key(sample("direct", CIRCLE.format(13)), sample("all", SQUARE.format(9, "all")),
+            sample("raw", TRIANGLE), sample("model")), '<div class="two">\n',
+        *(f"<div><h3>{name}</h3>\n{curve(sweep, test, pair)}</div>\n"
+          for test, pair, name in wanted if sweep.find("direct", pair, test)), "</div>")
+
+
+def random_plans(sweep):
+    plans = sweep.report.get("random_plans")
+    if not plans:
+        return ""
+    return section(
+        "random", "Plans of random transfers",
+        note(f"{len(plans)} plans of {sweep.report['random_transfers']} transfers each, all ready "
+             "at launch. The bound is what the busiest port needs: the sum of t0 + bytes / rate, "
+             "with each pair's raw copies measured in this run (t0 "
+             f"{sweep.report['t0_us']:.1f} us, the middle one)."),
+        key((12, CIRCLE.format(6), "with the scheduler"),
+            (12, SQUARE.format(2, "fifo"), "in the plan's order (CEOVERLAP_SCHEDULER=fifo)")),
+        random_chart(plans),
+        *(f"<p>{row['method']}: median {row['bound_median']:.3f} of the bound, worst "
+          f"{row['bound_max']:.3f}.</p>\n" for row in sweep.rows if "bound_median" in row))
+
+
+def figure(row, name, digits):
+    return f"{row[name]:.{digits}f}" if name in row else "\u2013"
+
+
+def table(sweep, test=None):
+    titles = ("test", "method", "pair", "size", "chunk", "in flight", "median us", "min", "p99",
+              "GB/s", "data")
+    lines = []
+    for row in sweep.rows:
+        if test in (None, row["test"]):
+            pair = pair_of(row)
+            chunk = size(row["chunk_bytes"]) if row["chunk_bytes"] else "default"
+            cells = (row["test"], row["method"], " \u2192 ".join(pair) if pair else "all",
+                     size(row["bytes"]), "\u2013" if row["method"] == "raw" else chunk,
+                     str(row["in_flight"]), figure(row, "us_median", 1), figure(row, "us_min", 1),
+                     figure(row, "us_p99", 1), figure(row, "gb_per_s", 2))
+            bad = ' class="bad"' if row["verified"] is False else ""
+            lines.append("<tr>" + "".join(f"<td>{html.escape(words)}</td>" for words in cells) +
+                         f"<td{bad}>{verdict(row)}</td></tr>\n")
+    return ("<table><thead><tr>" + "".join(f'<th scope="col">{title}</th>' for title in titles) +
+            "</tr></thead><tbody>\n" + "".join(lines) + "</tbody></table>\n")
+
+
+def page(sweep):
+    parts = [header(sweep), matrices(sweep), curves(sweep)]
+    parts.append(section("shares", "Which paths the bytes take", note(
+        "With all routes, of the largest size: shares as the plan has cut them."), shares(sweep)))
+    parts.append(section("timeline", "One all-gather, lane by lane", note(
+        f"Shards of {size(sweep.report.get('timeline', {}).get('bytes', 0))}; the number and the "
+        "colour are the transfer in its rank's plan (0: to the next rank). A bar begins when its "
+        "copies were handed to the lane, or the lane was done with those before. From the "
+        "library's trace of a run of its own, in which each transfer has its mark to itself."),
+        timeline(sweep)))
+    parts.append(random_plans(sweep))
+    if sweep.has("urgent"):
+        parts.append(section("urgent", "Urgent transfers beside a background", note(
+            "A small urgent transfer every millisecond (urgent_*), an all-gather in the background "
+            "that begins again and again (back_*), each alone and beside the other for "
+            f"{sweep.report['urgent_ms']} ms; raw_chunk is one driver's copy of the background's "
+            "largest chunk."), table(sweep, "urgent")))
+    if sweep.has("load"):
+        parts.append(section("load", "Host memory and one rank, by relays", note(
+            "direct, all and raw: the transfer's time. gemm_*: the time of a matrix product on a "
+            "GPU that relays: alone, beside the driver's copies of the same bytes over the same "
+            "legs, and beside the relay."), table(sweep, "load")))
+    parts.append(measured(sweep))
+    parts.append(section("rows", None, "<details><summary>All rows</summary>\n", table(sweep),
+                         "</details>"))
+    return ('<!DOCTYPE html>\n<html lang="en" xmlns="http://www.w3.org/1999/xhtml">\n<head>\n'
+            '<meta charset="utf-8"/>\n<meta name="viewport" content="width=device-width, '
+            'initial-scale=1"/>\n<title>ceoverlap sweep</title>\n'
+            f"<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n" + "".join(parts) +
+            "</main>\n</body>\n</html>\n")
+
+
+# --- CSV ---------------------------------------------------------------------------------------
+
+COLUMNS = ("test", "method", "source", "target", "bytes", "chunk_bytes", "in_flight", "samples",
+           "us_median", "us_min", "us_p99", "gb_per_s", "expected_us", "ratio_raw", "ratio_direct",
+           "bound_median", "bound_max", "verified", "shares")
+
+
+def write_csv(sweep, out):
+    """A figure that was not measured is empty."""
+    writer = csv.DictWriter(out, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in sweep.rows:
+        writer.writerow({"source": "all", "target": "all", **row,
+                         "verified": {True: "yes", False: "no", None: "unchecked"}[row["verified"]],
+                         "shares": ";".join(f"{share['path']}:{share['bytes']}"
+                                            for share in row.get("shares", ()))})
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        add_help=False, description="Writes to standard output a page with pictures of what "
+        "ceoverlap-bench sweep has measured.",
+        epilog="Exit status: 0 when all was written; 1 when the file cannot be read, or is no "
+        "report of a sweep; 2 on unusable arguments.")
+    parser.add_argument("--csv", action="store_true", help="Write the rows as CSV instead")
+    parser.add_argument("-?", "--help", action="help", help="Give this help list")
+    parser.add_argument("-V", "--version", action="version", version=f"ceoverlap {VERSION}",
+                        help="Print program version")
+    parser.add_argument("report", help="The JSON of ceoverlap-bench sweep; -: standard input")
+    asked = parser.parse_args()
+    try:
+        with open(0 if asked.report == "-" else asked.report, encoding="utf-8") as file:
+            sweep = Sweep(json.load(file))
+        if asked.csv:
+            write_csv(sweep, sys.stdout)
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")
+            sys.stdout.write(page(sweep))
+        sys.stdout.flush()
+    except OSError as error:
+        print(f"ceoverlap-plot: {asked.report}: {error.strerror}", file=sys.stderr)
+        return 1
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"ceoverlap-plot: {asked.report}: it is no report of a sweep, or one of another "
+              f"version: {error!r}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
