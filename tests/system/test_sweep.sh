@@ -64,6 +64,21 @@ else
 	echo "python3 was not found: the files' insides were not looked at"
 fi
 
+# The report has all that the page and CSV have.
+./ceoverlap-plot "$folder/sweep.json" | sed 's/<dt>Time.*//' > "$folder/again.html"
+sed 's/<dt>Time.*//' "$folder/sweep.html" | cmp - "$folder/again.html" || failed=1
+./ceoverlap-plot --csv - < "$folder/sweep.json" | cmp - "$folder/sweep.csv" || failed=1
+echo '{"rows": [{}]}' > "$folder/none.json"
+for report in "$folder/none.json" "$folder/all.trace" "$folder/sweep.csv" /nonexistent; do
+	./ceoverlap-plot "$report" > "$out" 2> "$out.err"
+	if [ $? != 1 ] || ! grep -q "^ceoverlap-plot: $report: " "$out.err"; then
+		echo "FAIL: $report is drawn"
+		failed=1
+	fi
+done
+./ceoverlap-plot > "$out" 2> "$out.err"
+[ $? = 2 ] || { echo "FAIL: nothing is drawn"; failed=1; }
+
 expect 0 "help of the sweep" sweep --help
 expect 2 "an unknown test" sweep -t p2p
 expect 2 "a list of nothing" sweep --in-flight ,

@@ -3,15 +3,12 @@
 
 # ceoverlap-bench sweep: what methods carry; traces
 ceoverlap_bench_SOURCES += \
-	%D%/curve.c \
-	%D%/html.c \
 	%D%/job.c \
 	%D%/load.c \
 	%D%/options.c \
 	%D%/plans.c \
 	%D%/random.c \
 	%D%/report.c \
-	%D%/svg.c \
 	%D%/sweep.c %D%/sweep.h \
 	%D%/trace.c \
 	%D%/urgent.c \

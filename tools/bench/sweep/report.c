@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The sweep's rows as text, CSV and JSON. */
+/* The sweep's rows as text and JSON. */
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/bench/cells.h"
+#include "tools/bench/program.h"
 #include "tools/bench/sweep/sweep.h"
 #include "tools/common/output.h"
 
@@ -144,54 +146,6 @@ void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 	fflush(out);
 }
 
-/* --- CSV ------------------------------------------------------------------ */
-
-/* Prints a figure, or nothing if it was not measured. */
-static void csv_figure(FILE *out, const char *format, double value)
-{
-	if (value > 0)
-		fprintf(out, format, value);
-	fputc(',', out);
-}
-
-static void csv_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row)
-{
-	uint32_t i;
-
-	fprintf(out, "%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%u,%u,", row->test, row->method,
-		sweep_place(sweep, row->source), sweep_place(sweep, row->target), row->bytes,
-		row->chunk_bytes, row->in_flight, row->n_samples);
-	csv_figure(out, "%.3f", row->us_median);
-	csv_figure(out, "%.3f", row->us_min);
-	csv_figure(out, "%.3f", row->us_p99);
-	csv_figure(out, "%.4f", row->gb_per_s);
-	csv_figure(out, "%.3f", row->expected_us);
-	csv_figure(out, "%.4f", row->ratio_raw);
-	csv_figure(out, "%.4f", row->ratio_direct);
-	csv_figure(out, "%.4f", row->bound_median);
-	csv_figure(out, "%.4f", row->bound_max);
-	fprintf(out, "%s,", row->verified > 0 ? "yes" : row->verified ? "unchecked" : "no");
-	for (i = 0; i < row->n_shares; i++)
-		fprintf(out, "%s%s:%" PRIu64, i ? ";" : "", row->shares[i].path,
-			row->shares[i].bytes);
-	fputc('\n', out);
-}
-
-int sweep_write_csv(const struct sweep *sweep, const char *path)
-{
-	struct output output;
-	uint32_t i;
-
-	if (output_open(&output, path))
-		return -1;
-	fprintf(output.stream, "test,method,source,target,bytes,chunk_bytes,in_flight,samples,"
-		"us_median,us_min,us_p99,gb_per_s,expected_us,ratio_raw,ratio_direct,"
-		"bound_median,bound_max,verified,shares\n");
-	for (i = 0; i < sweep->n_rows; i++)
-		csv_row(output.stream, sweep, &sweep->rows[i]);
-	return output_close(&output);
-}
-
 /* --- JSON ----------------------------------------------------------------- */
 
 static struct json_object *seeds_of(const struct sweep *sweep)
@@ -211,27 +165,83 @@ static struct json_object *seeds_of(const struct sweep *sweep)
 	return list;
 }
 
-int sweep_write_json(const struct sweep *sweep)
+/* Of the events of lanes; takes them over. */
+static struct json_object *timeline_of(const struct sweep *sweep)
+{
+	struct bench_cells cells;
+
+	bench_cells_begin(&cells);
+	bench_cells_integer(&cells, "bytes", NULL, sweep->timeline_bytes);
+	bench_cells_add(&cells, "events", json_object_get(sweep->timeline));
+	return bench_cells_take(&cells);
+}
+
+static void fill_report(struct bench_cells *report, const struct sweep *sweep)
 {
 	struct json_object *list = json_object_new_array(), *origin;
 	struct json_object *places = json_object_new_array();
-	struct bench_cells report, cells;
+	struct bench_cells cells;
 	char text[512];
 	uint32_t i;
 
-	origin = bench_report_begin(&report, sweep->options, sweep->machine, SCHEMA_VERSION);
+	origin = bench_report_begin(report, sweep->options, sweep->machine, SCHEMA_VERSION);
 	sweep_machine(sweep, text, sizeof(text));
 	json_object_object_add(origin, "model_machine", json_object_new_string(text));
-	bench_cells_add(&report, "complete", json_object_new_boolean(sweep->is_complete));
+	bench_cells_add(report, "complete", json_object_new_boolean(sweep->is_complete));
+	bench_cells_add(report, "on_gpus", json_object_new_boolean(sweep->is_gpu));
 	for (i = 0; i < sweep->n_places; i++)
 		json_object_array_add(places, json_object_new_string(sweep->place_names[i]));
-	bench_cells_add(&report, "places", places);
+	bench_cells_add(report, "places", places);
 	for (i = 0; i < sweep->n_rows; i++) {
 		fill(&cells, sweep, &sweep->rows[i]);
 		json_object_array_add(list, bench_cells_take(&cells));
 	}
-	bench_cells_add(&report, "rows", list);
-	if (sweep->n_seeds)
-		bench_cells_add(&report, "random_plans", seeds_of(sweep));
-	return bench_report_end(&report, sweep->options);
+	bench_cells_add(report, "rows", list);
+	bench_cells_integer(report, "urgent_ms", NULL, sweep->own->urgent_ms);
+	if (sweep->n_seeds) {
+		bench_cells_add(report, "random_plans", seeds_of(sweep));
+		bench_cells_integer(report, "random_transfers", NULL, SWEEP_MOVES_MAX);
+		bench_cells_number(report, "t0_us", NULL, sweep->t0_us);
+	}
+	if (sweep->timeline)
+		bench_cells_add(report, "timeline", timeline_of(sweep));
+}
+
+/* Has ceoverlap-plot make a file of the report. */
+static int plot(const char *report, const char *option, const char *path)
+{
+	const char *const arguments[] = { "ceoverlap-plot", report, option, NULL };
+	struct output output;
+
+	if (!path)
+		return 0;
+	if (output_open(&output, path))
+		return -1;
+	if (!bench_program_run(arguments, output.stream))
+		return output_close(&output);
+	output_drop(&output);
+	return -1;
+}
+
+int sweep_write(const struct sweep *sweep)
+{
+	const struct sweep_options *own = sweep->own;
+	struct bench_options options = *sweep->options;
+	struct bench_cells report;
+	char path[128];
+	int r;
+
+	fill_report(&report, sweep);
+	r = bench_report_end(&report, &options);
+	if (!own->csv_path && !own->html_path)
+		return r;
+	snprintf(path, sizeof(path), "%s/report", sweep->folder);
+	options.json_path = path;
+	fill_report(&report, sweep);
+	if (bench_report_end(&report, &options))
+		return -1;
+	r |= plot(path, "--csv", own->csv_path);
+	r |= plot(path, NULL, own->html_path);
+	(void)unlink(path);
+	return r;
 }

@@ -5,6 +5,7 @@
 
 #include "tools/bench/sweep/sweep.h"
 
+#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,7 +234,7 @@ static int run_tests(struct sweep *sweep)
 			continue;
 		r = tests[i].run(sweep);
 	}
-	if (!r && sweep->own->html_path)
+	if (!r && (sweep->own->html_path || sweep->options->json_path))
 		r = sweep_timeline(sweep);
 	return r;
 }
@@ -241,8 +242,6 @@ static int run_tests(struct sweep *sweep)
 /* Writes the reports, also after failures. */
 static int report(struct sweep *sweep)
 {
-	int r = 0;
-
 	if (!sweep->n_rows) {
 		fprintf(stderr, "ceoverlap-bench: nothing ran\n");
 		return -1;
@@ -251,13 +250,7 @@ static int report(struct sweep *sweep)
 	if (sweep->n_bad_rows)
 		fprintf(stderr, "ceoverlap-bench: %u rows with wrong data\n",
 			sweep->n_bad_rows);
-	if (sweep->own->csv_path)
-		r |= sweep_write_csv(sweep, sweep->own->csv_path);
-	if (sweep->options->json_path)
-		r |= sweep_write_json(sweep);
-	if (sweep->own->html_path)
-		r |= sweep_write_html(sweep, sweep->own->html_path);
-	return r || sweep->n_bad_rows ? -1 : 0;
+	return sweep_write(sweep) || sweep->n_bad_rows ? -1 : 0;
 }
 
 static int choose_places(struct sweep *sweep)
@@ -293,6 +286,7 @@ static int run(void *arg, uint32_t number)
 		r = run_tests(sweep);
 	sweep->is_complete = !r;
 	r = report(sweep) || r ? EXIT_FAILURE : EXIT_SUCCESS;
+	json_object_put(sweep->timeline);
 	sweep_close(sweep);
 	return r;
 }

@@ -16,15 +16,13 @@
  *   urgent.c    small urgent transfers beside a background
  *   trace.c     one all-gather with a trace, for the timeline
  *   options.c   the command line
- *   report.c    text, CSV and JSON
- *   html.c      the report for people; svg.c and curve.c its pictures
+ *   report.c    text and JSON, of which ceoverlap-plot makes CSV and pictures
  *
  * One process with one thread holds all ranks: one per GPU (or some on host memory), and
  * one more whose memory is the host's.
  */
 
 #include "tools/bench/bench.h"
-#include "tools/bench/trace.h"
 
 #define SWEEP_PLACES_MAX   17u          /* ranks and one place for the host */
 #define SWEEP_ROWS_MAX     32768u
@@ -132,7 +130,7 @@ struct sweep {
 	int                         is_complete;        /* all tests have ended well */
 	struct sweep_seed           seeds[SWEEP_SEEDS_MAX];
 	uint32_t                    n_seeds;
-	struct bench_trace          timeline;
+	struct json_object         *timeline;   /* events of lanes; NULL: not measured */
 	uint64_t                    timeline_bytes;     /* size of a shard */
 	double                      t0_us;      /* median t0 of all pairs, measured for random
 						 * plans */
@@ -249,9 +247,9 @@ double sweep_median(double *values, uint32_t n);
 void sweep_print_head(FILE *out);
 void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row);
 void sweep_print_matrix(FILE *out, const struct sweep *sweep);
-int  sweep_write_csv(const struct sweep *sweep, const char *path);
-int  sweep_write_json(const struct sweep *sweep);
-int  sweep_write_html(const struct sweep *sweep, const char *path);
+
+/* Writes the files that were asked for. Returns 0, or -1, reported. */
+int  sweep_write(const struct sweep *sweep);
 
 const char *sweep_place(const struct sweep *sweep, int32_t place);
 
@@ -270,18 +268,5 @@ const struct sweep_row *sweep_find(const struct sweep *sweep, const struct sweep
 
 /* Formats a size, as in "4 MiB"; text has at least 24 bytes. */
 const char *sweep_size(uint64_t bytes, char *text);
-
-/* Each prints one <svg> (svg.c, curve.c). The method and bytes of the key
- * are ignored. */
-void sweep_svg_matrix(FILE *out, const struct sweep *sweep, const char *method);
-void sweep_svg_shares(FILE *out, const struct sweep *sweep);
-void sweep_svg_timeline(FILE *out, const struct sweep *sweep);
-void sweep_svg_curve(FILE *out, const struct sweep *sweep, const struct sweep_key *key);
-void sweep_svg_random(FILE *out, const struct sweep *sweep);
-
-/* Prints the begin of an <svg> with a description for screen readers; title is plain ASCII without
- * markup. */
-void sweep_svg_begin(FILE *out, const char *class, uint32_t width, uint32_t height,
-		     const char *title);
 
 #endif /* BENCH_SWEEP_H */

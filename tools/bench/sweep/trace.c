@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <json-c/json.h>
+
 #include "tools/bench/sweep/sweep.h"
 
 #define LAUNCHES 3u                     /* the report shows the last one */
@@ -50,6 +52,30 @@ static int with_trace(struct sweep *sweep, const char *path, struct sweep_job *j
 	return r;
 }
 
+/* Reads what lanes did; NULL, reported: the file is no trace. */
+static struct json_object *read_spans(const char *path)
+{
+	struct json_object *file = json_object_from_file(path), *list, *event;
+	struct json_object *events = json_object_object_get(file, "traceEvents");
+	const char *phase;
+	size_t i;
+
+	if (!events) {
+		fprintf(stderr, "ceoverlap-bench: cannot read the trace %s\n", path);
+		json_object_put(file);
+		return NULL;
+	}
+	list = json_object_new_array();
+	for (i = 0; i < json_object_array_length(events); i++) {
+		event = json_object_array_get_idx(events, i);
+		phase = json_object_get_string(json_object_object_get(event, "ph"));
+		if (phase && !strcmp(phase, "X"))
+			json_object_array_add(list, json_object_get(event));
+	}
+	json_object_put(file);
+	return list;
+}
+
 int sweep_timeline(struct sweep *sweep)
 {
 	struct sweep_job *job;
@@ -66,7 +92,7 @@ int sweep_timeline(struct sweep *sweep)
 	sweep_collective(sweep, SWEEP_GATHER, sweep->timeline_bytes, job);
 	sweep_progress(sweep, "timeline of one all-gather");
 	r = with_trace(sweep, path, job);
-	if (!r && bench_trace_read_last(path, &sweep->timeline))
+	if (!r && !(sweep->timeline = read_spans(path)))
 		r = CEOV_ERR_SYSTEM;
 	(void)unlink(path);
 	free(job);
