@@ -82,6 +82,30 @@ grep -q '"nccl_nvls": *null' "$json" || fail "host memory alone: something is to
 # A path that is no regular file is written directly.
 expect 0 "JSON on standard output" bash -c \
 	"'$bench' ${quick[*]} -t p2p -J /dev/stdout | grep -q '\"rows\"'"
+# So is "-", which keeps standard output for JSON; what is in a file behind it stays.
+echo before > "$folder/all.json"
+for command in "" overlap sweep measure; do
+	case $command in
+	"") more="-t p2p" ;; overlap) more="-t all_reduce" ;; sweep) more="-t pairs" ;;
+	measure) more="" ;;
+	esac
+	arguments=("${quick[@]}")
+	[ "$command" != measure ] || arguments=(--host --quick --no-store)
+	# shellcheck disable=SC2086 # lists of words
+	"$bench" $command "${arguments[@]}" $more -J - >> "$folder/all.json" 2> "$errors" ||
+		fail "$command: JSON on standard output"
+	grep -q '^# ceoverlap-bench' "$errors" || fail "$command: the table is not on stderr"
+done
+[ "$(head -n 1 "$folder/all.json")" = before ] || fail "what was there before JSON is lost"
+if command -v python3 > /dev/null; then
+	sed 1d "$folder/all.json" | python3 -c 'import json, sys
+rest, read = sys.stdin.read().strip(), json.JSONDecoder().raw_decode
+for number in range(4):
+    report, end = read(rest)
+    assert report["provenance"]["command"].endswith(" -J -"), report
+    rest = rest[end:].lstrip()
+assert not rest, rest[:99]' || fail "there is more than JSON on standard output"
+fi
 # A refused run leaves the old file unchanged.
 cp "$json" "$folder/before.json"
 expect 1 "nothing to run" "$bench" --host -g 1 -t all_gather --trace /nonexistent/x -J "$json"

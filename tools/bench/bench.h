@@ -42,6 +42,7 @@ struct bench_options {
 	uint32_t    n_warmup;
 	int         check;
 	const char *json_path;          /* NULL: none */
+	char        output[32];         /* the path of standard output, if JSON goes there */
 	uint32_t    n_ranks;            /* 0: one for each GPU, or 4 on host memory */
 	int         force_host;
 	int         names_sources;      /* --named was given */

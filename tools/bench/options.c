@@ -4,9 +4,12 @@
 #include "tools/bench/options.h"
 #include "tools/common/refused.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 uint64_t bench_parse_number(struct argp_state *state, const char *text, uint64_t least,
 			    uint64_t most)
@@ -43,6 +46,19 @@ uint64_t bench_parse_size(struct argp_state *state, const char *text)
 	return value << shift;
 }
 
+/* Keeps standard output for JSON alone: what is printed goes to standard error from here on. */
+static void take_output(struct argp_state *state, struct bench_options *options)
+{
+	int fd;
+
+	fflush(stdout);
+	fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		argp_failure(state, EXIT_FAILURE, errno, "standard output");
+	snprintf(options->output, sizeof(options->output), "/dev/fd/%d", fd);
+	options->json_path = options->output;
+}
+
 error_t bench_parse_common(int key, char *text, struct argp_state *state,
 			   struct bench_options *options)
 {
@@ -65,7 +81,10 @@ error_t bench_parse_common(int key, char *text, struct argp_state *state,
 	case 'w': options->n_warmup = (uint32_t)bench_parse_number(state, text, 0, 10000);
 		break;
 	case 'c': options->check = (int)bench_parse_number(state, text, 0, 1); break;
-	case 'J': options->json_path = text; break;
+	case 'J': options->json_path = text;
+		if (!strcmp(text, "-"))
+			take_output(state, options);
+		break;
 	case 'T': options->timeout_s = (uint32_t)bench_parse_number(state, text, 1, 86400);
 		break;
 	case BENCH_KEY_HOST: options->force_host = 1; break;

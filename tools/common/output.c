@@ -93,12 +93,23 @@ int output_check(const char *path)
 	return 0;
 }
 
+/* An open descriptor is not opened anew: a file behind it would be truncated, though others may
+ * have written to it. */
+static int open_directly(const char *path)
+{
+	int number, n = 0;
+
+	if (sscanf(path, "/dev/fd/%9d%n", &number, &n) == 1 && !path[n])
+		return fcntl(number, F_DUPFD_CLOEXEC, 0);
+	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
 int output_open(struct output *output, const char *path)
 {
 	int fd, error = begin(output, path, &fd);
 
 	if (!error && fd < 0) {
-		fd = open(output->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+		fd = open_directly(output->path);
 		error = fd < 0 ? errno : 0;
 	}
 	if (error)
