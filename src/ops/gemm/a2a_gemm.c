@@ -166,7 +166,10 @@ static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
 	return (struct cei_whole_ends){ run->a, op->product.whole };
 }
 
-static const struct cei_whole_kind whole = { 0, product_rows, span_of, ends_of };
+static const struct cei_whole_kind whole = {
+	0, product_rows, span_of, ends_of,
+	cei_product_choose, cei_a2a_explain, cei_product_candidates
+};
 
 /* --- tiles ----------------------------------------------------------------- */
 
@@ -454,23 +457,7 @@ static void play(struct cei_play *play)
 		cei_play_gathered(play);
 }
 
-static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_choose(args, choice, cei_product_choose);
-}
-
-static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_explain(args, choice, cei_a2a_explain);
-}
-
 /* --- measuring ------------------------------------------------------------- */
-
-static void list_candidates(const struct cei_listing *listing)
-{
-	cei_product_candidates(listing);
-	cei_whole_list(listing);
-}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -496,7 +483,7 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	list_candidates, trial_sizes, trial_run
+	cei_whole_candidates, trial_sizes, trial_run
 };
 
 static const struct cei_product_kind product = {
@@ -519,8 +506,8 @@ const struct cei_op_kind cei_a2a_gemm = {
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = choose,
-	.explain = explain,
+	.choose = cei_whole_choose,
+	.explain = cei_whole_explain,
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,

@@ -83,7 +83,10 @@ static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
 					: op->product.whole };
 }
 
-static const struct cei_whole_kind whole = { 0, rows_of, span_of, ends_of };
+static const struct cei_whole_kind whole = {
+	0, rows_of, span_of, ends_of,
+	cei_product_lane_choose, cei_product_lane_explain, cei_product_candidates
+};
 
 static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
 {
@@ -293,22 +296,6 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 
 /* --- choosing and measuring ------------------------------------------------ */
 
-static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_choose(args, choice, cei_product_lane_choose);
-}
-
-static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_explain(args, choice, cei_product_lane_explain);
-}
-
-static void list_candidates(const struct cei_listing *listing)
-{
-	cei_product_candidates(listing);
-	cei_whole_list(listing);
-}
-
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -338,7 +325,7 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	list_candidates, trial_sizes, trial_run
+	cei_whole_candidates, trial_sizes, trial_run
 };
 
 static const struct cei_product_kind product = {
@@ -362,8 +349,8 @@ const struct cei_op_kind cei_ag_gemm = {
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = choose,
-	.explain = explain,
+	.choose = cei_whole_choose,
+	.explain = cei_whole_explain,
 	.build = build,
 	.built = cei_sm_lane_build,
 	.take = take_operands,

@@ -181,7 +181,10 @@ static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
 	return (struct cei_whole_ends){ op->product.whole, run->c };
 }
 
-static const struct cei_whole_kind whole = { 0, product_rows, span_of, ends_of };
+static const struct cei_whole_kind whole = {
+	0, product_rows, span_of, ends_of,
+	cei_columns_choose, cei_a2a_explain, cei_columns_candidates
+};
 
 /* --- tiles ----------------------------------------------------------------- */
 
@@ -399,23 +402,7 @@ static void play(struct cei_play *play)
 	}
 }
 
-static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_choose(args, choice, cei_columns_choose);
-}
-
-static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_explain(args, choice, cei_a2a_explain);
-}
-
 /* --- measuring ------------------------------------------------------------- */
-
-static void list_candidates(const struct cei_listing *listing)
-{
-	cei_columns_candidates(listing);
-	cei_whole_list(listing);
-}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -441,7 +428,7 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	list_candidates, trial_sizes, trial_run
+	cei_whole_candidates, trial_sizes, trial_run
 };
 
 static const struct cei_product_kind product = {
@@ -463,8 +450,8 @@ const struct cei_op_kind cei_gemm_a2a = {
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = choose,
-	.explain = explain,
+	.choose = cei_whole_choose,
+	.explain = cei_whole_explain,
 	.build = build,
 	.take = take_operands,
 	.job = queue_job,

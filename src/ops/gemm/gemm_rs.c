@@ -115,7 +115,10 @@ static struct cei_whole_ends ends_of(const ceov_op *op, const void *operands)
 	return (struct cei_whole_ends){ op->product.whole, run->c };
 }
 
-static const struct cei_whole_kind whole = { 1, rows_of, span_of, ends_of };
+static const struct cei_whole_kind whole = {
+	1, rows_of, span_of, ends_of,
+	cei_product_lane_choose, cei_product_lane_explain, cei_product_candidates
+};
 
 static void ask(const ceov_op *op, struct cei_tiles_args *args, uint64_t rows[CEI_OP_RANKS_MAX])
 {
@@ -286,23 +289,7 @@ static void play(struct cei_play *play)
 		(void)cei_play_sum(play, piece, arrived_ns[piece]);
 }
 
-static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_choose(args, choice, cei_product_lane_choose);
-}
-
-static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
-{
-	cei_whole_explain(args, choice, cei_product_lane_explain);
-}
-
 /* --- measuring ------------------------------------------------------------- */
-
-static void list_candidates(const struct cei_listing *listing)
-{
-	cei_product_candidates(listing);
-	cei_whole_list(listing);
-}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -327,7 +314,7 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 }
 
 static const struct cei_op_trial trial = {
-	list_candidates, trial_sizes, trial_run
+	cei_whole_candidates, trial_sizes, trial_run
 };
 
 static const struct cei_product_kind product = {
@@ -350,8 +337,8 @@ const struct cei_op_kind cei_gemm_rs = {
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
-	.choose = choose,
-	.explain = explain,
+	.choose = cei_whole_choose,
+	.explain = cei_whole_explain,
 	.build = build,
 	.built = cei_sm_lane_build,
 	.take = take_operands,

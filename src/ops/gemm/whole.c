@@ -128,8 +128,7 @@ static void choose_whole(const struct cei_choose_args *args, struct cei_choice *
 
 /* Returns whether the model chooses this mode. All ranks have to find the same, so only what they
  * share is looked at. A cut is asked for where products and copies overlap. */
-static int is_worth(const struct cei_choose_args *from, const struct cei_choice *begun,
-		    cei_chooser *others)
+static int is_worth(const struct cei_choose_args *from, const struct cei_choice *begun)
 {
 	const struct ceov_op_tuning alike = cei_product_alike(from->given);
 	const struct cei_choose_args args = { from->shape, from->rates, &alike };
@@ -140,27 +139,25 @@ static int is_worth(const struct cei_choose_args *from, const struct cei_choice 
 	    cei_whole_fault(from->shape, CEOV_MODE_TWO_SHOT))
 		return 0;
 	choose_whole(&args, &whole);
-	others(&args, &other);
+	from->shape->kind->product->whole->choose(&args, &other);
 	return whole.run_ns < cei_product_run_ns(&args, &other) * WHOLE_WORTH;
 }
 
-void cei_whole_choose(const struct cei_choose_args *args, struct cei_choice *choice,
-		      cei_chooser *others)
+void cei_whole_choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	if (choice->mode == CEOV_MODE_TWO_SHOT || is_worth(args, choice, others))
+	if (choice->mode == CEOV_MODE_TWO_SHOT || is_worth(args, choice))
 		choose_whole(args, choice);
 	else
-		others(args, choice);
+		args->shape->kind->product->whole->choose(args, choice);
 }
 
-void cei_whole_explain(const struct cei_choose_args *args, struct cei_choice *choice,
-		       cei_chooser *others)
+void cei_whole_explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	const struct cei_op_shape alone = product_of(args->shape);
 	const struct cei_choose_args product = { &alone, args->rates, args->given };
 
 	if (choice->mode != CEOV_MODE_TWO_SHOT) {
-		others(args, choice);
+		args->shape->kind->product->whole->explain(args, choice);
 		return;
 	}
 	cei_direct_explain(args, choice);
@@ -169,7 +166,7 @@ void cei_whole_explain(const struct cei_choose_args *args, struct cei_choice *ch
 	cei_product_say_tiles(&product, choice);
 }
 
-void cei_whole_list(const struct cei_listing *listing)
+void cei_whole_candidates(const struct cei_listing *listing)
 {
 	const struct cei_op_shape *shape = listing->shape;
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
@@ -177,6 +174,7 @@ void cei_whole_list(const struct cei_listing *listing)
 	struct cei_tile_shape tile;
 	uint32_t i;
 
+	shape->kind->product->whole->candidates(listing);
 	if (!listing->rates->has_direct || shape->n_ranks == 1 ||
 	    cei_whole_fault(shape, CEOV_MODE_TWO_SHOT))
 		return;

@@ -52,6 +52,11 @@ struct cei_whole_kind {
 	 * memory of the caller's that has the same layout. operands: the public struct of the run
 	 * call. */
 	struct cei_whole_ends (*ends)(const ceov_op *op, const void *operands);
+
+	/* Do in other modes what the functions of struct cei_op_kind do. */
+	void (*choose)(const struct cei_choose_args *args, struct cei_choice *choice);
+	void (*explain)(const struct cei_choose_args *args, struct cei_choice *choice);
+	void (*candidates)(const struct cei_listing *listing);
 };
 
 /* Returns whether the op's mode is this one. */
@@ -63,18 +68,15 @@ static inline int cei_op_is_whole(const ceov_op *op)
 /* Returns why the shape is refused in a direct mode that has no lane of SMs, or NULL. */
 const char *cei_whole_fault(const struct cei_op_shape *shape, enum ceov_op_mode mode);
 
-typedef void cei_chooser(const struct cei_choose_args *args, struct cei_choice *choice);
+/* The functions choose() and explain() of a kind. This mode is chosen where the caller set it, or
+ * left it open and this mode is predicted to take less time than what the kind chooses of the
+ * others. */
+void cei_whole_choose(const struct cei_choose_args *args, struct cei_choice *choice);
+void cei_whole_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 
-/* Parts of the functions choose() and explain() of a kind: these do it where the mode is this one,
- * or where it is open and this one is predicted to take less time than what `others` chooses. Else
- * `others` do. */
-void cei_whole_choose(const struct cei_choose_args *args, struct cei_choice *choice,
-		      cei_chooser *others);
-void cei_whole_explain(const struct cei_choose_args *args, struct cei_choice *choice,
-		       cei_chooser *others);
-
-/* Adds candidates of this mode: by cuBLAS, if it is there, and by each kernel. */
-void cei_whole_list(const struct cei_listing *listing);
+/* Lists candidates of the kind's other modes, then those of this mode: by cuBLAS, if it is there,
+ * and by each kernel. */
+void cei_whole_candidates(const struct cei_listing *listing);
 
 /* Sets the fields in which the list of tiles of a product of so many rows of one rank is different
  * from one of the shape's rows. memory: for one number. */
