@@ -122,7 +122,7 @@ static const char *order_fault(const struct capture *here, const struct capture 
 
 /* --- the executor's functions ------------------------------------------------------------- */
 
-static int follow(const struct cei_gpu_executor *own, CUstream stream)
+static int follow(struct cei_gpu_executor *own, CUstream stream)
 {
 	struct capture here, open;
 	const char *fault;
@@ -151,30 +151,27 @@ static int mark(struct cei_gpu_executor *own, CUstream stream)
 		: mark_captured(own, stream);
 }
 
-int cei_gpu_follow_mark(struct cei_executor *executor, void *stream)
+static int in_context(struct cei_gpu_executor *own, CUstream stream,
+		      int (*step)(struct cei_gpu_executor *own, CUstream stream))
 {
-	struct cei_gpu_executor *own = executor->private;
 	struct cei_cuda_hold hold;
 	int r = cei_cuda_push(own->cuda, own->gpu, &hold);
 
 	if (r)
 		return r;
-	r = follow(own, stream);
+	r = step(own, stream);
 	cei_cuda_pop(own->cuda, &hold);
 	return r;
 }
 
+int cei_gpu_follow_mark(struct cei_executor *executor, void *stream)
+{
+	return in_context(executor->private, stream, follow);
+}
+
 int cei_gpu_mark_stream(struct cei_executor *executor, void *stream)
 {
-	struct cei_gpu_executor *own = executor->private;
-	struct cei_cuda_hold hold;
-	int r = cei_cuda_push(own->cuda, own->gpu, &hold);
-
-	if (r)
-		return r;
-	r = mark(own, stream);
-	cei_cuda_pop(own->cuda, &hold);
-	return r;
+	return in_context(executor->private, stream, mark);
 }
 
 void cei_gpu_order_close(struct cei_gpu_executor *own)
