@@ -87,6 +87,20 @@ START_TEST(test_what_is_different_is_another)
 }
 END_TEST
 
+/* Another run's operands begin with the same bytes. */
+START_TEST(test_a_shorter_run_is_another)
+{
+	struct ceov_reduce_run operands = operands_of(1);
+	const struct cei_graph_key key = {
+		&ops[0], 0, sizeof(operands) - sizeof(void *), &operands, &memory
+	};
+	void *dropped;
+
+	ck_assert_uint_eq(see_kept(0, 0, 1)->n_seen, 1);
+	ck_assert_uint_eq(cei_graph_cache_see(replays, &key, &dropped)->n_seen, 1);
+}
+END_TEST
+
 /* The operands' addresses stay, but one of them is another allocation's now. */
 START_TEST(test_memory_that_comes_again_is_another)
 {
@@ -147,19 +161,20 @@ END_TEST
 START_TEST(test_what_was_not_seen_for_long_gives_way)
 {
 	struct cei_graph_entry *entry;
-	uint64_t i;
+	uint64_t i, old = 5 * (uint64_t)_i;
 	void *dropped;
 
 	fill_table();
-	for (i = 0; i < CEI_GRAPH_CACHE_STALE - CEI_GRAPH_CACHE_MAX; i++)
-		(void)see_kept(0, 0, 1 + i % (CEI_GRAPH_CACHE_MAX - 1)); /* all entries but 0 */
+	for (i = 0; i < CEI_GRAPH_CACHE_STALE - CEI_GRAPH_CACHE_MAX + old; i++) /* all but `old` */
+		(void)see_kept(0, 0, (old + 1 + i % (CEI_GRAPH_CACHE_MAX - 1)) %
+			       CEI_GRAPH_CACHE_MAX);
 	entry = see(0, 1, 0, &dropped);
-	ck_assert_ptr_eq(dropped, &replays->entries[0]);
+	ck_assert_ptr_eq(dropped, &replays->entries[old]);
 	ck_assert_ptr_nonnull(entry);
 	ck_assert_ptr_null(entry->graph);
 	ck_assert_uint_eq(entry->n_seen, 1);
-	ck_assert_ptr_null(see_kept(0, 1, 1));  /* entry 1 is the oldest now */
-	ck_assert_ptr_null(see_kept(0, 0, 0));
+	ck_assert_ptr_null(see_kept(0, 1, 1));  /* the oldest entry now was used later */
+	ck_assert_ptr_null(see_kept(0, 0, old));
 }
 END_TEST
 
@@ -197,10 +212,11 @@ int main(void)
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_add_test(all, test_the_same_run_is_known_again);
 	tcase_add_test(all, test_what_is_different_is_another);
+	tcase_add_test(all, test_a_shorter_run_is_another);
 	tcase_add_test(all, test_memory_that_comes_again_is_another);
 	tcase_add_test(all, test_operands_that_are_too_long_are_not_kept);
 	tcase_add_test(all, test_there_is_an_end_of_room);
-	tcase_add_test(all, test_what_was_not_seen_for_long_gives_way);
+	tcase_add_loop_test(all, test_what_was_not_seen_for_long_gives_way, 0, 2);
 	tcase_add_test(all, test_an_op_is_forgotten);
 	suite_add_tcase(made, all);
 	return testing_run(made);

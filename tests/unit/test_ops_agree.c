@@ -318,6 +318,58 @@ START_TEST(test_what_a_peer_will_not_run)
 }
 END_TEST
 
+/* --- long lists ------------------------------------------------------------ */
+
+/* Makes pairs at all ranks of which the second ops differ in the last of many blocks. */
+static struct pair pair_of_blocks(const struct op_rig *rig)
+{
+	const struct op_case one = op_case_of(OP_GEMM_A2A, rig->n_ranks, 8, 8, 8);
+	uint32_t rank, i, at, n = rig->n_ranks * rig->n_ranks;
+	struct pair pair = pair_made(rig, one, one);
+	ceov_op *op;
+
+	for (rank = 0; rank < rig->n_ranks; rank++) {
+		for (i = 0; i < 2; i++) {
+			op = pair.ops[rank][i];
+			for (at = 0; at < n; at++)
+				op->blocks[at] = 1000 + at + (i && at == n - 1);
+			cei_agree_renew(op);
+		}
+	}
+	return pair;
+}
+
+static struct pair pair_of_rows(const struct op_rig *rig, uint64_t shift)
+{
+	struct op_case one = op_case_of(OP_AG_GEMM, rig->n_ranks, 8, 8, 8), other;
+	uint32_t i, last = rig->n_ranks - 1;
+
+	for (i = 0; i < rig->n_ranks; i++)
+		one.rows[i] = shift ? 8 + 8 * (i / 4) : 1000 + 8 * i;
+	other = one;
+	other.rows[shift ? 4 : last] = shift ? 8 : 1064;
+	return pair_made(rig, one, other);
+}
+
+/* Lists differ at their end, in text or behind it, or only in how often a number is there. */
+START_TEST(test_the_end_of_a_list_counts)
+{
+	static const char *const texts[] = { "and more (", " 1064, ", "8x5 16x3, " };
+	struct op_rig rig;
+	struct pair pair;
+
+	testing_log_init(&log_);
+	op_rig_open(&rig, OP_RANKS_MAX, SCRATCH, &log_);
+	pair = _i ? pair_of_rows(&rig, (uint64_t)_i - 1) : pair_of_blocks(&rig);
+	ck_assert_int_eq(compare_on_gpu(pair.ops[0][0]), 0);
+	ck_assert_int_eq(compare_on_gpu(pair.ops[1][1]), CEOV_ERR_INVALID);
+	testing_log_has(&log_, "rank 1 has ", "rank 0 has ", texts[_i]);
+	pair_release(&pair, OP_RANKS_MAX);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 /* --- waits and refusals of one rank ---------------------------------------- */
 
 /* Returns the counter by which a rank says what its first run of this number is. */
@@ -352,6 +404,7 @@ static void wait_for_second(struct waiting *waiting)
 {
 	ck_assert_int_eq(pthread_create(&waiting->thread, NULL, run_second, waiting), 0);
 	await_said(waiting->part.rig, waiting->part.rank, 2);
+	ck_assert_int_eq(ceov_workspace_idle(waiting->part.rig->workspaces[0]), CEOV_PENDING);
 }
 
 /* While a thread of rank 0 waits for the first run of one operator, another one runs another
@@ -507,6 +560,7 @@ int main(void)
 	tcase_add_test(tcase, test_one_thread_runs_some_of_many_operators);
 	tcase_add_loop_test(tcase, test_who_waits_for_the_peers_run, 0, 3);
 	tcase_add_loop_test(tcase, test_what_a_peer_will_not_run, 0, 2);
+	tcase_add_loop_test(tcase, test_the_end_of_a_list_counts, 0, 3);
 	tcase_add_test(tcase, test_other_runs_go_on_while_ranks_compare);
 	tcase_add_test(tcase, test_a_close_ends_the_wait);
 	tcase_add_test(tcase, test_a_refusal_comes_before_ranks_compare);
