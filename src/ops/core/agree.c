@@ -427,15 +427,15 @@ static int check(ceov_op *op)
 		return cei_workspace_fail(workspace, r);
 	if (differing != CEOV_NOBODY)
 		return refuse(op, differing);
-	/* release: pairs with cei_agree_is_due() of another thread */
-	atomic_store_explicit(&op->is_agreed, 1, memory_order_release);
+	/* relaxed: pairs with cei_agree_is_due(), which reads this word alone */
+	atomic_store_explicit(&op->is_agreed, 1, memory_order_relaxed);
 	return 0;
 }
 
 int cei_agree_is_due(const ceov_op *op)
 {
-	/* acquire: pairs with check(), which another thread may have made */
-	return op->hash && !atomic_load_explicit(&op->is_agreed, memory_order_acquire);
+	/* relaxed: pairs with check() in another thread; what runs share has a lock */
+	return op->hash && !atomic_load_explicit(&op->is_agreed, memory_order_relaxed);
 }
 
 int cei_agree_check(ceov_op *op)
