@@ -233,7 +233,8 @@ int  ceov_open(const struct ceov_config *config, ceov_context **ret_context);
  * their lines have the level info. Peers that use the same signals are told as by ceov_abort().
  * Releases the objects that the caller did not release. Waits up to 2 s for peers that
  * still use buffers and signals which this process shared; to avoid that, call
- * ceov_barrier() at all ranks first. One thread; NULL is allowed.
+ * ceov_barrier() at all ranks first. One thread, while no other one is in a call of the context or
+ * of its objects, waits included: ceov_abort() ends these. NULL is allowed.
  *
  * Copies that are under way have the context's deadline, and at least 1 s, to end. A copy
  * that does not end (a hanging GPU, a processor that got no time) cannot be stopped: then
