@@ -245,6 +245,7 @@ pure_suites += \
 	%D%/conformance/test_rail_ucx_shm \
 	%D%/conformance/test_net_proxy \
 	%D%/system/test_nodes_processes \
+	%D%/system/test_nodes_losses \
 	%D%/system/test_nodes_large \
 	%D%/system/test_nodes_namespaces
 suites = $(threaded_suites) $(pure_suites)
@@ -530,6 +531,7 @@ ucx_suites = \
 	%D%/conformance/test_transport_proxy_tcp \
 	%D%/conformance/test_transport_proxy_shm \
 	%D%/conformance/test_net_proxy \
+	%D%/system/test_nodes_losses \
 	%D%/system/test_nodes_processes \
 	%D%/system/test_nodes_large \
 	%D%/system/test_nodes_namespaces

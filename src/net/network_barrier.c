@@ -12,7 +12,8 @@
  *
  *   - The processes of its node hear of it from the bootstrap. When a leader says that it has begun
  *     a barrier that the process has not passed, it is told so in return.
- *   - A leader that closes tells the leaders with which it has exchanged notes.
+ *   - A leader that closes tells the leaders with which it has exchanged notes: if it has passed a
+ *     barrier, or others have begun the first one.
  *   - A leader that hears of it from a third process, or whose own barrier cannot complete, tells
  *     other leaders (see cei_spread()); once for each lower number.
  *   - A process whose barrier cannot complete tells those of its node, by the bootstrap.
@@ -133,6 +134,7 @@ void cei_network_mate_missed(struct cei_network *network, uint32_t rank)
 {
 	pthread_mutex_lock(&network->lock);
 	limit(network, rank, n_passed_here(network));
+	tell_who_waits(network);
 	pthread_mutex_unlock(&network->lock);
 }
 
@@ -161,6 +163,8 @@ void cei_network_barrier_leave(struct cei_network *network)
 	note.gone.n_barriers = barrier->n_possible;
 	if (n_passed && is_leader(network))
 		tell_leaders(network, &note);
+	else
+		tell_who_waits(network);
 	pthread_mutex_unlock(&network->lock);
 }
 

@@ -79,22 +79,67 @@ static uint32_t speaker_of(const struct cei_network *network, uint32_t node)
 	return cei_network_process(network, found.leader);
 }
 
+static int is_lost(const struct cei_network *network, uint32_t process)
+{
+	return network->is_parting[process] == TOLD ||
+		(network->has_gone[process] && !network->departed_ns[process]);
+}
+
+/* Tells one node that the process is lost. */
+static void tell_node(struct cei_network *network, uint32_t node, uint32_t process)
+{
+	struct cei_note note = { .type = CEI_NOTE_GONE };
+	uint32_t n_ranks;
+
+	note.gone.rank = cei_book_ranks_of(network->book, process, &n_ranks)[0];
+	cei_network_note(network, speaker_of(network, node), &note);
+}
+
+/* Whether this process tells that node of losses. */
+static int speaks_to(const struct cei_network *network, uint32_t node)
+{
+	uint32_t own = cei_book_own_process(network->book), told[CEI_SPREAD_MAX], i, n;
+	uint32_t own_node = cei_book_node_of(network->book, own);
+	int is_told = 0;
+
+	n = cei_spread(own_node, cei_book_n_nodes(network->book), told);
+	for (i = 0; i < n; i++)
+		is_told |= told[i] == node;
+	return is_told && speaker_of(network, own_node) == own;
+}
+
 /* Passes the loss on to other nodes. Each node does so once, so this ends; in the end all know,
  * even if some of them have gone: see cei_spread(). One process of each node speaks for it, which
  * is connected with others already if it is the leader and there was a barrier. For UCX 1.13 may
  * end a process by an assertion when a connection to it is made and the other side ends. */
 static void tell_nodes(struct cei_network *network, uint32_t process)
 {
-	uint32_t own = cei_book_own_process(network->book), told[CEI_SPREAD_MAX], i, n, n_ranks;
+	uint32_t own = cei_book_own_process(network->book), told[CEI_SPREAD_MAX], i, n;
 	uint32_t node = cei_book_node_of(network->book, own);
-	struct cei_note note = { .type = CEI_NOTE_GONE };
 
 	if (speaker_of(network, node) != own)
 		return;
-	note.gone.rank = cei_book_ranks_of(network->book, process, &n_ranks)[0];
 	n = cei_spread(node, cei_book_n_nodes(network->book), told);
 	for (i = 0; i < n; i++)
-		cei_network_note(network, speaker_of(network, told[i]), &note);
+		tell_node(network, told[i], process);
+}
+
+/* The process may have ended before it passed on the losses that it was told: they are told again,
+ * to who speaks for its node now; or by who does, if it is this process. */
+static void tell_again(struct cei_network *network, uint32_t process)
+{
+	uint32_t own = cei_book_own_process(network->book), earlier;
+	uint32_t node = cei_book_node_of(network->book, process);
+	int is_here = node == cei_book_node_of(network->book, own);
+
+	for (earlier = 0; earlier < cei_book_n_processes(network->book); earlier++) {
+		if (earlier == process || !is_lost(network, earlier))
+			continue;
+		if (is_here)
+			tell_nodes(network, earlier);
+		else if (speaks_to(network, node))
+			tell_node(network, node, earlier);
+	}
 }
 
 void cei_network_mate_lost(struct cei_network *network, uint32_t rank)
@@ -118,6 +163,7 @@ static int tell_loss(struct cei_network *network, uint32_t process)
 		cei_book_node_of(network->book, process) == cei_book_node_of(network->book, own);
 	network->is_parting[process] = TOLD;
 	tell_nodes(network, process);
+	tell_again(network, process);
 	return !is_known;
 }
 

@@ -16,7 +16,7 @@
 #include "testing.h"
 #include "unit/loop_transport.h"
 
-#define NODES_MAX         4u
+#define NODES_MAX         7u
 #define NODES_MEMBERS_MAX 4u
 #define NODES_RANKS_MAX   (NODES_MAX * NODES_MEMBERS_MAX)
 #define NODES_TIMEOUT_NS  (2000 * TESTING_MS)   /* until a silent peer counts as lost */

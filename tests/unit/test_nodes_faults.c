@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "net/network_private.h"
@@ -332,6 +333,74 @@ static struct cei_network *network_of(uint32_t node)
 	return nodes_context(&nodes, node)->site.network;
 }
 
+/* Waits until the node has heard that its partner of the round is in its first barrier. */
+static void await_barrier(uint32_t node, uint32_t round)
+{
+	struct cei_network *network = network_of(node);
+	uint64_t seen = 0, end_ns = cei_deadline(TESTING_PATIENCE);
+
+	while (!seen && cei_now_ns() < end_ns) {
+		usleep(1000);
+		pthread_mutex_lock(&network->lock);
+		seen = network->barrier.seen[round];
+		pthread_mutex_unlock(&network->lock);
+	}
+	ck_assert_uint_eq(seen, 1);
+}
+
+static void *meet_in_vain(void *context)
+{
+	ck_assert_int_eq(ceov_barrier(context, TESTING_PATIENCE), CEOV_ERR_PEER_LOST);
+	return NULL;
+}
+
+/* Nodes 1 to last call a barrier; once node 0 has heard of one of them, in that round, it acts. */
+static void meet_without(uint32_t last, uint32_t round, void (*act)(void))
+{
+	pthread_t threads[NODES_MAX];
+	uint32_t i;
+
+	for (i = 1; i <= last; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, meet_in_vain,
+						nodes_context(&nodes, i)), 0);
+	await_barrier(0, round);
+	act();
+	for (i = 1; i <= last; i++)
+		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+}
+
+static void close_node_0(void)
+{
+	nodes_close_one(&nodes, 0);
+}
+
+/* Of seven nodes those that wait for node 0 have no connection to it, and those that have one wait
+ * for others: only node 0 itself can say that it has left. */
+START_TEST(test_a_node_that_leaves_before_its_first_barrier_says_so)
+{
+	nodes_open(&nodes, 7, 1);
+	meet_without(6, 0, close_node_0);
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 1)).rank, 0);
+	nodes_close(&nodes);
+}
+END_TEST
+
+static void miss_rank_3(void)
+{
+	cei_network_mate_missed(network_of(0), 3);
+}
+
+/* A process of node 0 says that rank 3 is missing, while other nodes wait for node 0, which is in
+ * no barrier itself. */
+START_TEST(test_a_rank_that_a_mate_misses_is_told_to_nodes_that_wait)
+{
+	nodes_open(&nodes, 4, 1);
+	meet_without(2, 1, miss_rank_3);
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 1)).rank, 3);
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* What a process says of its barriers never falls, whoever says so. */
 START_TEST(test_a_smaller_number_of_a_barrier_is_ignored)
 {
@@ -400,6 +469,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_barrier_without_a_node_that_has_closed_fails_at_all);
 	tcase_add_test(all, test_a_first_barrier_without_a_node_that_has_closed_fails_at_all);
 	tcase_add_test(all, test_a_barrier_without_a_lost_node_fails_at_all);
+	tcase_add_test(all, test_a_node_that_leaves_before_its_first_barrier_says_so);
+	tcase_add_test(all, test_a_rank_that_a_mate_misses_is_told_to_nodes_that_wait);
 	tcase_add_test(all, test_a_smaller_number_of_a_barrier_is_ignored);
 	suite_add_tcase(made, all);
 	return made;
