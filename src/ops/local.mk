@@ -32,7 +32,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/operands.c %D%/core/operands.h \
 	%D%/core/send_stage.c %D%/core/send_stage.h \
 	%D%/core/graph_cache.c %D%/core/graph_cache.h \
-	%D%/core/run.c %D%/core/run.h \
+	%D%/core/run.c %D%/core/run.h %D%/core/running.h \
 	%D%/core/shared.c \
 	%D%/core/sm_lane.c %D%/core/sm_lane.h \
 	%D%/core/tune.c \

@@ -13,6 +13,8 @@
  * each rank, and in a run each rank signals every other rank. */
 #define CEI_OP_RANKS_MAX 64u
 
+#define CEI_OP_STAGES_MAX 3u            /* of a run: the most launches that it makes */
+
 /* Limits of rows and columns, and of elements. Below them all sizes in bytes fit 64 bits. */
 #define CEI_EXTENT_MAX   (UINT64_C(1) << 31)
 #define CEI_ELEMENTS_MAX (UINT64_C(1) << 48)

@@ -13,6 +13,7 @@
 
 #include "base/cuda_table.h"
 #include "ops/core/graphs_cuda.h"
+#include "ops/core/op.h"
 #include "ops/kinds.h"
 #include "testing.h"
 

@@ -14,6 +14,7 @@
 #include "ce_engine/objects/signal.h"
 #include "kernels/begin.h"
 #include "ops/core/graphs_cuda.h"
+#include "ops/core/op.h"
 #include "ops/exec_cuda/execute_cuda.h"
 
 /* A spare graph has so many kernels and as many copies: where the driver's memory for graphs was

@@ -36,7 +36,8 @@
 #include <stdint.h>
 
 #include "ops/compute/direct.h"
-#include "ops/core/run.h"
+#include "ops/core/running.h"
+#include "ops/core/workspace.h"
 
 struct cei_capture;
 

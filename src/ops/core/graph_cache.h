@@ -17,7 +17,7 @@
 
 #include <ceoverlap/ops.h>
 
-#include "ops/core/run.h"
+#include "ops/core/running.h"
 
 #define CEI_GRAPH_CACHE_MAX      128u
 #define CEI_GRAPH_CACHE_STALE    1024u  /* an entry that so many runs did not use may be

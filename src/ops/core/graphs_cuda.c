@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ops/core/op.h"
+
 /* Returns whether the stream belongs to the library's CUDA context. A stream of a green context
  * uses only that context's SMs; a graph made by the library would use other SMs, too. */
 static int is_of_our_context(const struct cei_graphs *graphs, CUstream stream)

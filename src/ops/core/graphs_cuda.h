@@ -24,7 +24,7 @@
  */
 
 #include "ops/core/graph_cache.h"
-#include "ops/core/run.h"
+#include "ops/core/running.h"
 #include "ops/exec_cuda/execute_cuda.h"
 
 /* Queues operations of a run on its stream. */

@@ -48,6 +48,7 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
+#include "ops/tuning/selector.h"
 
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)
 #define SCRATCH_MAX_BYTES   (UINT64_C(1) << 50)

@@ -42,7 +42,6 @@
 #include "ops/shape.h"
 
 #define CEI_OP_HALVES         2u
-#define CEI_OP_STAGES_MAX     3u
 #define CEI_OP_RUNS_MAX       16u       /* runs whose launches may be in flight */
 /* For each stage one of this node and one for each rank of another; for each rank its `here`. */
 #define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX * CEI_OP_RANKS_MAX + CEI_OP_RANKS_MAX)
