@@ -44,52 +44,19 @@ static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
 	  "doorbell, all_gather, all_to_all)", 0 },
 	{ "list", 'l', NULL, 0, "List the test cases", 0 },
-	{ "ranks", 'g', "N", 0, "Ranks (default: one per GPU; 4 on host memory); more than "
-	  "GPUs: they share them",
-	  0 },
-	{ "minbytes", 'b', "SIZE", 0, "Smallest size: per shard, per peer or per transfer "
-	  "(default 1M; suffix K, M, G)", 0 },
-	{ "maxbytes", 'e', "SIZE", 0, "Largest size (default 16M, or -b)",
-	  0 },
-	{ "stepfactor", 'f', "N", 0, "From size to size (default 4)", 0 },
-	{ "iters", 'n', "N", 0, "Samples of each row (default 50)", 0 },
-	{ "warmup_iters", 'w', "N", 0, "Samples before them that do not count (default 5)",
-	  0 },
-	{ "check", 'c', "0|1", 0, "Check the data (default 1)", 0 },
-	{ "json", 'J', "FILE", 0, "Write the rows as JSON too", 0 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 300). JSON "
-	  "then has the rows up to it, and \"complete\": false",
-	  0 },
-	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 1 },
-	{ "one-process", BENCH_KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a thread "
-	  "each (default where ranks share GPUs; else a process per rank)", 1 },
-	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks "
-	  "share a GPU, on which processes take turns", 1 },
 	{ "trigger", KEY_TRIGGER, "polled|gated|follow|all", 0, "How launches begin: the "
 	  "engine polls the mark, a lane waits for it, or the copies follow the caller's "
-	  "stream (collectives on GPUs); default all", 1 },
-	{ "nodes", BENCH_KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
-	  "nodes: what goes between these goes over the network (UCX; CEOVERLAP_TRANSPORTS and "
-	  "CEOVERLAP_NICS say how). Cases that only run within a node are left out. Over several "
-	  "machines a launcher says instead which nodes there are", 1 },
+	  "stream (collectives on GPUs); default all", 0 },
 	{ "named", KEY_NAMED, NULL, 0, "p2p between nodes: each launch names its source, whose "
-	  "bytes go through slots", 1 },
+	  "bytes go through slots", 0 },
 	{ "visible", KEY_VISIBLE, NULL, 0, "Marks of all_gather, all_to_all and doorbell on "
-	  "GPUs are visible to the host, so that a daemon can carry out the plans", 1 },
-	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 1 },
-	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
+	  "GPUs are visible to the host, so that a daemon can carry out the plans", 0 },
+	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 0 },
 	{ "mark-group", KEY_MARK_GROUP, "SIZE", 0, "all_gather and all_to_all: how much may move "
-	  "before the marks of it rise together (default: the library's)", 1 },
+	  "before the marks of it rise together (default: the library's)", 0 },
 	{ "targets", KEY_TARGETS, "N", 0, "all_gather and all_to_all: targets that launches of "
 	  "ours, and by hand, take turns with, 2 to 8 (default 2). A launch of ours waits until "
-	  "all ranks have read what the last one to its target brought", 1 },
-	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
-	  "searched)", 1 },
-	{ "no-nccl", BENCH_KEY_NO_NCCL, NULL, 0, "Leave NCCL out", 1 },
-	{ "without-nccl", BENCH_KEY_NO_NCCL, NULL, OPTION_ALIAS, NULL, 1 },
-	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or Chrome",
-	  1 },
-	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 1 },
+	  "all ranks have read what the last one to its target brought", 0 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -121,6 +88,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	struct bench_options *options = state->input;
 
 	switch (key) {
+	case 't': options->tests = text; break;
 	case 'l': list_cases(); exit(EXIT_SUCCESS);
 	case KEY_TRIGGER: options->triggers = triggers(state, text); break;
 	case KEY_NAMED: options->names_sources = 1; break;
@@ -133,8 +101,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_PIECES:
 		options->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 64);
 		break;
-	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
-	default: return bench_parse_common(key, text, state, options);
+	default: return ARGP_ERR_UNKNOWN;
 	}
 	return 0;
 }
@@ -142,36 +109,43 @@ static error_t parse(int key, char *text, struct argp_state *state)
 /* argp prints this for --version. */
 const char *argp_program_version = PACKAGE_STRING;
 
-/* Whether it is a command that starts its own ranks, whoever started this process. */
-static int starts_ranks(int argc, char **argv)
-{
-	return argc > 1 && (!strcmp(argv[1], "sweep") || !strcmp(argv[1], "measure") ||
-			    !strcmp(argv[1], "daemon") || !strcmp(argv[1], "share"));
-}
+static const struct {
+	const char *name;
+	int       (*run)(int argc, char **argv);
+	int         starts_ranks;       /* its own, whoever started this process */
+} commands[] = {
+	{ "overlap", bench_overlap_main, 0 },
+	{ "sweep", bench_sweep_main, 1 },
+	{ "measure", bench_measure_main, 1 },
+	{ "daemon", bench_daemon_main, 1 },
+	{ "share", bench_share_main, 1 },
+};
 
-/* Such a command starts its own ranks, so each process of a launcher would measure the same
- * machine. */
-static int refuse_command(const char *name)
+/* Runs a command other than the cases. One that starts its own ranks is refused to a launcher, each
+ * of whose processes would measure the same machine. */
+static int run_command(uint32_t number, int argc, char **argv)
 {
+	if (!commands[number].starts_ranks || !bench_launched_is())
+		return commands[number].run(argc, argv);
 	fprintf(stderr, "ceoverlap-bench: %s starts its own ranks: run it without a launcher and "
-		"without CEOVERLAP_BOOTSTRAP\n", name);
+		"without CEOVERLAP_BOOTSTRAP\n", argv[0]);
 	return 2;
 }
 
+static const struct bench_command command = {
+	"ceoverlap-bench", options_table, parse,
+	"Moves data between ranks with ceoverlap, checks it, and times it beside raw "
+	"driver calls and NCCL in the same run. The first argument \"overlap\" "
+	"measures operators instead, \"measure\" the machine's links, \"sweep\" what "
+	"plans reach over them, \"daemon\" launches at a ceoverlapd, \"share\" what "
+	"processes get of it: see ceoverlap-bench overlap --help, and likewise of the "
+	"others.\vDefaults: -b 1M -e 16M (or -b) -f 4 -n 50 -w 5 -T 300.\n\n" BENCH_LAUNCHERS
+	BENCH_EXIT_STATUS,
+	bench_rank_options
+};
+
 int main(int argc, char **argv)
 {
-	static const struct argp argp = { options_table, parse, NULL,
-		"Moves data between ranks with ceoverlap, checks it, and times it beside raw "
-		"driver calls and NCCL in the same run. The first argument \"overlap\" "
-		"measures operators instead, \"measure\" the machine's links, \"sweep\" what "
-		"plans reach over them, \"daemon\" launches at a ceoverlapd, \"share\" what "
-		"processes get of it: see ceoverlap-bench overlap --help, and likewise of the "
-		"others.\v"
-		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
-		"process is one rank, on any number of machines, and rank 0 reports. "
-		"Exit status: 0 when all ran and all data was right; 1 on wrong data, a "
-		"failure, a timeout, or when nothing ran; 2 on unusable arguments.",
-		NULL, NULL, NULL };
 	struct bench_options options = {
 		.begin_bytes = UINT64_C(1) << 20,
 		.factor = 4,
@@ -184,26 +158,18 @@ int main(int argc, char **argv)
 		.timeout_s = 300,
 	};
 	const struct bench_case *chosen[BENCH_CASES_MAX];
-	uint32_t n;
+	uint32_t n, i;
+	int r;
 
 	streams_begin();
 	argp_err_exit_status = 2;
-	if (starts_ranks(argc, argv) && bench_launched_is())
-		return refuse_command(argv[1]);
-	if (argc > 1 && !strcmp(argv[1], "overlap"))
-		return bench_overlap_main(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "sweep"))
-		return bench_sweep_main(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "measure"))
-		return bench_measure_main(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "daemon"))
-		return bench_daemon_main(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "share"))
-		return bench_share_main(argc - 1, argv + 1);
-	if (bench_options_begin(&options, argc - 1, argv + 1))
-		return EXIT_FAILURE;
-	if (argp_parse(&argp, argc, argv, 0, NULL, &options) ||
-	    bench_options_finish(&options, UINT64_C(16) << 20))
+	for (i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return run_command(i, argc - 1, argv + 1);
+	r = bench_parse(&command, &options, &options, argc, argv);
+	if (r)
+		return r;
+	if (bench_options_finish(&options, UINT64_C(16) << 20))
 		return 2;
 	n = bench_choose_cases(bench_cases, options.tests, chosen);
 	return n ? bench_world_run(&options, chosen, n) : 2;

@@ -59,11 +59,50 @@ static void take_output(struct argp_state *state, struct bench_options *options)
 	options->json_path = options->output;
 }
 
-error_t bench_parse_common(int key, char *text, struct argp_state *state,
-			   struct bench_options *options)
+static const struct argp_option common_options[] = {
+	{ "ranks", 'g', "N", 0, "Ranks, or GPUs of measure (default: one per GPU, or some on host "
+	  "memory)", 0 },
+	{ "minbytes", 'b', "SIZE", 0, "Smallest size (suffix K, M, G)", 0 },
+	{ "maxbytes", 'e', "SIZE", 0, "Largest size", 0 },
+	{ "stepfactor", 'f', "N", 0, "From size to size", 0 },
+	{ "iters", 'n', "N", 0, "Samples of each row", 0 },
+	{ "warmup_iters", 'w', "N", 0, "Samples before them that do not count", 0 },
+	{ "check", 'c', "0|1", 0, "Check the data (default 1)", 0 },
+	{ "json", 'J', "FILE", 0, "Write the rows as JSON too; -: to standard output, and the "
+	  "table to standard error", 0 },
+	{ "timeout", 'T', "SECONDS", 0, "End after this time, with an error where rows are "
+	  "missing. JSON then has the rows up to it, and \"complete\": false", 0 },
+	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 0 },
+	{ "one-process", BENCH_KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a thread each "
+	  "(default where ranks share GPUs; else a process per rank)", 0 },
+	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks share a "
+	  "GPU, on which processes take turns", 0 },
+	{ "nodes", BENCH_KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
+	  "nodes: what goes between these goes over the network (UCX; CEOVERLAP_TRANSPORTS and "
+	  "CEOVERLAP_NICS say how). Cases that only run within a node are left out. Over several "
+	  "machines a launcher says instead which nodes there are", 0 },
+	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 0 },
+	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: searched)",
+	  0 },
+	{ "no-nccl", BENCH_KEY_NO_NCCL, NULL, 0, "Leave NCCL out", 0 },
+	{ "without-nccl", BENCH_KEY_NO_NCCL, NULL, OPTION_ALIAS, NULL, 0 },
+	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or Chrome", 0 },
+	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 0 },
+};
+
+const int bench_rank_options[] = {
+	'g', 'b', 'e', 'f', 'n', 'w', 'c', 'J', 'T', BENCH_KEY_HOST, BENCH_KEY_ONE_PROCESS,
+	BENCH_KEY_PROCESSES, BENCH_KEY_NODES, BENCH_KEY_CHUNK, BENCH_KEY_NCCL, BENCH_KEY_NO_NCCL,
+	BENCH_KEY_TRACE, BENCH_KEY_SEED, 0
+};
+
+#define COMMON_OPTIONS (sizeof(common_options) / sizeof(common_options[0]))
+
+static error_t parse_common(int key, char *text, struct argp_state *state)
 {
+	struct bench_options *options = state->input;
+
 	switch (key) {
-	case 't': options->tests = text; break;
 	case 'g': options->n_ranks = (uint32_t)bench_parse_number(state, text, 1,
 								   BENCH_RANKS_MAX);
 		break;
@@ -105,13 +144,35 @@ error_t bench_parse_common(int key, char *text, struct argp_state *state,
 	return 0;
 }
 
-int bench_options_begin(struct bench_options *options, int argc, char **argv)
+struct parsing {
+	const struct bench_command *command;
+	struct bench_options       *options;
+	void                       *input;      /* the command's */
+};
+
+static error_t parse_own(int key, char *text, struct argp_state *state)
+{
+	struct parsing *parsing = state->input;
+
+	if (key == ARGP_KEY_INIT)
+		state->child_inputs[0] = parsing->options;
+	else if (key == ARGP_KEY_ARG)
+		argp_error(state, "unexpected '%s'", text);
+	else {
+		state->input = parsing->input;
+		return parsing->command->parse(key, text, state);
+	}
+	return 0;
+}
+
+/* Sets the seed, and keeps the arguments from `first` on. */
+static int begin(struct bench_options *options, int first, int argc, char **argv)
 {
 	size_t used = (size_t)snprintf(options->command, sizeof(options->command),
 				       "ceoverlap-bench");
 	int i, n;
 
-	for (i = 0; i < argc && used < sizeof(options->command); i++) {
+	for (i = first; i < argc && used < sizeof(options->command); i++) {
 		n = snprintf(options->command + used, sizeof(options->command) - used, " %s",
 			     argv[i]);
 		used += n > 0 ? (size_t)n : 0;
@@ -120,6 +181,30 @@ int bench_options_begin(struct bench_options *options, int argc, char **argv)
 		return -1;
 	options->seed >>= 16;
 	return 0;
+}
+
+int bench_parse(const struct bench_command *command, struct bench_options *options, void *input,
+		int argc, char **argv)
+{
+	struct parsing parsing = { command, options, input };
+	struct argp_option taken[COMMON_OPTIONS + 1] = { { 0 } };
+	const struct argp common = { .options = taken, .parser = parse_common };
+	const struct argp_child children[] = { { &common, 0, NULL, 0 }, { 0 } };
+	const struct argp argp = { .options = command->own, .parser = parse_own,
+				   .doc = command->doc, .children = children };
+	char name[64];
+	uint32_t i, k, n = 0;
+
+	for (i = 0; i < COMMON_OPTIONS; i++)
+		for (k = 0; command->common[k]; k++)
+			if (common_options[i].key == command->common[k])
+				taken[n++] = common_options[i];
+	/* the first word is the name of a command, or of the program itself */
+	if (begin(options, strchr(command->name, ' ') ? 0 : 1, argc, argv))
+		return EXIT_FAILURE;
+	snprintf(name, sizeof(name), "%s", command->name);
+	argv[0] = name;                 /* argp prints this name in its messages */
+	return argp_parse(&argp, argc, argv, 0, NULL, &parsing) ? 2 : 0;
 }
 
 int bench_options_finish(struct bench_options *options, uint64_t default_end_bytes)

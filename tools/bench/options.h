@@ -3,8 +3,8 @@
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
-/* Options that several command lines share. Functions with a `state` parameter end the program with
- * a message if the text is invalid. */
+/* Command lines, and the options that several of them share. Functions with a `state` parameter end
+ * the program with a message if the text is invalid. */
 
 #include <argp.h>
 #include <stdint.h>
@@ -15,19 +15,33 @@ uint64_t bench_parse_number(struct argp_state *state, const char *text, uint64_t
 			    uint64_t most);
 uint64_t bench_parse_size(struct argp_state *state, const char *text);
 
-/* Keys of the options that every command line has. The function that parses them returns 0, or
- * ARGP_ERR_UNKNOWN for other keys. */
 enum bench_key {
 	BENCH_KEY_HOST = 0x100, BENCH_KEY_ONE_PROCESS, BENCH_KEY_PROCESSES,
 	BENCH_KEY_CHUNK, BENCH_KEY_NCCL,
 	BENCH_KEY_NO_NCCL, BENCH_KEY_SEED, BENCH_KEY_TRACE, BENCH_KEY_NODES, BENCH_KEY_OWN
 };
-error_t bench_parse_common(int key, char *text, struct argp_state *state,
-			   struct bench_options *options);
 
-/* Before parsing: sets the random seed, and keeps the arguments as the command that was typed.
- * Returns 0, or -1. */
-int  bench_options_begin(struct bench_options *options, int argc, char **argv);
+#define BENCH_EXIT_STATUS "\n\nExit status: 0 when all ran and all data was right; 1 on wrong " \
+	"data, a failure, a timeout, or when nothing ran; 2 on unusable arguments."
+
+struct bench_command {
+	const char               *name;         /* as messages have it */
+	const struct argp_option *own;
+	argp_parser_t             parse;        /* of the own options, with the caller's input */
+	const char               *doc;          /* with the defaults of the common options */
+	const int                *common;       /* keys of the common options that it takes; 0 ends
+						 * the list */
+};
+
+/* What a command with ranks of its own or a launcher's takes, and says. */
+extern const int bench_rank_options[];
+#define BENCH_LAUNCHERS "Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, " \
+	"each process is one rank, on any number of machines, and rank 0 reports."
+
+/* Parses a command line, after it has set the random seed, and keeps it as the command that was
+ * typed. Returns 0, or the exit status. */
+int  bench_parse(const struct bench_command *command, struct bench_options *options, void *input,
+		 int argc, char **argv);
 
 /* Fills in the sizes after parsing. Returns -1 if they contradict each other. */
 int  bench_options_finish(struct bench_options *options, uint64_t default_end_bytes);

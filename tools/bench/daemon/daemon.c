@@ -23,13 +23,9 @@ static const struct argp_option options_table[] = {
 	{ "clients", KEY_CLIENTS, "N", 0, "Processes (default 64)", 0 },
 	{ "iters", 'n', "N", 0, "Launches of all clients together (default 1000000)", 0 },
 	{ "minbytes", 'b', "SIZE", 0, "What a launch moves (default 64)", 0 },
-	{ "check", 'c', "0|1", 0, "Compare the bytes of each launch (default 1)", 0 },
-	{ "json", 'J', "FILE", 0, "Write what was found as JSON too", 0 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 300)", 0 },
 	{ "daemon", KEY_PROGRAM, "PATH", 0, "The ceoverlapd to start (default: the one beside "
 	  "this program, else in PATH)", 0 },
 	{ "socket", KEY_SOCKET, "PATH", 0, "Use the daemon that listens there", 0 },
-	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 0 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -45,9 +41,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'b': bench->n_bytes = bench_parse_size(state, text); break;
 	case KEY_PROGRAM: bench->server.program = text; break;
 	case KEY_SOCKET: bench->server.socket = text; break;
-	case 'c': case 'J': case 'T': case BENCH_KEY_SEED:
-		return bench_parse_common(key, text, state, &bench->options);
-	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	default: return ARGP_ERR_UNKNOWN;
 	}
 	return 0;
@@ -220,22 +213,21 @@ static int run(struct bench_daemon *bench)
 
 int bench_daemon_main(int argc, char **argv)
 {
-	static const struct argp argp = { options_table, parse, NULL,
+	static const int common[] = { 'c', 'J', 'T', BENCH_KEY_SEED, 0 };
+	static const struct bench_command command = {
+		"ceoverlap-bench daemon", options_table, parse,
 		"Has many processes launch at one ceoverlapd, each with one launch in flight, and "
-		"counts launches per second.\v"
-		"Exit status: 0 when all ran and all data was right; 1 on wrong data or a "
-		"failure; 2 on unusable arguments.",
-		NULL, NULL, NULL };
+		"counts launches per second.\vDefault: -T 300." BENCH_EXIT_STATUS,
+		common
+	};
 	struct bench_daemon bench = {
 		.options = { .check = 1, .timeout_s = 300 },
 		.n_clients = 64, .n_launches = 1000000, .n_bytes = 64,
 	};
-	char name[] = "ceoverlap-bench daemon";
+	int r;
 
-	if (bench_options_begin(&bench.options, argc, argv))
-		return EXIT_FAILURE;
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (argp_parse(&argp, argc, argv, 0, NULL, &bench))
-		return 2;
+	r = bench_parse(&command, &bench.options, &bench, argc, argv);
+	if (r)
+		return r;
 	return run(&bench);
 }

@@ -27,18 +27,9 @@
 enum key { KEY_QUICK = BENCH_KEY_OWN, KEY_NO_STORE };
 
 static const struct argp_option options_table[] = {
-	{ "ranks", 'g', "N", 0, "GPUs, the first N (default: all); with less than all nothing "
-	  "is stored", 0 },
-	{ "check", 'c', "0|1", 0, "Check the data (default 1)", 0 },
-	{ "json", 'J', "FILE", 0, "Write all of it as JSON too", 0 },
 	{ "output", 'o', "FILE", 0, "Write the machine as XML, too", 0 },
 	{ "no-store", KEY_NO_STORE, NULL, 0, "Do not keep it for the runtime", 0 },
 	{ "quick", KEY_QUICK, NULL, 0, "Smaller sizes and fewer rounds", 0 },
-	{ "timeout", 'T', "SECONDS", 0, "Begin nothing new after this time; what is left is "
-	  "left out (default 120)", 0 },
-	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory alone, even where there are GPUs; "
-	  "nothing is stored then", 1 },
-	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 1 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -55,9 +46,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case 'o': both->measure.output = text; break;
 	case KEY_QUICK: both->measure.is_quick = 1; break;
 	case KEY_NO_STORE: both->measure.is_stored = 0; break;
-	case 'g': case 'c': case 'J': case 'T': case BENCH_KEY_HOST: case BENCH_KEY_SEED:
-		return bench_parse_common(key, text, state, &both->options);
-	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	default: return ARGP_ERR_UNKNOWN;
 	}
 	return 0;
@@ -239,27 +227,28 @@ static int run(struct measure *m)
 
 int bench_measure_main(int argc, char **argv)
 {
-	static const struct argp argp = { options_table, parse, NULL,
+	static const int common[] = { 'g', 'c', 'J', 'T', BENCH_KEY_HOST, BENCH_KEY_SEED, 0 };
+	static const struct bench_command command = {
+		"ceoverlap-bench measure", options_table, parse,
 		"Measures what the machine's links carry, alone and at once, with plain driver "
 		"calls: between GPUs, between each NUMA node and each GPU, and between nodes. "
 		"The result is kept for the runtime, which chooses routes by it.\v"
-		"Exit status: 0 when all ran and all data was right; 1 on wrong data or a "
-		"failure; 2 on unusable arguments.",
-		NULL, NULL, NULL };
+		"With less than all GPUs (-g), and with --host, nothing is kept. What is not begun "
+		"within -T (default 120) is left out." BENCH_EXIT_STATUS,
+		common
+	};
 	struct both both = {
 		.options = { .check = 1, .timeout_s = 120, .n_samples = 7 },
 		.measure = { .is_stored = 1 },
 	};
-	char name[] = "ceoverlap-bench measure";
+	int r;
 
 	both.measure.options = &both.options;
 	/* set before the driver opens: with more hardware queues a waiting stream does not block
 	 * others */
 	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (bench_options_begin(&both.options, argc, argv))
-		return EXIT_FAILURE;
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (argp_parse(&argp, argc, argv, 0, NULL, &both))
-		return 2;
+	r = bench_parse(&command, &both.options, &both, argc, argv);
+	if (r)
+		return r;
 	return run(&both.measure);
 }

@@ -56,30 +56,10 @@ static const struct argp_option options_table[] = {
 	  "token, per cent of these dropped", 0 },
 	{ "table", KEY_TABLE, "NAMES", 0, "Tables of shapes instead of models', a comma list of "
 	  "rs, ar, flashoverlap, a2a, ep, tiny; operators that none is for are left out", 0 },
-	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank; moves: all its blocks "
-	  "(default 64M)", 0 },
-	{ "maxbytes", 'e', "SIZE", 0, "Sums and moves: largest (default 256M, or -b)", 0 },
-	{ "stepfactor", 'f', "N", 0, "From size to size (default 4)", 0 },
-	{ "ranks", 'g', "N", 0, "Ranks (default: one per GPU; 4 on host memory)", 0 },
-	{ "iters", 'n', "N", 0, "Samples of each row (default 20)", 0 },
-	{ "warmup_iters", 'w', "N", 0, "Samples before them that do not count (default 3)",
-	  0 },
-	{ "check", 'c', "0|1", 0, "Check results (default 1)", 0 },
-	{ "json", 'J', "FILE", 0, "Write the rows as JSON too", 0 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 1800). "
-	  "JSON then has the rows up to it, and \"complete\": false",
-	  0 },
 	{ "capturable", KEY_CAPTURABLE, NULL, 0, "Calls on a stream in a capturable workspace, "
 	  "too, where the calling thread queues them, and no engine", 2 },
 	{ "stream", KEY_STREAM, NULL, 0, "Calls on a stream only (default: both)", 1 },
 	{ "graph", KEY_GRAPH, NULL, 0, "Replayed CUDA graphs only (default: both)", 1 },
-	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 1 },
-	{ "one-process", BENCH_KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a "
-	  "thread each (default where ranks share GPUs; else a process per rank)", 1 },
-	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks "
-	  "share a GPU, on which processes take turns", 1 },
-	{ "nodes", BENCH_KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
-	  "nodes: what goes between these goes over the network (UCX)", 1 },
 	{ "mode", KEY_MODE, "overlap|sequence|direct|two-shot", 0, "How ours goes (default: "
 	  "chosen). direct, two-shot: sums, moves and gemm_ar by SMs, not copy engines", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
@@ -103,19 +83,11 @@ static const struct argp_option options_table[] = {
 	  "(default: n x k, A times B transposed); cuBLAS's, too", 2 },
 	{ "by-node", KEY_BY_NODE, NULL, 0, "Sums over nodes: a node's ranks first add up what "
 	  "they have for a rank of another node", 2 },
-	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 2 },
-	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
-	  "searched)", 3 },
-	{ "no-nccl", BENCH_KEY_NO_NCCL, NULL, 0, "Leave NCCL out", 3 },
-	{ "without-nccl", BENCH_KEY_NO_NCCL, NULL, OPTION_ALIAS, NULL, 3 },
 	{ "cublas", KEY_CUBLAS, "PATH", 0, "libcublas to compare with (default: searched)",
 	  3 },
 	{ "no-cublas", KEY_NO_CUBLAS, NULL, 0, "Leave cuBLAS out: nothing is checked then",
 	  3 },
 	{ "without-cublas", KEY_NO_CUBLAS, NULL, OPTION_ALIAS, NULL, 3 },
-	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or Chrome",
-	  3 },
-	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 3 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -294,6 +266,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	struct bench_overlap_options *overlap = &both->overlap;
 
 	switch (key) {
+	case 't': both->options.tests = text; break;
 	case 'l': list_all(); exit(EXIT_SUCCESS);
 	case 'm': overlap->models = check_models(state, text); break;
 	case KEY_TOKENS: overlap->tokens = check_tokens(state, text); break;
@@ -309,27 +282,24 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_GATHERED: overlap->gathers = 1; break;
 	case KEY_KN: overlap->b_is_k_by_n = 1; break;
 	case KEY_BY_NODE: overlap->by_node = 1; break;
-	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
-	default:
-		if (!parse_tuning(key, text, state, overlap))
-			return 0;
-		return bench_parse_common(key, text, state, &both->options);
+	default: return parse_tuning(key, text, state, overlap);
 	}
 	return 0;
 }
 
 int bench_overlap_main(int argc, char **argv)
 {
-	static const struct argp argp = { options_table, parse, NULL,
+	static const struct bench_command command = {
+		"ceoverlap-bench overlap", options_table, parse,
 		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, GEMM and "
 		"all-reduce, GEMM and all-to-all, all-to-all and GEMM, sums, moves, "
 		"embedding bags and all-to-all, and dispatch and combine of experts, beside NCCL, "
 		"cuBLAS, and both one after the other, in the same run.\v"
-		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
-		"process is one rank, on any number of machines, and rank 0 reports. "
-		"Exit status: 0 when all ran and all results were right; 1 on wrong "
-		"results, a failure, a timeout, or when nothing ran; 2 on unusable arguments.",
-		NULL, NULL, NULL };
+		"Sizes are of sums, a rank's input, and of moves, all blocks of a rank. Defaults: "
+		"-b 64M -e 256M (or -b) -f 4 -n 20 -w 3 -T 1800.\n\n" BENCH_LAUNCHERS
+		BENCH_EXIT_STATUS,
+		bench_rank_options
+	};
 	struct both both = {
 		.options = {
 			.begin_bytes = UINT64_C(64) << 20,
@@ -342,15 +312,14 @@ int bench_overlap_main(int argc, char **argv)
 		.overlap = { .tuning = { .struct_bytes = sizeof(struct ceov_op_tuning) } },
 	};
 	const struct bench_case *chosen[BENCH_CASES_MAX];
-	char name[] = "ceoverlap-bench overlap";
 	uint32_t n;
+	int r;
 
 	both.options.overlap = &both.overlap;
-	if (bench_options_begin(&both.options, argc, argv))
-		return EXIT_FAILURE;
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (argp_parse(&argp, argc, argv, 0, NULL, &both) ||
-	    bench_options_finish(&both.options, UINT64_C(256) << 20))
+	r = bench_parse(&command, &both.options, &both, argc, argv);
+	if (r)
+		return r;
+	if (bench_options_finish(&both.options, UINT64_C(256) << 20))
 		return 2;
 	if (!both.overlap.graphs && !both.overlap.streams)
 		both.overlap.graphs = both.overlap.streams = 1;

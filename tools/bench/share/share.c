@@ -34,15 +34,10 @@ static const struct argp_option options_table[] = {
 	  "urgent block of this size again and again (default 2M)", 0 },
 	{ "every", KEY_EVERY, "US", 0, "From one urgent launch to the next, in microseconds "
 	  "(default 1000)", 0 },
-	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 0 },
 	{ "explain", KEY_EXPLAIN, NULL, 0, "Print how the first sender's plan is carried out", 0 },
-	{ "json", 'J', "FILE", 0, "Write what was found as JSON too", 0 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time, without a daemon and "
-	  "with one each (default 300)", 0 },
 	{ "daemon", KEY_PROGRAM, "PATH", 0, "The ceoverlapd to start (default: the one beside "
 	  "this program, else in PATH)", 0 },
 	{ "socket", KEY_SOCKET, "PATH", 0, "Use the daemon that listens there", 0 },
-	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 0 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -105,9 +100,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_PROGRAM: share->server.program = text; break;
 	case KEY_SOCKET: share->server.socket = text; break;
 	case KEY_EXPLAIN: share->explains = 1; break;
-	case 'J': case 'T': case BENCH_KEY_CHUNK: case BENCH_KEY_SEED:
-		return bench_parse_common(key, text, state, &share->options);
-	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	case ARGP_KEY_END: check_times(state, share); break;
 	default: return ARGP_ERR_UNKNOWN;
 	}
@@ -235,25 +227,26 @@ static int run(struct bench_share *share)
 
 int bench_share_main(int argc, char **argv)
 {
-	static const struct argp argp = { options_table, parse, NULL,
+	static const int common[] = { 'J', 'T', BENCH_KEY_CHUNK, BENCH_KEY_SEED, 0 };
+	static const struct bench_command command = {
+		"ceoverlap-bench share", options_table, parse,
 		"Has a few processes send large blocks at once, without a daemon and through a "
 		"ceoverlapd, and measures what each gets alone and together, and how long urgent "
 		"blocks of another process take meanwhile.\v"
-		"Exit status: 0 when all ran and all data was right; 1 on wrong data or a "
-		"failure; 2 on unusable arguments.",
-		NULL, NULL, NULL };
+		"-T is of the run without a daemon and of that with one each (default 300)."
+		BENCH_EXIT_STATUS,
+		common
+	};
 	struct bench_share share = {
 		.options = { .timeout_s = 300, .without_nccl = 1 },
 		.n_senders = 2, .n_bytes = UINT64_C(64) << 20, .n_in_flight = 4, .seconds = 2,
 		.every_us = 1000,
 	};
-	char name[] = "ceoverlap-bench share";
+	int r;
 
-	if (bench_options_begin(&share.options, argc, argv))
-		return EXIT_FAILURE;
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (argp_parse(&argp, argc, argv, 0, NULL, &share))
-		return 2;
+	r = bench_parse(&command, &share.options, &share, argc, argv);
+	if (r)
+		return r;
 	/* Two ranks on one GPU would fill the 8 hardware queues that a process has by default, and
 	 * copies within the GPU would go through the host. The daemon gets as many. */
 	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

@@ -17,37 +17,19 @@ enum key {
 static const struct argp_option options_table[] = {
 	{ "test", 't', "NAMES", 0, "A comma list of pairs, host, all_gather, all_to_all, "
 	  "random, urgent, load (default: the first four)", 0 },
-	{ "minbytes", 'b', "SIZE", 0, "Smallest size: per transfer, shard or block (default "
-	  "64K; host memory: 16K)", 0 },
-	{ "maxbytes", 'e', "SIZE", 0, "Largest size (default 256M; host memory: 1M)", 0 },
-	{ "stepfactor", 'f', "N", 0, "From size to size (default 4)", 0 },
 	{ "chunks", KEY_CHUNKS, "SIZE,...", 0, "Largest chunks; 0 is the library's (default "
 	  "0)", 0 },
 	{ "in-flight", KEY_IN_FLIGHT, "N,...", 0, "Launches at once, up to 16 (default 1,4)",
 	  0 },
-	{ "ranks", 'g', "N", 0, "Ranks (default: one per GPU; 3 on host memory)", 0 },
-	{ "iters", 'n', "N", 0, "Samples of each row (default 10)", 0 },
-	{ "warmup_iters", 'w', "N", 0, "Samples before them that do not count (default 2)",
-	  0 },
-	{ "check", 'c', "0|1", 0, "Check the data (default 1)", 0 },
 	{ "html", KEY_HTML, "FILE", 0, "Write a report with pictures: one file, nothing else "
 	  "needed", 1 },
 	{ "csv", KEY_CSV, "FILE", 0, "Write the rows as CSV", 1 },
-	{ "json", 'J', "FILE", 0, "Write all of it as JSON", 1 },
-	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or "
-	  "Chrome", 1 },
 	{ "quick", KEY_QUICK, NULL, 0, "Two sizes, three samples, 5 random plans", 2 },
 	{ "seeds", KEY_SEEDS, "N", 0, "Random plans (default 100)", 2 },
 	{ "random-max", KEY_RANDOM_MAX, "SIZE", 0, "Largest random transfer; the smallest is "
 	  "a 64th of it (default 64M; host memory: 256K)", 2 },
 	{ "urgent-ms", KEY_URGENT_MS, "N", 0, "How long each part of urgent takes (default "
 	  "1000)", 2 },
-	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 2 },
-	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 1800). "
-	  "JSON then has the rows up to it, and \"complete\": false",
-	  2 },
-	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of data and plans (default: random, "
-	  "printed)", 2 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
 
@@ -98,9 +80,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		if (!*text || bench_sweep_unknown(text))
 			argp_error(state, "no test '%s'; there are pairs, host, all_gather, "
 				   "all_to_all, random, urgent and load", text);
-		return bench_parse_common(key, text, state, &both->options);
-	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
-	default: return bench_parse_common(key, text, state, &both->options);
+		both->options.tests = text;
+		break;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 	return 0;
 }
@@ -131,27 +113,29 @@ static void fill_in(struct both *both, int is_host)
 
 int bench_sweep_main(int argc, char **argv)
 {
-	static const struct argp argp = { options_table, parse, NULL,
+	static const int common[] = { 'g', 'b', 'e', 'f', 'n', 'w', 'c', 'J', 'T', BENCH_KEY_HOST,
+				      BENCH_KEY_TRACE, BENCH_KEY_SEED, 0 };
+	static const struct bench_command command = {
+		"ceoverlap-bench sweep", options_table, parse,
 		"Measures what a machine's links carry: every pair of ranks, the host, "
 		"collectives and random plans, over sizes, routes, chunk sizes and launches "
 		"at once, beside the driver's own copies in the same run.\v"
-		"Exit status: 0 when all ran and all data was right; 1 on wrong data, a "
-		"failure, a timeout, or when nothing ran; 2 on unusable arguments.",
-		NULL, NULL, NULL };
+		"Sizes are of a transfer, shard or block. Defaults: -b 64K -e 256M (host memory: "
+		"-b 16K -e 1M) -f 4 -n 10 -w 2 -T 1800." BENCH_EXIT_STATUS,
+		common
+	};
 	struct both both = {
 		.options = { .n_warmup = 2, .check = 1, .timeout_s = 1800,
 			     .one_process = 1 },
 		.own = { .chunks = { 1, { 0 } }, .in_flight = { 2, { 1, 4 } },
 			 .urgent_ms = 1000 },
 	};
-	char name[] = "ceoverlap-bench sweep", machine[256];
-	int is_host;
+	char machine[256];
+	int is_host, r;
 
-	if (bench_options_begin(&both.options, argc, argv))
-		return EXIT_FAILURE;
-	argv[0] = name;                 /* argp prints this name in its messages */
-	if (argp_parse(&argp, argc, argv, 0, NULL, &both))
-		return 2;
+	r = bench_parse(&command, &both.options, &both, argc, argv);
+	if (r)
+		return r;
 	if (both.options.end_bytes && both.options.begin_bytes > both.options.end_bytes) {
 		fprintf(stderr, "ceoverlap-bench: -e is less than -b\n");
 		return 2;
