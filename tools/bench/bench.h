@@ -145,6 +145,9 @@ void bench_sample(struct bench_rank *rank, uint32_t mode, uint32_t sample, doubl
 void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples,
 		      struct bench_row *row);
 
+/* Sorts the values. Returns their median; 0: there are none. */
+double bench_median(double *values, uint32_t n);
+
 /* Barrier of all ranks, after which rank 0 has the mode's samples of all. Cases that run within a
  * node may use bench_meet() instead. */
 int  bench_collect(struct bench_rank *rank, uint32_t mode, uint32_t n_samples);

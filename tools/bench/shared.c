@@ -101,6 +101,12 @@ static int compare_doubles(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
+double bench_median(double *values, uint32_t n)
+{
+	qsort(values, n, sizeof(*values), compare_doubles);
+	return n ? values[n / 2] : 0;
+}
+
 void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples,
 		      struct bench_row *row)
 {
@@ -113,8 +119,7 @@ void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples
 			if (rank->shared->samples[mode][r][i] > worst[i])
 				worst[i] = rank->shared->samples[mode][r][i];
 	}
-	qsort(worst, n_samples, sizeof(worst[0]), compare_doubles);
-	row->us_median = worst[n_samples / 2];
+	row->us_median = bench_median(worst, n_samples);
 	row->us_min = worst[0];
 	row->us_p99 = worst[(n_samples * 99 + 99) / 100 - 1];
 }

@@ -276,21 +276,13 @@ static int verify(struct doorbell *d, enum mode mode)
 	return r;
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return a < b ? -1 : a > b;
-}
-
 /* Runs the rounds of one sample and records their median, so that the slower first rounds, before
  * kernel and engine have warmed up, have little effect. */
 static int measure_sample(struct doorbell *d, enum mode mode, uint32_t number)
 {
 	int r = game(d, mode, ROUNDS_PER_GAME);
 
-	qsort(d->rounds, ROUNDS_PER_GAME, sizeof(d->rounds[0]), compare_doubles);
-	bench_sample(d->rank, mode, number, d->rounds[ROUNDS_PER_GAME / 2]);
+	bench_sample(d->rank, mode, number, bench_median(d->rounds, ROUNDS_PER_GAME));
 	return r;
 }
 

@@ -104,33 +104,23 @@ static void list_all(void)
 	bench_tables_list(stdout);
 }
 
-static const char *check_models(struct argp_state *state, const char *text)
+static int is_model(const char *name, size_t length)
 {
-	const char *at = text;
-	size_t length;
-
-	if (!*text)
-		argp_error(state, "-m wants names of models");
-	while (*at) {
-		length = strcspn(at, ",");
-		if (!bench_model_find(at, length))
-			argp_error(state, "no model '%.*s'; -l lists them", (int)length, at);
-		at += length + (at[length] == ',');
-	}
-	return text;
+	return bench_model_find(name, length) != NULL;
 }
 
-static const char *check_tables(struct argp_state *state, const char *text)
+static const char *check_names(struct argp_state *state, const char *text, const char *what,
+			       int (*is_known)(const char *name, size_t length))
 {
 	const char *at = text;
 	size_t length;
 
 	if (!*text)
-		argp_error(state, "--table wants names of tables");
+		argp_error(state, "no names of %ss", what);
 	while (*at) {
 		length = strcspn(at, ",");
-		if (!bench_table_is_known(at, length))
-			argp_error(state, "no table '%.*s'; -l lists them", (int)length, at);
+		if (!is_known(at, length))
+			argp_error(state, "no %s '%.*s'; -l lists them", what, (int)length, at);
 		at += length + (at[length] == ',');
 	}
 	return text;
@@ -176,40 +166,21 @@ static void parse_shape(struct argp_state *state, const char *text,
 	overlap->shapes[overlap->n_shapes++] = (struct bench_overlap_mnk){ m, n, k };
 }
 
-static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
+static unsigned parse_word(struct argp_state *state, const char *text,
+			   enum bench_overlap_words which)
 {
-	unsigned mode;
+	char all[80] = "";
+	const char *word;
+	unsigned value;
 
-	for (mode = CEOV_MODE_OVERLAP; mode <= CEOV_MODE_TWO_SHOT; mode++)
-		if (!strcmp(text, bench_overlap_mode_name((enum ceov_op_mode)mode)))
-			return (enum ceov_op_mode)mode;
-	argp_error(state, "%s: '%s' must be overlap, sequence, direct or two-shot",
-		   refused_option(state, text).text, text);
-	return CEOV_MODE_CHOOSE;        /* argp_error() does not return */
-}
-
-static enum ceov_op_cut parse_cut(struct argp_state *state, const char *text)
-{
-	unsigned cut;
-
-	for (cut = CEOV_CUT_EQUAL; cut <= CEOV_CUT_COLUMNS; cut++)
-		if (!strcmp(text, bench_overlap_cut_name((enum ceov_op_cut)cut)))
-			return (enum ceov_op_cut)cut;
-	argp_error(state, "%s: '%s' must be equal, waves, shrinking, growing or columns",
-		   refused_option(state, text).text, text);
-	return CEOV_CUT_CHOOSE;         /* argp_error() does not return */
-}
-
-static enum ceov_op_order parse_order(struct argp_state *state, const char *text)
-{
-	unsigned order;
-
-	for (order = CEOV_ORDER_BANDS; order <= CEOV_ORDER_TURNS; order++)
-		if (!strcmp(text, bench_overlap_order_name((enum ceov_op_order)order)))
-			return (enum ceov_op_order)order;
-	argp_error(state, "%s: '%s' must be bands, columns or turns",
-		   refused_option(state, text).text, text);
-	return CEOV_ORDER_CHOOSE;       /* argp_error() does not return */
+	for (value = 1; (word = bench_overlap_word(which, value)); value++) {
+		if (!strcmp(text, word))
+			return value;
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), " %s", word);
+	}
+	argp_error(state, "%s: '%s' must be one of:%s", refused_option(state, text).text, text,
+		   all);
+	return 0;                       /* argp_error() does not return */
 }
 
 static void parse_tile(struct argp_state *state, const char *text,
@@ -232,17 +203,24 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state,
 	struct ceov_op_tuning *tuning = &overlap->tuning;
 
 	switch (key) {
-	case KEY_MODE: tuning->mode = parse_mode(state, text); break;
+	case KEY_MODE:
+		tuning->mode = (enum ceov_op_mode)parse_word(state, text, OVERLAP_WORDS_MODE);
+		break;
 	case KEY_PIECES:
 		tuning->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 1024);
 		break;
-	case KEY_CUT: tuning->cut = parse_cut(state, text); break;
+	case KEY_CUT:
+		tuning->cut = (enum ceov_op_cut)parse_word(state, text, OVERLAP_WORDS_CUT);
+		break;
 	case KEY_OP_CHUNK: tuning->chunk_bytes = bench_parse_size(state, text); break;
 	case KEY_TILE: parse_tile(state, text, tuning); break;
 	case KEY_REDUCE_BLOCKS:
 		tuning->n_reduce_blocks = (uint32_t)bench_parse_number(state, text, 1, 1024);
 		break;
-	case KEY_ORDER: tuning->tile_order = parse_order(state, text); break;
+	case KEY_ORDER:
+		tuning->tile_order = (enum ceov_op_order)parse_word(state, text,
+								    OVERLAP_WORDS_ORDER);
+		break;
 	case KEY_BAND:
 		tuning->band_rows = (uint32_t)bench_parse_number(state, text, 1, 1 << 30);
 		break;
@@ -268,10 +246,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	switch (key) {
 	case 't': both->options.tests = text; break;
 	case 'l': list_all(); exit(EXIT_SUCCESS);
-	case 'm': overlap->models = check_models(state, text); break;
+	case 'm': overlap->models = check_names(state, text, "model", is_model); break;
 	case KEY_TOKENS: overlap->tokens = check_tokens(state, text); break;
 	case KEY_SHAPE: parse_shape(state, text, overlap); break;
-	case KEY_TABLE: overlap->tables = check_tables(state, text); break;
+	case KEY_TABLE:
+		overlap->tables = check_names(state, text, "table", bench_table_is_known);
+		break;
 	case KEY_GRAPH: overlap->graphs = 1; break;
 	case KEY_STREAM: overlap->streams = 1; break;
 	case KEY_CAPTURABLE: overlap->is_capturable = 1; break;

@@ -69,9 +69,6 @@ struct bench_overlap_options {
 /* Runs the command; argv[0] is "overlap". Returns the program's exit status. */
 int bench_overlap_main(int argc, char **argv);
 
-/* Returns the name of a cut on the command line and in reports. */
-const char *bench_overlap_cut_name(enum ceov_op_cut cut);
-
 /* --- rows ---------------------------------------------------------------- */
 
 enum bench_overlap_test {
@@ -160,11 +157,10 @@ void bench_overlap_derive(const struct bench_overlap_row *row,
 			  struct bench_overlap_derived *ret_derived);
 const char *bench_overlap_name(enum bench_overlap_test test);
 
-/* Returns the word for a mode in options and JSON; "chosen" for CEOV_MODE_CHOOSE. */
-const char *bench_overlap_mode_name(enum ceov_op_mode mode);
-
-/* Returns the word for an order in options and JSON; "chosen" for CEOV_ORDER_CHOOSE. */
-const char *bench_overlap_order_name(enum ceov_op_order order);
+/* Words of the command line and of reports for values of struct ceov_op_tuning; 0: "chosen". NULL
+ * stands behind the last one. */
+enum bench_overlap_words { OVERLAP_WORDS_MODE, OVERLAP_WORDS_CUT, OVERLAP_WORDS_ORDER };
+const char *bench_overlap_word(enum bench_overlap_words which, unsigned value);
 
 void bench_overlap_report_head(FILE *out);
 void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row, int is_first);

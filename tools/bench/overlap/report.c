@@ -144,7 +144,7 @@ static struct test_name size_name(const struct bench_overlap_row *row)
 /* As the table's head says. */
 static struct test_name chosen_name(const struct ceov_op_tuning *chosen)
 {
-	const char *mode = bench_overlap_mode_name(chosen->mode);
+	const char *mode = bench_overlap_word(OVERLAP_WORDS_MODE, chosen->mode);
 	char tile[24] = "", sms[16] = "";
 	struct test_name name;
 
@@ -156,36 +156,26 @@ static struct test_name chosen_name(const struct ceov_op_tuning *chosen)
 	return name;
 }
 
-const char *bench_overlap_mode_name(enum ceov_op_mode mode)
+const char *bench_overlap_word(enum bench_overlap_words which, unsigned value)
 {
-	static const char *const names[] = {
-		[CEOV_MODE_CHOOSE] = "chosen", [CEOV_MODE_OVERLAP] = "overlap",
-		[CEOV_MODE_SEQUENCE] = "sequence", [CEOV_MODE_DIRECT] = "direct",
-		[CEOV_MODE_TWO_SHOT] = "two-shot",
+	static const char *const words[][7] = {
+		[OVERLAP_WORDS_MODE] = {
+			[CEOV_MODE_CHOOSE] = "chosen", [CEOV_MODE_OVERLAP] = "overlap",
+			[CEOV_MODE_SEQUENCE] = "sequence", [CEOV_MODE_DIRECT] = "direct",
+			[CEOV_MODE_TWO_SHOT] = "two-shot",
+		},
+		[OVERLAP_WORDS_CUT] = {
+			[CEOV_CUT_CHOOSE] = "chosen", [CEOV_CUT_EQUAL] = "equal",
+			[CEOV_CUT_WAVES] = "waves", [CEOV_CUT_SHRINKING] = "shrinking",
+			[CEOV_CUT_GROWING] = "growing", [CEOV_CUT_COLUMNS] = "columns",
+		},
+		[OVERLAP_WORDS_ORDER] = {
+			[CEOV_ORDER_CHOOSE] = "chosen", [CEOV_ORDER_BANDS] = "bands",
+			[CEOV_ORDER_COLUMNS] = "columns", [CEOV_ORDER_TURNS] = "turns",
+		},
 	};
 
-	return names[mode];
-}
-
-const char *bench_overlap_cut_name(enum ceov_op_cut cut)
-{
-	static const char *const names[] = {
-		[CEOV_CUT_CHOOSE] = "chosen", [CEOV_CUT_EQUAL] = "equal",
-		[CEOV_CUT_WAVES] = "waves", [CEOV_CUT_SHRINKING] = "shrinking",
-		[CEOV_CUT_GROWING] = "growing", [CEOV_CUT_COLUMNS] = "columns",
-	};
-
-	return names[cut];
-}
-
-const char *bench_overlap_order_name(enum ceov_op_order order)
-{
-	static const char *const names[] = {
-		[CEOV_ORDER_CHOOSE] = "chosen", [CEOV_ORDER_BANDS] = "bands",
-		[CEOV_ORDER_COLUMNS] = "columns", [CEOV_ORDER_TURNS] = "turns",
-	};
-
-	return names[order];
+	return words[which][value];
 }
 
 /* Adds a size to the table alone; 0: the operator has none. */
@@ -201,7 +191,8 @@ static void show_size(struct bench_cells *cells, const char *column, uint64_t va
  * the operator, or there is no limit. */
 static void add_tiles(struct bench_cells *cells, const struct ceov_op_tuning *tuning)
 {
-	bench_cells_text(cells, "order", NULL, bench_overlap_order_name(tuning->tile_order));
+	bench_cells_text(cells, "order", NULL,
+			 bench_overlap_word(OVERLAP_WORDS_ORDER, tuning->tile_order));
 	bench_cells_integer(cells, "band_rows", NULL, tuning->band_rows);
 	bench_cells_integer(cells, "gemm_blocks", NULL, tuning->n_gemm_blocks);
 }
@@ -211,9 +202,10 @@ static struct json_object *chosen_to_json(const struct ceov_op_tuning *chosen)
 	struct bench_cells cells;
 
 	bench_cells_begin(&cells);
-	bench_cells_text(&cells, "mode", NULL, bench_overlap_mode_name(chosen->mode));
+	bench_cells_text(&cells, "mode", NULL,
+			 bench_overlap_word(OVERLAP_WORDS_MODE, chosen->mode));
 	bench_cells_integer(&cells, "pieces", NULL, chosen->n_pieces);
-	bench_cells_text(&cells, "cut", NULL, bench_overlap_cut_name(chosen->cut));
+	bench_cells_text(&cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, chosen->cut));
 	bench_cells_integer(&cells, "tile_rows", NULL, chosen->tile_rows);
 	bench_cells_integer(&cells, "tile_columns", NULL, chosen->tile_columns);
 	add_tiles(&cells, chosen);
@@ -338,7 +330,7 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row,
 
 	fill(&cells, row);
 	bench_cells_integer(&cells, "pieces", NULL, tuning->n_pieces);
-	bench_cells_text(&cells, "cut", NULL, bench_overlap_cut_name(tuning->cut));
+	bench_cells_text(&cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, tuning->cut));
 	bench_cells_integer(&cells, "op_chunk_bytes", NULL, tuning->chunk_bytes);
 	if (!is_plain(row))
 		add_tiles(&cells, tuning);

@@ -145,23 +145,10 @@ static int open_all(struct measured *m)
 
 /* --- rows ----------------------------------------------------------------- */
 
-static int compare_doubles(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return a < b ? -1 : a > b;
-}
-
-double sweep_median(double *values, uint32_t n)
-{
-	qsort(values, n, sizeof(*values), compare_doubles);
-	return n ? values[n / 2] : 0;
-}
-
 void sweep_statistics(double *us, uint32_t n, struct sweep_row *row)
 {
 	row->n_samples = n;
-	row->us_median = sweep_median(us, n);
+	row->us_median = bench_median(us, n);
 	row->us_min = n ? us[0] : 0;
 	row->us_p99 = n ? us[(n * 99 + 99) / 100 - 1] : 0;
 }
@@ -218,7 +205,7 @@ static int add_rows(struct measured *m)
 	int r = 0;
 
 	for (i = 0; i < m->n; i++)      /* all medians first, because the ratios use them */
-		(void)sweep_median(m->variants[i].samples, n);
+		(void)bench_median(m->variants[i].samples, n);
 	for (i = 0; !r && i < m->n; i++)
 		r = add_row(m, &m->variants[i]);
 	return r;

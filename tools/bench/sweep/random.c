@@ -53,7 +53,7 @@ static int time_copies(struct random *random, uint64_t bytes, double *ret_us)
 		r = sweep_raw_run(random->sweep, &random->areas[SCHEDULED], job, 1);
 		samples[i ? i - 1 : 0] = (double)(cei_now_ns() - begin) / 1e3 / COPIES;
 	}
-	*ret_us = sweep_median(samples, 5);
+	*ret_us = bench_median(samples, 5);
 	return r;
 }
 
@@ -96,7 +96,7 @@ static int measure_pairs(struct random *random)
 		r = measure_pair(random, i / n, i % n);
 		all[n_pairs++] = random->t0_us[i / n][i % n];
 	}
-	random->sweep->t0_us = sweep_median(all, n_pairs);
+	random->sweep->t0_us = bench_median(all, n_pairs);
 	return r;
 }
 
@@ -242,7 +242,7 @@ static int time_sides(struct random *random, struct sweep_plans *plans,
 		r = run_side(random, (enum side)side, &plans[side], &us[side][i / SIDES]);
 	}
 	for (side = 0; !r && side < SIDES; side++)
-		seed->us[side] = sweep_median(us[side], ROUNDS);
+		seed->us[side] = bench_median(us[side], ROUNDS);
 	return r;
 }
 
@@ -296,7 +296,7 @@ static int add_side(struct random *random, enum side side)
 		ratios[i] = us[i] / sweep->seeds[i].bound_us;
 	}
 	sweep_statistics(us, sweep->n_seeds, &row);
-	row.bound_median = sweep_median(ratios, sweep->n_seeds);
+	row.bound_median = bench_median(ratios, sweep->n_seeds);
 	row.bound_max = ratios[sweep->n_seeds - 1];
 	row.verified = sweep->options->check ? !random->is_wrong[side] : -1;
 	return sweep_add_row(sweep, &row);

@@ -240,7 +240,6 @@ int  sweep_add_row(struct sweep *sweep, const struct sweep_row *row);
 
 /* Sorts the samples and writes their median, minimum and 99th percentile to the row. */
 void sweep_statistics(double *us, uint32_t n, struct sweep_row *row);
-double sweep_median(double *values, uint32_t n);
 
 /* --- reports -------------------------------------------------------------- */
 
