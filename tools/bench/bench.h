@@ -182,12 +182,7 @@ int  bench_fail(const struct bench_rank *rank, int result, const char *what);
 struct json_object;
 
 void bench_report_head(FILE *out, int is_gpu);
-void bench_report_row(FILE *out, const struct bench_row *row, int is_first);
-
-/* Writes rows as JSON, with "complete": whether the run measured all that it was asked for. Returns
- * 0, or -1, reported. */
-int  bench_report_json(const struct bench_options *options, const struct bench_row *rows,
-		       uint32_t n_rows, const char *machine, int is_complete);
+void bench_fill_row(struct bench_cells *cells, const struct bench_row *row);
 
 /* Whether NCCL could use NVLS (sums and copies by NVLink multicast) in this run, in words;
  * NULL: without NCCL. */

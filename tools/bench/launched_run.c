@@ -178,10 +178,6 @@ static int measure(struct bench_run *run, struct bench_rank *rank,
 	if (!rank->rank)
 		bench_run_head(run, machine);
 	bench_run_choose(run, asked, rank->rank != 0);
-	if (!rank->rank && run->options->overlap)
-		bench_overlap_report_head(stdout);
-	else if (!rank->rank)
-		bench_report_head(stdout, rank->is_gpu);
 	return bench_run_cases(run, rank);
 }
 

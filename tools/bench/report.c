@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Prints rows as a text table and as JSON, with date, machine and versions. */
+/* Rows of the cases, and what all reports have: date, machine, versions. */
 
 #include "tools/bench/bench.h"
 #include "tools/bench/cells.h"
@@ -13,8 +13,6 @@
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
-
-#define SCHEMA_VERSION 1
 
 extern char **environ;
 
@@ -52,7 +50,7 @@ static void add_levels(struct bench_cells *cells, const struct bench_row *row)
 			     row->us_median / longer);
 }
 
-static void fill(struct bench_cells *cells, const struct bench_row *row)
+void bench_fill_row(struct bench_cells *cells, const struct bench_row *row)
 {
 	const char *variant = row->variant[0] ? row->variant : NULL;
 	char pair[32] = "-";
@@ -82,15 +80,6 @@ static void fill(struct bench_cells *cells, const struct bench_row *row)
 	bench_cells_optional(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
 			     row->cpu_s_per_gib);
 	add_levels(cells, row);
-}
-
-void bench_report_row(FILE *out, const struct bench_row *row, int is_first)
-{
-	struct bench_cells cells;
-
-	fill(&cells, row);
-	bench_cells_print(out, &cells, is_first);
-	bench_cells_end(&cells);
 }
 
 /* Lists the environment variables of this library, the driver and NCCL; the rest of the environment
@@ -190,21 +179,4 @@ int bench_report_end(struct bench_cells *report, const struct bench_options *opt
 		fprintf(stderr, "ceoverlap-bench: no memory for the report\n");
 	bench_cells_end(report);
 	return r;
-}
-
-int bench_report_json(const struct bench_options *options, const struct bench_row *rows,
-		      uint32_t n_rows, const char *machine, int is_complete)
-{
-	struct json_object *list = json_object_new_array();
-	struct bench_cells report, cells;
-	uint32_t i;
-
-	bench_report_begin(&report, options, machine, SCHEMA_VERSION);
-	bench_cells_add(&report, "complete", json_object_new_boolean(is_complete));
-	for (i = 0; i < n_rows; i++) {
-		fill(&cells, &rows[i]);
-		json_object_array_add(list, bench_cells_take(&cells));
-	}
-	bench_cells_add(&report, "rows", list);
-	return bench_report_end(&report, options);
 }

@@ -134,37 +134,35 @@ uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode)
 	return atomic_exchange(&rank->shared->n_wrong[mode], 0);
 }
 
-/* Flushes each row at once; ends the run if nobody reads the output. */
-static void flush_row(struct bench_rank *rank)
+/* Prints a row that is stored behind the others, if there is room for it; ends the run if there is
+ * none, or if nobody reads the output. */
+static void add_row(struct bench_rank *rank, int verified, uint32_t n_most)
 {
+	struct bench_shared *shared = rank->shared;
+
+	if (shared->n_rows == n_most) {
+		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
+		return;
+	}
+	shared->n_rows++;
+	shared->n_bad_rows += verified == 0;
+	bench_print_row(rank->options, shared);
 	if (streams_flush())
 		bench_fail(rank, CEOV_ERR_SYSTEM, "printing a row");
 }
 
 void bench_add_row(struct bench_rank *rank, const struct bench_row *row)
 {
-	struct bench_shared *shared = rank->shared;
-
-	bench_report_row(stdout, row, !shared->n_rows);
-	flush_row(rank);
-	shared->n_bad_rows += row->verified == 0;
-	if (shared->n_rows < BENCH_ROWS_MAX)
-		shared->rows[shared->n_rows++] = *row;
-	else
-		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
+	if (rank->shared->n_rows < BENCH_ROWS_MAX)
+		rank->shared->rows[rank->shared->n_rows] = *row;
+	add_row(rank, row->verified, BENCH_ROWS_MAX);
 }
 
 void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_row *row)
 {
-	struct bench_shared *shared = rank->shared;
-
-	bench_overlap_report_row(stdout, row, !shared->n_rows);
-	flush_row(rank);
-	shared->n_bad_rows += row->verified == 0;
-	if (shared->n_rows < OVERLAP_ROWS_MAX)
-		shared->overlap_rows[shared->n_rows++] = *row;
-	else
-		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
+	if (rank->shared->n_rows < OVERLAP_ROWS_MAX)
+		rank->shared->overlap_rows[rank->shared->n_rows] = *row;
+	add_row(rank, row->verified, OVERLAP_ROWS_MAX);
 }
 
 /* Between this call's two barriers no rank uses the word of the next call, so that word is cleared

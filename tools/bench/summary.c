@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "tools/bench/cells.h"
 #include "tools/bench/world.h"
 
 /* Returns why the case cannot run; NULL: it can. */
@@ -33,17 +34,51 @@ void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, in
 		else if (!is_quiet)
 			printf("# %s: left out, %s\n", asked->cases[i]->name, why);
 	}
+	if (is_quiet)
+		return;
+	if (run->options->overlap)
+		bench_overlap_report_head(stdout);
+	else
+		bench_report_head(stdout, run->n_gpus != 0);
+}
+
+static void fill(struct bench_cells *cells, const struct bench_options *options,
+		 const struct bench_shared *shared, uint32_t row)
+{
+	if (options->overlap)
+		bench_overlap_fill_row(cells, &shared->overlap_rows[row],
+				       &options->overlap->tuning);
+	else
+		bench_fill_row(cells, &shared->rows[row]);
+}
+
+void bench_print_row(const struct bench_options *options, const struct bench_shared *shared)
+{
+	struct bench_cells cells;
+
+	fill(&cells, options, shared, shared->n_rows - 1);
+	bench_cells_print(stdout, &cells, shared->n_rows == 1);
+	bench_cells_end(&cells);
 }
 
 int bench_run_json(const struct bench_run *run, const char *machine, int is_complete)
 {
-	const struct bench_shared *shared = run->shared;
+	const struct bench_options *options = run->options;
+	struct json_object *list = json_object_new_array(), *origin;
+	struct bench_cells report, cells;
+	uint32_t i;
 
-	if (run->options->overlap)
-		return bench_overlap_report_json(run->options, shared->overlap_rows,
-						 shared->n_rows, machine, is_complete);
-	return bench_report_json(run->options, shared->rows, shared->n_rows, machine,
-				 is_complete);
+	origin = bench_report_begin(&report, options, machine, options->overlap ? 2 : 1);
+	if (options->overlap)
+		json_object_object_add(origin, "calls_per_sample",
+				       json_object_new_int(OVERLAP_CALLS));
+	bench_cells_add(&report, "complete", json_object_new_boolean(is_complete));
+	for (i = 0; i < run->shared->n_rows; i++) {
+		fill(&cells, options, run->shared, i);
+		json_object_array_add(list, bench_cells_take(&cells));
+	}
+	bench_cells_add(&report, "rows", list);
+	return bench_report_end(&report, options);
 }
 
 static void say_sharing(const struct bench_run *run)

@@ -291,10 +291,6 @@ static int run_own(struct bench_run *run, const char *machine)
 				 : "rank"))
 		return EXIT_FAILURE;
 	snprintf(run->group, sizeof(run->group), "%s/group", run->children.folder);
-	if (options->overlap)
-		bench_overlap_report_head(stdout);
-	else
-		bench_report_head(stdout, run->n_gpus != 0);
 	r = run_and_report(run, machine);
 	bench_children_end(&run->children);
 	return r;

@@ -57,7 +57,8 @@ int  bench_launched_run(struct bench_run *run, struct bench_options *options,
 /* Runs all cases at one rank. Returns 0 or an error, reported. */
 int  bench_run_cases(struct bench_run *run, struct bench_rank *rank);
 
-/* Takes those of the cases that can run, and says which are left out, unless is_quiet. */
+/* Takes those of the cases that can run. Unless is_quiet it says which are left out, and what is in
+ * the rows. */
 void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, int is_quiet);
 
 /* Prints what the rows are about. */
@@ -65,6 +66,9 @@ void bench_run_head(const struct bench_run *run, const char *machine);
 
 /* Checks whether anything ran. Returns 0, or EXIT_FAILURE, reported. */
 int  bench_run_judge(const struct bench_run *run);
+
+/* Prints the last row that was added. */
+void bench_print_row(const struct bench_options *options, const struct bench_shared *shared);
 
 /* Writes the rows to the file that was asked for, and whether these are all: a run that ended
  * early, by its time limit or a failure, leaves those that it had. Returns 0, or -1, reported. */

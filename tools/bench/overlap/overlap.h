@@ -139,22 +139,6 @@ struct bench_overlap_row {
 	double                     tolerance;
 };
 
-/* Figures computed from a row's times; 0: a time that is needed was not measured. */
-struct bench_overlap_derived {
-	double speedup;                 /* sequence / ours */
-	double speedup_ce;              /* zero-CTA sequence / ours */
-	double ideal_us;                /* max(cuBLAS, the faster NCCL) */
-	double fraction;                /* the part of the ideal's speed-up over the sequence that
-					 * ours reaches */
-	double exposed_us;              /* ours - cuBLAS; may be negative */
-	double gemm_ratio;              /* cuBLAS / our kernel */
-	double over_ideal;              /* ours / ideal */
-	double gb_per_s;                /* dispatch and combine: bytes by ours' time */
-	double gb_per_s_comm;           /* and by NCCL's */
-};
-
-void bench_overlap_derive(const struct bench_overlap_row *row,
-			  struct bench_overlap_derived *ret_derived);
 const char *bench_overlap_name(enum bench_overlap_test test);
 
 /* Words of the command line and of reports for values of struct ceov_op_tuning; 0: "chosen". NULL
@@ -163,12 +147,8 @@ enum bench_overlap_words { OVERLAP_WORDS_MODE, OVERLAP_WORDS_CUT, OVERLAP_WORDS_
 const char *bench_overlap_word(enum bench_overlap_words which, unsigned value);
 
 void bench_overlap_report_head(FILE *out);
-void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row, int is_first);
-
-/* As bench_report_json(). */
-int  bench_overlap_report_json(const struct bench_options *options,
-			       const struct bench_overlap_row *rows, uint32_t n_rows,
-			       const char *machine, int is_complete);
+void bench_overlap_fill_row(struct bench_cells *cells, const struct bench_overlap_row *row,
+			    const struct ceov_op_tuning *asked);
 
 /* The test cases. Each is run on every rank. */
 int bench_overlap_ag_gemm(struct bench_rank *rank);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Prints the operators' rows as a text table and as JSON. */
+/* The operators' rows. */
 
 #include <math.h>
 #include <string.h>
@@ -9,8 +9,6 @@
 #include "tools/bench/cells.h"
 #include "tools/bench/overlap/overlap.h"
 #include "tools/bench/overlap/tables.h"
-
-#define SCHEMA_VERSION 2
 
 /* Of each method: its key, and the column of its time. */
 static const struct { const char *key, *column; } method_names[OVERLAP_METHODS] = {
@@ -58,31 +56,6 @@ static double least(double a, double b)
 	if (a <= 0 || b <= 0)
 		return a > 0 ? a : b;
 	return a < b ? a : b;
-}
-
-void bench_overlap_derive(const struct bench_overlap_row *row,
-			  struct bench_overlap_derived *ret_derived)
-{
-	double ours = median(row, OVERLAP_OURS), gemm = median(row, OVERLAP_GEMM);
-	double comm = least(median(row, OVERLAP_COMM), median(row, OVERLAP_COMM_CE));
-	double sequence = is_comm(row) ? comm : median(row, OVERLAP_SEQUENCE);
-	struct bench_overlap_derived d = { .ideal_us = 0 };
-
-	if (comm > 0 && (gemm > 0 || is_comm(row)))
-		d.ideal_us = gemm > comm ? gemm : comm;
-	d.speedup = ratio(sequence, ours);
-	d.speedup_ce = ratio(median(row, OVERLAP_SEQUENCE_CE), ours);
-	if (!is_comm(row) && d.ideal_us > 0 && sequence > d.ideal_us && ours > 0)
-		d.fraction = (sequence / ours - 1) / (sequence / d.ideal_us - 1);
-	if (gemm > 0 && ours > 0)
-		d.exposed_us = ours - gemm;
-	d.gemm_ratio = ratio(gemm, median(row, OVERLAP_OURS_GEMM));
-	d.over_ideal = ratio(ours, d.ideal_us);
-	if (bench_overlap_is_experts(row->test)) {
-		d.gb_per_s = ratio((double)row->bytes / 1e3, ours);
-		d.gb_per_s_comm = ratio((double)row->bytes / 1e3, comm);
-	}
-	*ret_derived = d;
 }
 
 /* --- rows ----------------------------------------------------------------- */
@@ -274,26 +247,41 @@ static void add_methods(struct bench_cells *cells, const struct bench_overlap_ro
 	bench_cells_add(cells, "methods", methods);
 }
 
+/* Adds figures of the row's times, and nothing for figures of which a time is missing. The ideal is
+ * the longer one of cuBLAS and the faster NCCL. */
 static void add_derived(struct bench_cells *cells, const struct bench_overlap_row *row)
 {
-	const struct bench_overlap_times *ours = &row->methods[OVERLAP_OURS];
-	struct bench_overlap_derived d;
+	const struct bench_overlap_times *times = &row->methods[OVERLAP_OURS];
+	double ours = median(row, OVERLAP_OURS), gemm = median(row, OVERLAP_GEMM);
+	double comm = least(median(row, OVERLAP_COMM), median(row, OVERLAP_COMM_CE));
+	double sequence = is_comm(row) ? comm : median(row, OVERLAP_SEQUENCE);
+	double bytes = bench_overlap_is_experts(row->test) ? (double)row->bytes / 1e3 : 0;
+	double ideal = 0, fraction = 0;
 
-	bench_overlap_derive(row, &d);
-	bench_cells_optional(cells, "speedup", "speedup:7.3", d.speedup);
-	bench_cells_optional(cells, "over_ideal", "/ideal:6.3", d.over_ideal);
-	bench_cells_optional(cells, "fraction", "frac:5.2", d.fraction);
-	bench_cells_optional(cells, "speedup_ce", "vsCE:.3", d.speedup_ce);
-	bench_cells_optional(cells, "ideal_us", "ideal:.1", d.ideal_us);
-	bench_cells_optional(cells, "exposed_us", "exposed:.1", d.exposed_us);
-	bench_cells_optional(cells, "gemm_ratio", "g/our:.3", d.gemm_ratio);
-	bench_cells_optional(cells, NULL, "cpu:.1", ours->thread_us);
-	bench_cells_optional(cells, NULL, "thr%:.0", ours->process_percent);
-	bench_cells_optional(cells, "gb_per_s", "GB/s:.1", d.gb_per_s);
-	bench_cells_optional(cells, "gb_per_s_comm", "comm GB/s:.1", d.gb_per_s_comm);
+	if (comm > 0 && (gemm > 0 || is_comm(row)))
+		ideal = gemm > comm ? gemm : comm;
+	if (!is_comm(row) && ideal > 0 && sequence > ideal && ours > 0)
+		fraction = (sequence / ours - 1) / (sequence / ideal - 1);
+	bench_cells_optional(cells, "speedup", "speedup:7.3", ratio(sequence, ours));
+	bench_cells_optional(cells, "over_ideal", "/ideal:6.3", ratio(ours, ideal));
+	bench_cells_optional(cells, "fraction", "frac:5.2", fraction);
+	bench_cells_optional(cells, "speedup_ce", "vsCE:.3",
+			     ratio(median(row, OVERLAP_SEQUENCE_CE), ours));
+	bench_cells_optional(cells, "ideal_us", "ideal:.1", ideal);
+	bench_cells_optional(cells, "exposed_us", "exposed:.1", gemm > 0 && ours > 0
+			     ? ours - gemm : 0);
+	bench_cells_optional(cells, "gemm_ratio", "g/our:.3",
+			     ratio(gemm, median(row, OVERLAP_OURS_GEMM)));
+	bench_cells_optional(cells, NULL, "cpu:.1", times->thread_us);
+	bench_cells_optional(cells, NULL, "thr%:.0", times->process_percent);
+	bench_cells_optional(cells, "gb_per_s", "GB/s:.1", ratio(bytes, ours));
+	bench_cells_optional(cells, "gb_per_s_comm", "comm GB/s:.1", ratio(bytes, comm));
 }
 
-static void fill(struct bench_cells *cells, const struct bench_overlap_row *row)
+/* JSON also has how the command wanted rows and copies to be cut, and tiles to be ordered; 0: the
+ * operator chose. */
+void bench_overlap_fill_row(struct bench_cells *cells, const struct bench_overlap_row *row,
+			    const struct ceov_op_tuning *asked)
 {
 	bench_cells_begin(cells);
 	add_subject(cells, row);
@@ -310,46 +298,9 @@ static void fill(struct bench_cells *cells, const struct bench_overlap_row *row)
 			   ? NAN : row->error_nccl);
 	bench_cells_number(cells, "tolerance", "tolerance:.1e", row->tolerance < 0 ? NAN
 			   : row->tolerance);
-}
-
-void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row, int is_first)
-{
-	struct bench_cells cells;
-
-	fill(&cells, row);
-	bench_cells_print(out, &cells, is_first);
-	bench_cells_end(&cells);
-}
-
-/* A row of the report also says how the command wanted rows and copies to be cut, and tiles to be
- * ordered; 0: the operator chose. */
-static struct json_object *row_to_json(const struct bench_overlap_row *row,
-				       const struct ceov_op_tuning *tuning)
-{
-	struct bench_cells cells;
-
-	fill(&cells, row);
-	bench_cells_integer(&cells, "pieces", NULL, tuning->n_pieces);
-	bench_cells_text(&cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, tuning->cut));
-	bench_cells_integer(&cells, "op_chunk_bytes", NULL, tuning->chunk_bytes);
+	bench_cells_integer(cells, "pieces", NULL, asked->n_pieces);
+	bench_cells_text(cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, asked->cut));
+	bench_cells_integer(cells, "op_chunk_bytes", NULL, asked->chunk_bytes);
 	if (!is_plain(row))
-		add_tiles(&cells, tuning);
-	return bench_cells_take(&cells);
-}
-
-int bench_overlap_report_json(const struct bench_options *options,
-			      const struct bench_overlap_row *rows, uint32_t n_rows,
-			      const char *machine, int is_complete)
-{
-	struct json_object *list = json_object_new_array(), *origin;
-	struct bench_cells report;
-	uint32_t i;
-
-	origin = bench_report_begin(&report, options, machine, SCHEMA_VERSION);
-	json_object_object_add(origin, "calls_per_sample", json_object_new_int(OVERLAP_CALLS));
-	bench_cells_add(&report, "complete", json_object_new_boolean(is_complete));
-	for (i = 0; i < n_rows; i++)
-		json_object_array_add(list, row_to_json(&rows[i], &options->overlap->tuning));
-	bench_cells_add(&report, "rows", list);
-	return bench_report_end(&report, options);
+		add_tiles(cells, asked);
 }
