@@ -23,7 +23,7 @@
 #define BENCH_ROWS_MAX    16384u
 #define BENCH_MODES       48u
 
-struct bench_cells;
+struct cells;
 struct bench_compare;
 struct bench_overlap_options;
 struct bench_overlap_row;
@@ -182,7 +182,7 @@ int  bench_fail(const struct bench_rank *rank, int result, const char *what);
 struct json_object;
 
 void bench_report_head(FILE *out, int is_gpu);
-void bench_fill_row(struct bench_cells *cells, const struct bench_row *row);
+void bench_fill_row(struct cells *cells, const struct bench_row *row);
 
 /* Whether NCCL could use NVLS (sums and copies by NVLink multicast) in this run, in words;
  * NULL: without NCCL. */
@@ -191,10 +191,10 @@ const char *bench_report_nvls(const struct bench_options *options);
 /* Begins a report with its provenance (date, machine, versions, options), which it returns and
  * which stays the report's. bench_report_end() writes it, if JSON was asked for, and releases it;
  * it returns 0, or -1, reported. */
-struct json_object *bench_report_begin(struct bench_cells *report,
+struct json_object *bench_report_begin(struct cells *report,
 				       const struct bench_options *options, const char *machine,
 				       int version);
-int  bench_report_end(struct bench_cells *report, const struct bench_options *options);
+int  bench_report_end(struct cells *report, const struct bench_options *options);
 
 /* --- device -------------------------------------------------------------- */
 

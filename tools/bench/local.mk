@@ -8,7 +8,6 @@ ceoverlap_bench_SOURCES = \
 	%D%/ceoverlap-bench.c \
 	%D%/bench.h \
 	%D%/blas.c %D%/blas.h \
-	%D%/cells.c %D%/cells.h \
 	%D%/children.c %D%/children.h \
 	%D%/device.c %D%/device.h \
 	%D%/group.c %D%/group.h \

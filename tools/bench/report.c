@@ -4,7 +4,7 @@
 /* Rows of the cases, and what all reports have: date, machine, versions. */
 
 #include "tools/bench/bench.h"
-#include "tools/bench/cells.h"
+#include "tools/common/cells.h"
 #include "tools/common/output.h"
 
 #include <json-c/json.h>
@@ -36,48 +36,48 @@ void bench_report_head(FILE *out, int is_gpu)
 }
 
 /* Adds how long the two levels of a gather over nodes took, each alone. */
-static void add_levels(struct bench_cells *cells, const struct bench_row *row)
+static void add_levels(struct cells *cells, const struct bench_row *row)
 {
 	double longer = row->us_within > row->us_between ? row->us_within : row->us_between;
 
 	if (row->us_between <= 0)
 		return;
-	bench_cells_measured(cells, "us_within_node", "alone within the node, us:.2",
+	cells_measured(cells, "us_within_node", "alone within the node, us:.2",
 			     row->us_within);
-	bench_cells_measured(cells, "us_between_nodes", "alone between nodes, us:.2",
+	cells_measured(cells, "us_between_nodes", "alone between nodes, us:.2",
 			     row->us_between);
-	bench_cells_optional(cells, "ratio_longer_level", "both together / the longer one:.2",
+	cells_optional(cells, "ratio_longer_level", "both together / the longer one:.2",
 			     row->us_median / longer);
 }
 
-void bench_fill_row(struct bench_cells *cells, const struct bench_row *row)
+void bench_fill_row(struct cells *cells, const struct bench_row *row)
 {
 	const char *variant = row->variant[0] ? row->variant : NULL;
 	char pair[32] = "-";
 
 	if (row->source >= 0)
 		snprintf(pair, sizeof(pair), "%d>%d", row->source, row->target);
-	bench_cells_begin(cells);
-	bench_cells_text(cells, "case", "case:-12", row->test);
-	bench_cells_text(cells, "mode", "mode:-7", mode_name(row->mode));
-	bench_cells_text(cells, variant ? "trigger" : NULL, "trigger:-7", variant);
-	bench_cells_integer(cells, "ranks", "ranks:5", row->ranks);
-	bench_cells_text(cells, NULL, "pair:7", pair);
+	cells_begin(cells);
+	cells_text(cells, "case", "case:-12", row->test);
+	cells_text(cells, "mode", "mode:-7", mode_name(row->mode));
+	cells_text(cells, variant ? "trigger" : NULL, "trigger:-7", variant);
+	cells_integer(cells, "ranks", "ranks:5", row->ranks);
+	cells_text(cells, NULL, "pair:7", pair);
 	if (row->source >= 0) {
-		bench_cells_integer(cells, "source", NULL, (uint64_t)row->source);
-		bench_cells_integer(cells, "target", NULL, (uint64_t)row->target);
+		cells_integer(cells, "source", NULL, (uint64_t)row->source);
+		cells_integer(cells, "target", NULL, (uint64_t)row->target);
 	}
-	bench_cells_integer(cells, "bytes_per_rank", "bytes:10", row->bytes_per_rank);
-	bench_cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
-	bench_cells_measured(cells, "us_median", "median:8.2", row->us_median);
-	bench_cells_measured(cells, "us_min", "min:8.2", row->us_min);
-	bench_cells_measured(cells, "us_p99", "p99:8.2", row->us_p99);
-	bench_cells_measured(cells, "gb_per_s", "GB/s:7.1", row->gb_per_s);
-	bench_cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
-	bench_cells_optional(cells, "ratio_nccl_sm", "vs SM:6.3", row->ratio_nccl_sm);
-	bench_cells_optional(cells, "ratio_nccl_ce", "vs CE:6.3", row->ratio_nccl_ce);
-	bench_cells_verified(cells, "verified", "data:-9", row->verified);
-	bench_cells_optional(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
+	cells_integer(cells, "bytes_per_rank", "bytes:10", row->bytes_per_rank);
+	cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
+	cells_measured(cells, "us_median", "median:8.2", row->us_median);
+	cells_measured(cells, "us_min", "min:8.2", row->us_min);
+	cells_measured(cells, "us_p99", "p99:8.2", row->us_p99);
+	cells_measured(cells, "gb_per_s", "GB/s:7.1", row->gb_per_s);
+	cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
+	cells_optional(cells, "ratio_nccl_sm", "vs SM:6.3", row->ratio_nccl_sm);
+	cells_optional(cells, "ratio_nccl_ce", "vs CE:6.3", row->ratio_nccl_ce);
+	cells_verified(cells, "verified", "data:-9", row->verified);
+	cells_optional(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
 			     row->cpu_s_per_gib);
 	add_levels(cells, row);
 }
@@ -125,7 +125,7 @@ const char *bench_report_nvls(const struct bench_options *options)
 
 static struct json_object *provenance(const struct bench_options *options, const char *machine)
 {
-	struct bench_cells cells;
+	struct cells cells;
 	struct utsname host;
 	char now[32];
 	time_t seconds = time(NULL);
@@ -133,39 +133,39 @@ static struct json_object *provenance(const struct bench_options *options, const
 
 	gmtime_r(&seconds, &utc);
 	strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	bench_cells_begin(&cells);
-	bench_cells_text(&cells, "time", NULL, now);
-	bench_cells_text(&cells, "ceoverlap", NULL, ceov_version());
-	bench_cells_text(&cells, "command", NULL, options->command);
-	bench_cells_text(&cells, "machine", NULL, machine);
+	cells_begin(&cells);
+	cells_text(&cells, "time", NULL, now);
+	cells_text(&cells, "ceoverlap", NULL, ceov_version());
+	cells_text(&cells, "command", NULL, options->command);
+	cells_text(&cells, "machine", NULL, machine);
 	if (!uname(&host))
-		bench_cells_text(&cells, "kernel", NULL, host.release);
-	bench_cells_integer(&cells, "cpus", NULL, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
-	bench_cells_integer(&cells, "seed", NULL, options->seed);
-	bench_cells_integer(&cells, "samples", NULL, options->n_samples);
-	bench_cells_integer(&cells, "warmup", NULL, options->n_warmup);
-	bench_cells_integer(&cells, "nodes", NULL, options->n_nodes ? options->n_nodes : 1);
-	bench_cells_add(&cells, "one_process", json_object_new_boolean(options->one_process));
-	bench_cells_text(&cells, "nccl_nvls", NULL, bench_report_nvls(options));
-	bench_cells_integer(&cells, "mark_group_bytes", NULL, options->mark_group_bytes);
-	bench_cells_integer(&cells, "n_targets", NULL, options->n_targets);
-	bench_cells_add(&cells, "environment", environment());
-	return bench_cells_take(&cells);
+		cells_text(&cells, "kernel", NULL, host.release);
+	cells_integer(&cells, "cpus", NULL, (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+	cells_integer(&cells, "seed", NULL, options->seed);
+	cells_integer(&cells, "samples", NULL, options->n_samples);
+	cells_integer(&cells, "warmup", NULL, options->n_warmup);
+	cells_integer(&cells, "nodes", NULL, options->n_nodes ? options->n_nodes : 1);
+	cells_add(&cells, "one_process", json_object_new_boolean(options->one_process));
+	cells_text(&cells, "nccl_nvls", NULL, bench_report_nvls(options));
+	cells_integer(&cells, "mark_group_bytes", NULL, options->mark_group_bytes);
+	cells_integer(&cells, "n_targets", NULL, options->n_targets);
+	cells_add(&cells, "environment", environment());
+	return cells_take(&cells);
 }
 
-struct json_object *bench_report_begin(struct bench_cells *report,
+struct json_object *bench_report_begin(struct cells *report,
 				       const struct bench_options *options, const char *machine,
 				       int version)
 {
 	struct json_object *origin = provenance(options, machine);
 
-	bench_cells_begin(report);
-	bench_cells_integer(report, "schema_version", NULL, (uint64_t)version);
-	bench_cells_add(report, "provenance", origin);
+	cells_begin(report);
+	cells_integer(report, "schema_version", NULL, (uint64_t)version);
+	cells_add(report, "provenance", origin);
 	return origin;
 }
 
-int bench_report_end(struct bench_cells *report, const struct bench_options *options)
+int bench_report_end(struct cells *report, const struct bench_options *options)
 {
 	const char *text = json_object_to_json_string_ext(report->object,
 							  JSON_C_TO_STRING_PRETTY);
@@ -177,6 +177,6 @@ int bench_report_end(struct bench_cells *report, const struct bench_options *opt
 		r = -1;
 	if (!text)
 		fprintf(stderr, "ceoverlap-bench: no memory for the report\n");
-	bench_cells_end(report);
+	cells_end(report);
 	return r;
 }

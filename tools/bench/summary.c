@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "tools/bench/cells.h"
 #include "tools/bench/world.h"
+#include "tools/common/cells.h"
 
 /* Returns why the case cannot run; NULL: it can. */
 static const char *obstacle(const struct bench_run *run, const struct bench_case *test)
@@ -42,7 +42,7 @@ void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, in
 		bench_report_head(stdout, run->n_gpus != 0);
 }
 
-static void fill(struct bench_cells *cells, const struct bench_options *options,
+static void fill(struct cells *cells, const struct bench_options *options,
 		 const struct bench_shared *shared, uint32_t row)
 {
 	if (options->overlap)
@@ -54,30 +54,30 @@ static void fill(struct bench_cells *cells, const struct bench_options *options,
 
 void bench_print_row(const struct bench_options *options, const struct bench_shared *shared)
 {
-	struct bench_cells cells;
+	struct cells cells;
 
 	fill(&cells, options, shared, shared->n_rows - 1);
-	bench_cells_print(stdout, &cells, shared->n_rows == 1);
-	bench_cells_end(&cells);
+	cells_print(stdout, &cells, shared->n_rows == 1);
+	cells_end(&cells);
 }
 
 int bench_run_json(const struct bench_run *run, const char *machine, int is_complete)
 {
 	const struct bench_options *options = run->options;
 	struct json_object *list = json_object_new_array(), *origin;
-	struct bench_cells report, cells;
+	struct cells report, cells;
 	uint32_t i;
 
 	origin = bench_report_begin(&report, options, machine, options->overlap ? 2 : 1);
 	if (options->overlap)
 		json_object_object_add(origin, "calls_per_sample",
 				       json_object_new_int(OVERLAP_CALLS));
-	bench_cells_add(&report, "complete", json_object_new_boolean(is_complete));
+	cells_add(&report, "complete", json_object_new_boolean(is_complete));
 	for (i = 0; i < run->shared->n_rows; i++) {
 		fill(&cells, options, run->shared, i);
-		json_object_array_add(list, bench_cells_take(&cells));
+		json_object_array_add(list, cells_take(&cells));
 	}
-	bench_cells_add(&report, "rows", list);
+	cells_add(&report, "rows", list);
 	return bench_report_end(&report, options);
 }
 

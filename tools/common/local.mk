@@ -3,6 +3,7 @@
 
 # What the command line tools share
 ceoverlap_bench_SOURCES += \
+	%D%/cells.c %D%/cells.h \
 	%D%/output.c %D%/output.h \
 	%D%/refused.c %D%/refused.h \
 	%D%/streams.c %D%/streams.h
@@ -10,6 +11,7 @@ ceoverlap_run_SOURCES += \
 	%D%/refused.c %D%/refused.h \
 	%D%/streams.c %D%/streams.h
 ceoverlap_info_SOURCES += \
+	%D%/cells.c %D%/cells.h \
 	%D%/refused.c %D%/refused.h \
 	%D%/streams.c %D%/streams.h
 ceoverlap_gpu_direct_SOURCES += \

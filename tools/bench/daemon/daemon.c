@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tools/bench/cells.h"
 #include "tools/bench/children.h"
 #include "tools/bench/options.h"
+#include "tools/common/cells.h"
 #include "tools/common/output.h"
 
 #define SCHEMA_VERSION 1
@@ -69,14 +69,14 @@ static double quantile(const uint64_t *buckets, double part)
 static struct json_object *memory_row(const char *when, double own_kib, double files_kib,
 				      int is_first)
 {
-	struct bench_cells cells;
+	struct cells cells;
 
-	bench_cells_begin(&cells);
-	bench_cells_text(&cells, "when", "the daemon's memory:-40", when);
-	bench_cells_number(&cells, "own_kib", "own, KiB:10.0", own_kib);
-	bench_cells_number(&cells, "files_kib", "files, KiB:10.0", files_kib);
-	bench_cells_print(stdout, &cells, is_first);
-	return bench_cells_take(&cells);
+	cells_begin(&cells);
+	cells_text(&cells, "when", "the daemon's memory:-40", when);
+	cells_number(&cells, "own_kib", "own, KiB:10.0", own_kib);
+	cells_number(&cells, "files_kib", "files, KiB:10.0", files_kib);
+	cells_print(stdout, &cells, is_first);
+	return cells_take(&cells);
 }
 
 /* With a few clients, pages that the daemon's allocator takes ahead count more than the clients. */
@@ -128,29 +128,29 @@ static int report(const struct bench_daemon *bench, double daemon_cpu_s)
 	struct found found = add_up(bench);
 	uint64_t begin_ns = atomic_load(&bench->shared->begin_ns);
 	double s = (double)(found.last_ns - begin_ns) / 1e9;
-	struct bench_cells report;
+	struct cells report;
 
 	(void)bench_report_begin(&report, &bench->options, "host memory", SCHEMA_VERSION);
-	bench_cells_integer(&report, "clients", "clients:7", bench->n_clients);
-	bench_cells_integer(&report, "launches", "launches:10", found.n);
-	bench_cells_integer(&report, "bytes", "bytes:10", bench->n_bytes);
-	bench_cells_number(&report, "seconds", "seconds:8.2", s);
-	bench_cells_number(&report, "launches_per_s", "launches/s:10.0", (double)found.n / s);
-	bench_cells_number(&report, "us_median", "median us:9.1", quantile(found.buckets, 0.5));
-	bench_cells_number(&report, "us_p99", "99 % us:8.1", quantile(found.buckets, 0.99));
-	bench_cells_number(&report, "us_p999", "99.9 % us:9.1", quantile(found.buckets, 0.999));
-	bench_cells_number(&report, "first_done_s", "first done, s:13.2",
+	cells_integer(&report, "clients", "clients:7", bench->n_clients);
+	cells_integer(&report, "launches", "launches:10", found.n);
+	cells_integer(&report, "bytes", "bytes:10", bench->n_bytes);
+	cells_number(&report, "seconds", "seconds:8.2", s);
+	cells_number(&report, "launches_per_s", "launches/s:10.0", (double)found.n / s);
+	cells_number(&report, "us_median", "median us:9.1", quantile(found.buckets, 0.5));
+	cells_number(&report, "us_p99", "99 % us:8.1", quantile(found.buckets, 0.99));
+	cells_number(&report, "us_p999", "99.9 % us:9.1", quantile(found.buckets, 0.999));
+	cells_number(&report, "first_done_s", "first done, s:13.2",
 			   (double)(found.first_ns - begin_ns) / 1e9);
-	bench_cells_integer(&report, "wrong", bench->options.check ? "wrong:6" : NULL,
+	cells_integer(&report, "wrong", bench->options.check ? "wrong:6" : NULL,
 			    found.n_wrong);
-	bench_cells_number(&report, "context_kib", "KiB of a client's context:.0",
+	cells_number(&report, "context_kib", "KiB of a client's context:.0",
 			   (double)found.context_kib / bench->n_clients);
 	if (!bench->server.socket)
-		bench_cells_number(&report, "daemon_cpu_s", "processor time of the daemon, s:.2",
+		cells_number(&report, "daemon_cpu_s", "processor time of the daemon, s:.2",
 				   daemon_cpu_s);
-	bench_cells_print(stdout, &report, 1);
+	cells_print(stdout, &report, 1);
 	if (!bench->server.socket)
-		bench_cells_add(&report, "memory", report_memory(bench));
+		cells_add(&report, "memory", report_memory(bench));
 	return bench_report_end(&report, &bench->options) || found.n_wrong ? EXIT_FAILURE
 		: EXIT_SUCCESS;
 }

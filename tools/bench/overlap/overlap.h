@@ -147,7 +147,7 @@ enum bench_overlap_words { OVERLAP_WORDS_MODE, OVERLAP_WORDS_CUT, OVERLAP_WORDS_
 const char *bench_overlap_word(enum bench_overlap_words which, unsigned value);
 
 void bench_overlap_report_head(FILE *out);
-void bench_overlap_fill_row(struct bench_cells *cells, const struct bench_overlap_row *row,
+void bench_overlap_fill_row(struct cells *cells, const struct bench_overlap_row *row,
 			    const struct ceov_op_tuning *asked);
 
 /* The test cases. Each is run on every rank. */

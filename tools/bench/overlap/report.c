@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "tools/bench/cells.h"
 #include "tools/bench/overlap/overlap.h"
 #include "tools/bench/overlap/tables.h"
+#include "tools/common/cells.h"
 
 /* Of each method: its key, and the column of its time. */
 static const struct { const char *key, *column; } method_names[OVERLAP_METHODS] = {
@@ -81,7 +81,7 @@ void bench_overlap_report_head(FILE *out)
 
 static const char *verdict(const struct bench_overlap_row *row)
 {
-	return row->verified || row->same_bits ? bench_cells_verdict(row->verified)
+	return row->verified || row->same_bits ? cells_verdict(row->verified)
 		: "WRONG: bits differ";
 }
 
@@ -152,104 +152,104 @@ const char *bench_overlap_word(enum bench_overlap_words which, unsigned value)
 }
 
 /* Adds a size to the table alone; 0: the operator has none. */
-static void show_size(struct bench_cells *cells, const char *column, uint64_t value)
+static void show_size(struct cells *cells, const char *column, uint64_t value)
 {
 	if (value)
-		bench_cells_integer(cells, NULL, column, value);
+		cells_integer(cells, NULL, column, value);
 	else
-		bench_cells_text(cells, NULL, column, NULL);
+		cells_text(cells, NULL, column, NULL);
 }
 
 /* What of the tuning asked for the command, or what ours was made with; 0: it does not matter to
  * the operator, or there is no limit. */
-static void add_tiles(struct bench_cells *cells, const struct ceov_op_tuning *tuning)
+static void add_tiles(struct cells *cells, const struct ceov_op_tuning *tuning)
 {
-	bench_cells_text(cells, "order", NULL,
+	cells_text(cells, "order", NULL,
 			 bench_overlap_word(OVERLAP_WORDS_ORDER, tuning->tile_order));
-	bench_cells_integer(cells, "band_rows", NULL, tuning->band_rows);
-	bench_cells_integer(cells, "gemm_blocks", NULL, tuning->n_gemm_blocks);
+	cells_integer(cells, "band_rows", NULL, tuning->band_rows);
+	cells_integer(cells, "gemm_blocks", NULL, tuning->n_gemm_blocks);
 }
 
 static struct json_object *chosen_to_json(const struct ceov_op_tuning *chosen)
 {
-	struct bench_cells cells;
+	struct cells cells;
 
-	bench_cells_begin(&cells);
-	bench_cells_text(&cells, "mode", NULL,
+	cells_begin(&cells);
+	cells_text(&cells, "mode", NULL,
 			 bench_overlap_word(OVERLAP_WORDS_MODE, chosen->mode));
-	bench_cells_integer(&cells, "pieces", NULL, chosen->n_pieces);
-	bench_cells_text(&cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, chosen->cut));
-	bench_cells_integer(&cells, "tile_rows", NULL, chosen->tile_rows);
-	bench_cells_integer(&cells, "tile_columns", NULL, chosen->tile_columns);
+	cells_integer(&cells, "pieces", NULL, chosen->n_pieces);
+	cells_text(&cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, chosen->cut));
+	cells_integer(&cells, "tile_rows", NULL, chosen->tile_rows);
+	cells_integer(&cells, "tile_columns", NULL, chosen->tile_columns);
 	add_tiles(&cells, chosen);
-	bench_cells_integer(&cells, "reduce_blocks", NULL, chosen->n_reduce_blocks);
-	bench_cells_integer(&cells, "chunk_bytes", NULL, chosen->chunk_bytes);
-	return bench_cells_take(&cells);
+	cells_integer(&cells, "reduce_blocks", NULL, chosen->n_reduce_blocks);
+	cells_integer(&cells, "chunk_bytes", NULL, chosen->chunk_bytes);
+	return cells_take(&cells);
 }
 
 /* Adds what the row is of. The table's shape is that by which it names the row: a rank may have a
  * share of its K. */
-static void add_subject(struct bench_cells *cells, const struct bench_overlap_row *row)
+static void add_subject(struct cells *cells, const struct bench_overlap_row *row)
 {
 	char shape[64];
 
-	bench_cells_text(cells, NULL, "operator:-14", test_name(row).text);
-	bench_cells_text(cells, "operator", NULL, bench_overlap_name(row->test));
-	bench_cells_text(cells, NULL, "model:-12", size_name(row).text);
+	cells_text(cells, NULL, "operator:-14", test_name(row).text);
+	cells_text(cells, "operator", NULL, bench_overlap_name(row->test));
+	cells_text(cells, NULL, "model:-12", size_name(row).text);
 	show_size(cells, "M:9", is_plain(row) ? row->bytes : row->m);
 	show_size(cells, "N:6", row->n);
 	show_size(cells, "K:6", row->k);
-	bench_cells_text(cells, "launch", "launch:-6", row->is_graph ? "graph" : "stream");
-	bench_cells_integer(cells, "ranks", NULL, row->ranks);
+	cells_text(cells, "launch", "launch:-6", row->is_graph ? "graph" : "stream");
+	cells_integer(cells, "ranks", NULL, row->ranks);
 	if (is_comm(row))
-		bench_cells_integer(cells, "bytes_per_rank", NULL, row->bytes);
+		cells_integer(cells, "bytes_per_rank", NULL, row->bytes);
 	if (is_plain(row)) {
-		bench_cells_add(cells, "by_node", json_object_new_boolean(row->by_node));
+		cells_add(cells, "by_node", json_object_new_boolean(row->by_node));
 		return;
 	}
-	bench_cells_text(cells, "model", NULL, row->model);
-	bench_cells_integer(cells, "m", NULL, row->m);
-	bench_cells_integer(cells, "n", NULL, row->n);
-	bench_cells_integer(cells, "k", NULL, row->k);
+	cells_text(cells, "model", NULL, row->model);
+	cells_integer(cells, "m", NULL, row->m);
+	cells_integer(cells, "n", NULL, row->n);
+	cells_integer(cells, "k", NULL, row->k);
 	if (row->named.m) {
 		bench_table_name(&row->named, &row->choices, shape, sizeof(shape));
-		bench_cells_text(cells, "table", NULL, row->model);
-		bench_cells_text(cells, "table_shape", NULL, shape);
+		cells_text(cells, "table", NULL, row->model);
+		cells_text(cells, "table_shape", NULL, shape);
 	}
 	if (bench_overlap_is_experts(row->test)) {
-		bench_cells_integer(cells, "top_k", NULL, row->choices.top_k);
-		bench_cells_integer(cells, "dropped_percent", NULL, row->choices.dropped);
+		cells_integer(cells, "top_k", NULL, row->choices.top_k);
+		cells_integer(cells, "dropped_percent", NULL, row->choices.dropped);
 	}
 }
 
 /* The table has the median of other methods than ours below the row. Where ranks are threads of
  * one process, times of other threads are not known for each of them. */
-static void add_methods(struct bench_cells *cells, const struct bench_overlap_row *row)
+static void add_methods(struct cells *cells, const struct bench_overlap_row *row)
 {
 	struct json_object *methods = json_object_new_object();
 	const struct bench_overlap_times *times;
-	struct bench_cells method;
+	struct cells method;
 	uint32_t i;
 
 	for (i = 0; i < OVERLAP_METHODS; i++) {
 		times = &row->methods[i];
-		bench_cells_optional(cells, NULL, method_names[i].column, times->us_median);
+		cells_optional(cells, NULL, method_names[i].column, times->us_median);
 		if (times->us_median <= 0)
 			continue;
-		bench_cells_begin(&method);
-		bench_cells_number(&method, "us_median", NULL, times->us_median);
-		bench_cells_number(&method, "us_min", NULL, times->us_min);
-		bench_cells_number(&method, "us_p99", NULL, times->us_p99);
-		bench_cells_number(&method, "thread_us", NULL, times->thread_us);
-		bench_cells_measured(&method, "process_percent", NULL, times->process_percent);
-		json_object_object_add(methods, method_names[i].key, bench_cells_take(&method));
+		cells_begin(&method);
+		cells_number(&method, "us_median", NULL, times->us_median);
+		cells_number(&method, "us_min", NULL, times->us_min);
+		cells_number(&method, "us_p99", NULL, times->us_p99);
+		cells_number(&method, "thread_us", NULL, times->thread_us);
+		cells_measured(&method, "process_percent", NULL, times->process_percent);
+		json_object_object_add(methods, method_names[i].key, cells_take(&method));
 	}
-	bench_cells_add(cells, "methods", methods);
+	cells_add(cells, "methods", methods);
 }
 
 /* Adds figures of the row's times, and nothing for figures of which a time is missing. The ideal is
  * the longer one of cuBLAS and the faster NCCL. */
-static void add_derived(struct bench_cells *cells, const struct bench_overlap_row *row)
+static void add_derived(struct cells *cells, const struct bench_overlap_row *row)
 {
 	const struct bench_overlap_times *times = &row->methods[OVERLAP_OURS];
 	double ours = median(row, OVERLAP_OURS), gemm = median(row, OVERLAP_GEMM);
@@ -262,45 +262,45 @@ static void add_derived(struct bench_cells *cells, const struct bench_overlap_ro
 		ideal = gemm > comm ? gemm : comm;
 	if (!is_comm(row) && ideal > 0 && sequence > ideal && ours > 0)
 		fraction = (sequence / ours - 1) / (sequence / ideal - 1);
-	bench_cells_optional(cells, "speedup", "speedup:7.3", ratio(sequence, ours));
-	bench_cells_optional(cells, "over_ideal", "/ideal:6.3", ratio(ours, ideal));
-	bench_cells_optional(cells, "fraction", "frac:5.2", fraction);
-	bench_cells_optional(cells, "speedup_ce", "vsCE:.3",
+	cells_optional(cells, "speedup", "speedup:7.3", ratio(sequence, ours));
+	cells_optional(cells, "over_ideal", "/ideal:6.3", ratio(ours, ideal));
+	cells_optional(cells, "fraction", "frac:5.2", fraction);
+	cells_optional(cells, "speedup_ce", "vsCE:.3",
 			     ratio(median(row, OVERLAP_SEQUENCE_CE), ours));
-	bench_cells_optional(cells, "ideal_us", "ideal:.1", ideal);
-	bench_cells_optional(cells, "exposed_us", "exposed:.1", gemm > 0 && ours > 0
+	cells_optional(cells, "ideal_us", "ideal:.1", ideal);
+	cells_optional(cells, "exposed_us", "exposed:.1", gemm > 0 && ours > 0
 			     ? ours - gemm : 0);
-	bench_cells_optional(cells, "gemm_ratio", "g/our:.3",
+	cells_optional(cells, "gemm_ratio", "g/our:.3",
 			     ratio(gemm, median(row, OVERLAP_OURS_GEMM)));
-	bench_cells_optional(cells, NULL, "cpu:.1", times->thread_us);
-	bench_cells_optional(cells, NULL, "thr%:.0", times->process_percent);
-	bench_cells_optional(cells, "gb_per_s", "GB/s:.1", ratio(bytes, ours));
-	bench_cells_optional(cells, "gb_per_s_comm", "comm GB/s:.1", ratio(bytes, comm));
+	cells_optional(cells, NULL, "cpu:.1", times->thread_us);
+	cells_optional(cells, NULL, "thr%:.0", times->process_percent);
+	cells_optional(cells, "gb_per_s", "GB/s:.1", ratio(bytes, ours));
+	cells_optional(cells, "gb_per_s_comm", "comm GB/s:.1", ratio(bytes, comm));
 }
 
 /* JSON also has how the command wanted rows and copies to be cut, and tiles to be ordered; 0: the
  * operator chose. */
-void bench_overlap_fill_row(struct bench_cells *cells, const struct bench_overlap_row *row,
+void bench_overlap_fill_row(struct cells *cells, const struct bench_overlap_row *row,
 			    const struct ceov_op_tuning *asked)
 {
-	bench_cells_begin(cells);
+	cells_begin(cells);
 	add_subject(cells, row);
 	add_methods(cells, row);
 	add_derived(cells, row);
-	bench_cells_text(cells, "moved_by", NULL, is_by_sms(row) ? "SM" : "engine");
-	bench_cells_text(cells, NULL, "chosen:-20", chosen_name(&row->chosen).text);
-	bench_cells_add(cells, "chosen", chosen_to_json(&row->chosen));
-	bench_cells_text(cells, NULL, "data:-9", verdict(row));
-	bench_cells_verified(cells, "verified", NULL, row->verified);
-	bench_cells_verified(cells, "same_bits", NULL, row->same_bits);
-	bench_cells_number(cells, "error", "error:.1e", row->error < 0 ? NAN : row->error);
-	bench_cells_number(cells, "error_nccl", "NCCL's error:.1e", row->error_nccl < 0
+	cells_text(cells, "moved_by", NULL, is_by_sms(row) ? "SM" : "engine");
+	cells_text(cells, NULL, "chosen:-20", chosen_name(&row->chosen).text);
+	cells_add(cells, "chosen", chosen_to_json(&row->chosen));
+	cells_text(cells, NULL, "data:-9", verdict(row));
+	cells_verified(cells, "verified", NULL, row->verified);
+	cells_verified(cells, "same_bits", NULL, row->same_bits);
+	cells_number(cells, "error", "error:.1e", row->error < 0 ? NAN : row->error);
+	cells_number(cells, "error_nccl", "NCCL's error:.1e", row->error_nccl < 0
 			   ? NAN : row->error_nccl);
-	bench_cells_number(cells, "tolerance", "tolerance:.1e", row->tolerance < 0 ? NAN
+	cells_number(cells, "tolerance", "tolerance:.1e", row->tolerance < 0 ? NAN
 			   : row->tolerance);
-	bench_cells_integer(cells, "pieces", NULL, asked->n_pieces);
-	bench_cells_text(cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, asked->cut));
-	bench_cells_integer(cells, "op_chunk_bytes", NULL, asked->chunk_bytes);
+	cells_integer(cells, "pieces", NULL, asked->n_pieces);
+	cells_text(cells, "cut", NULL, bench_overlap_word(OVERLAP_WORDS_CUT, asked->cut));
+	cells_integer(cells, "op_chunk_bytes", NULL, asked->chunk_bytes);
 	if (!is_plain(row))
 		add_tiles(cells, asked);
 }

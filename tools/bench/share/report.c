@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "tools/bench/cells.h"
+#include "tools/common/cells.h"
 
 #define SCHEMA_VERSION 1
 
@@ -95,18 +95,18 @@ static void place_text(const struct ceov_place *place, char *text, size_t n_byte
 
 /* --- rows -------------------------------------------------------------------------- */
 
-static void begin_row(struct bench_cells *cells, int with)
+static void begin_row(struct cells *cells, int with)
 {
-	bench_cells_begin(cells);
-	bench_cells_text(cells, NULL, "daemon:-7", with ? "yes" : "no");
+	cells_begin(cells);
+	cells_text(cells, NULL, "daemon:-7", with ? "yes" : "no");
 }
 
 /* Adds a rate, which the table has in GB/s. */
-static void add_rate(struct bench_cells *cells, const char *key, const char *column,
+static void add_rate(struct cells *cells, const char *key, const char *column,
 		     double bytes_per_s)
 {
-	bench_cells_number(cells, key, NULL, bytes_per_s);
-	bench_cells_number(cells, NULL, column, bytes_per_s / 1e9);
+	cells_number(cells, key, NULL, bytes_per_s);
+	cells_number(cells, NULL, column, bytes_per_s / 1e9);
 }
 
 static struct json_object *report_senders(const struct bench_share *share, int with)
@@ -114,24 +114,24 @@ static struct json_object *report_senders(const struct bench_share *share, int w
 	struct json_object *list = json_object_new_array();
 	double all = add_up(share, with).together, together;
 	const struct bench_share_found *found;
-	struct bench_cells cells;
+	struct cells cells;
 	uint32_t i;
 
 	for (i = 0; i < share->n_senders; i++) {
 		found = share->runs[with]->found[i];
 		together = rate(share, with, i, BENCH_SHARE_TOGETHER);
 		begin_row(&cells, with);
-		bench_cells_integer(&cells, "sender", "sender:7", i);
+		cells_integer(&cells, "sender", "sender:7", i);
 		add_rate(&cells, "alone_bytes_per_s", "alone GB/s:12.3",
 			 rate(share, with, i, BENCH_SHARE_ALONE));
 		add_rate(&cells, "together_bytes_per_s", "together GB/s:14.3", together);
-		bench_cells_number(&cells, "share", NULL, part(together, all));
-		bench_cells_number(&cells, NULL, "share %:8.1", 100 * part(together, all));
-		bench_cells_integer(&cells, "wrong_words", "wrong words:12",
+		cells_number(&cells, "share", NULL, part(together, all));
+		cells_number(&cells, NULL, "share %:8.1", 100 * part(together, all));
+		cells_integer(&cells, "wrong_words", "wrong words:12",
 				    found[BENCH_SHARE_ALONE].n_wrong +
 				    found[BENCH_SHARE_TOGETHER].n_wrong);
-		bench_cells_print(stdout, &cells, !with && !i);
-		json_object_array_add(list, bench_cells_take(&cells));
+		cells_print(stdout, &cells, !with && !i);
+		json_object_array_add(list, cells_take(&cells));
 	}
 	return list;
 }
@@ -140,7 +140,7 @@ static struct json_object *report_urgent(const struct bench_share *share, int wi
 {
 	struct json_object *both = json_object_new_object();
 	const struct bench_share_found *found;
-	struct bench_cells cells;
+	struct cells cells;
 	struct times times;
 	uint32_t when;
 
@@ -148,57 +148,57 @@ static struct json_object *report_urgent(const struct bench_share *share, int wi
 		found = &share->runs[with]->found[share->n_senders][when];
 		times = sort_times(share, with, when);
 		begin_row(&cells, with);
-		bench_cells_text(&cells, NULL, "urgent:-9", when_names[when]);
-		bench_cells_integer(&cells, "launches", "launches:9", found->n_blocks);
-		bench_cells_integer(&cells, "missed", "missed:7", found->n_missed);
-		bench_cells_number(&cells, "us_median", "median us:10.1", times.median);
-		bench_cells_number(&cells, "us_p90", "90 % us:10.1", times.p90);
-		bench_cells_number(&cells, "us_p99", "99 % us:10.1", times.p99);
-		bench_cells_number(&cells, "us_worst", "worst us:10.1", times.worst);
-		bench_cells_integer(&cells, "wrong_words", "wrong words:12", found->n_wrong);
-		bench_cells_print(stdout, &cells, !with && !when);
-		json_object_object_add(both, when_names[when], bench_cells_take(&cells));
+		cells_text(&cells, NULL, "urgent:-9", when_names[when]);
+		cells_integer(&cells, "launches", "launches:9", found->n_blocks);
+		cells_integer(&cells, "missed", "missed:7", found->n_missed);
+		cells_number(&cells, "us_median", "median us:10.1", times.median);
+		cells_number(&cells, "us_p90", "90 % us:10.1", times.p90);
+		cells_number(&cells, "us_p99", "99 % us:10.1", times.p99);
+		cells_number(&cells, "us_worst", "worst us:10.1", times.worst);
+		cells_integer(&cells, "wrong_words", "wrong words:12", found->n_wrong);
+		cells_print(stdout, &cells, !with && !when);
+		json_object_object_add(both, when_names[when], cells_take(&cells));
 	}
 	return both;
 }
 
-static void add_sums(const struct bench_share *share, int with, struct bench_cells *run)
+static void add_sums(const struct bench_share *share, int with, struct cells *run)
 {
 	struct sums sums = add_up(share, with);
 
 	add_rate(run, "sum_bytes_per_s", "sum GB/s:12.3", sums.together);
-	bench_cells_number(run, "sum_by_alone", "sum / alone:14.3", sums.of_alone);
-	bench_cells_number(run, "fairness_jain", "fairness:9.3", sums.fairness);
-	bench_cells_print(stdout, run, !with);
+	cells_number(run, "sum_by_alone", "sum / alone:14.3", sums.of_alone);
+	cells_number(run, "fairness_jain", "fairness:9.3", sums.fairness);
+	cells_print(stdout, run, !with);
 }
 
 /* Reports both runs, one kind of rows after the other. */
 static struct json_object *report_runs(const struct bench_share *share)
 {
 	struct json_object *list = json_object_new_array();
-	struct bench_cells runs[2];
+	struct cells runs[2];
 	int with;
 
 	for (with = 0; with < 2; with++) {
 		begin_row(&runs[with], with);
-		bench_cells_add(&runs[with], "daemon", json_object_new_boolean(with));
-		bench_cells_add(&runs[with], "senders", report_senders(share, with));
+		cells_add(&runs[with], "daemon", json_object_new_boolean(with));
+		cells_add(&runs[with], "senders", report_senders(share, with));
 	}
 	putchar('\n');
 	for (with = 0; with < 2; with++)
 		add_sums(share, with, &runs[with]);
 	putchar('\n');
 	for (with = 0; with < 2; with++) {
-		bench_cells_add(&runs[with], "urgent", share->urgent_bytes
+		cells_add(&runs[with], "urgent", share->urgent_bytes
 				? report_urgent(share, with) : NULL);
-		json_object_array_add(list, bench_cells_take(&runs[with]));
+		json_object_array_add(list, cells_take(&runs[with]));
 	}
 	return list;
 }
 
 int bench_share_report(const struct bench_share *share)
 {
-	struct bench_cells report;
+	struct cells report;
 	char from[16], to[16];
 
 	place_text(&share->from, from, sizeof(from));
@@ -207,17 +207,17 @@ int bench_share_report(const struct bench_share *share)
 	       "phase; %s\n", share->n_senders, (unsigned long long)share->n_bytes, from, to,
 	       share->n_in_flight, share->seconds, share->machine);
 	(void)bench_report_begin(&report, &share->options, share->machine, SCHEMA_VERSION);
-	bench_cells_text(&report, "from", NULL, from);
-	bench_cells_text(&report, "to", NULL, to);
-	bench_cells_integer(&report, "bytes", NULL, share->n_bytes);
-	bench_cells_integer(&report, "in_flight", NULL, share->n_in_flight);
-	bench_cells_number(&report, "seconds", NULL, share->seconds);
-	bench_cells_integer(&report, "chunk_bytes", NULL, share->options.chunk_bytes);
-	bench_cells_integer(&report, "urgent_bytes", "bytes of urgent launches",
+	cells_text(&report, "from", NULL, from);
+	cells_text(&report, "to", NULL, to);
+	cells_integer(&report, "bytes", NULL, share->n_bytes);
+	cells_integer(&report, "in_flight", NULL, share->n_in_flight);
+	cells_number(&report, "seconds", NULL, share->seconds);
+	cells_integer(&report, "chunk_bytes", NULL, share->options.chunk_bytes);
+	cells_integer(&report, "urgent_bytes", "bytes of urgent launches",
 			    share->urgent_bytes);
-	bench_cells_integer(&report, "every_us", "one every us", share->every_us);
+	cells_integer(&report, "every_us", "one every us", share->every_us);
 	if (share->urgent_bytes)
-		bench_cells_print(stdout, &report, 0);
-	bench_cells_add(&report, "runs", report_runs(share));
+		cells_print(stdout, &report, 0);
+	cells_add(&report, "runs", report_runs(share));
 	return bench_report_end(&report, &share->options);
 }

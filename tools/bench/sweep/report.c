@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/bench/cells.h"
 #include "tools/bench/program.h"
 #include "tools/bench/sweep/sweep.h"
+#include "tools/common/cells.h"
 #include "tools/common/output.h"
 
 #define SCHEMA_VERSION 1
@@ -38,26 +38,26 @@ void sweep_print_head(FILE *out)
 		"this, above 1 is faster; bound: what the busiest port needs, of random plans\n");
 }
 
-static void add_shares(struct bench_cells *cells, const struct sweep_row *row)
+static void add_shares(struct cells *cells, const struct sweep_row *row)
 {
 	struct json_object *list = json_object_new_array();
-	struct bench_cells share;
+	struct cells share;
 	char column[64];
 	uint32_t i;
 
 	for (i = 0; i < row->n_shares; i++) {
-		bench_cells_begin(&share);
-		bench_cells_text(&share, "path", NULL, row->shares[i].path);
-		bench_cells_integer(&share, "bytes", NULL, row->shares[i].bytes);
-		json_object_array_add(list, bench_cells_take(&share));
+		cells_begin(&share);
+		cells_text(&share, "path", NULL, row->shares[i].path);
+		cells_integer(&share, "bytes", NULL, row->shares[i].bytes);
+		json_object_array_add(list, cells_take(&share));
 		snprintf(column, sizeof(column), "bytes %s", row->shares[i].path);
 		if (row->n_shares > 1)
-			bench_cells_integer(cells, NULL, column, row->shares[i].bytes);
+			cells_integer(cells, NULL, column, row->shares[i].bytes);
 	}
-	bench_cells_add(cells, "shares", list);
+	cells_add(cells, "shares", list);
 }
 
-static void fill(struct bench_cells *cells, const struct sweep *sweep,
+static void fill(struct cells *cells, const struct sweep *sweep,
 		 const struct sweep_row *row)
 {
 	char pair[64] = "-", chunk[24] = "default";
@@ -67,41 +67,41 @@ static void fill(struct bench_cells *cells, const struct sweep *sweep,
 			 sweep_place(sweep, row->target));
 	if (row->chunk_bytes)
 		snprintf(chunk, sizeof(chunk), "%" PRIu64, row->chunk_bytes);
-	bench_cells_begin(cells);
-	bench_cells_text(cells, "test", "test:-10", row->test);
-	bench_cells_text(cells, "method", "method:-12", row->method);
-	bench_cells_text(cells, NULL, "pair:-11", pair);
+	cells_begin(cells);
+	cells_text(cells, "test", "test:-10", row->test);
+	cells_text(cells, "method", "method:-12", row->method);
+	cells_text(cells, NULL, "pair:-11", pair);
 	if (row->source >= 0) {
-		bench_cells_text(cells, "source", NULL, sweep_place(sweep, row->source));
-		bench_cells_text(cells, "target", NULL, sweep_place(sweep, row->target));
+		cells_text(cells, "source", NULL, sweep_place(sweep, row->source));
+		cells_text(cells, "target", NULL, sweep_place(sweep, row->target));
 	}
-	bench_cells_integer(cells, "bytes", "bytes:10", row->bytes);
-	bench_cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
-	bench_cells_text(cells, NULL, "chunk:8", strcmp(row->method, "raw") ? chunk : NULL);
-	bench_cells_integer(cells, "in_flight", "fl:2", row->in_flight);
-	bench_cells_integer(cells, "samples", NULL, row->n_samples);
-	bench_cells_optional(cells, "us_median", "median:9.2", row->us_median);
-	bench_cells_optional(cells, "us_min", NULL, row->us_min);
-	bench_cells_optional(cells, "us_p99", "p99:9.2", row->us_p99);
-	bench_cells_optional(cells, "gb_per_s", "GB/s:6.2", row->gb_per_s);
-	bench_cells_optional(cells, "expected_us", "model:8.2", row->expected_us);
-	bench_cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
-	bench_cells_optional(cells, "ratio_direct", "vs direct:9.3", row->ratio_direct);
-	bench_cells_verified(cells, "verified", "data:-9", row->verified);
-	bench_cells_optional(cells, "bound_median", "of the bound, median:.3",
+	cells_integer(cells, "bytes", "bytes:10", row->bytes);
+	cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
+	cells_text(cells, NULL, "chunk:8", strcmp(row->method, "raw") ? chunk : NULL);
+	cells_integer(cells, "in_flight", "fl:2", row->in_flight);
+	cells_integer(cells, "samples", NULL, row->n_samples);
+	cells_optional(cells, "us_median", "median:9.2", row->us_median);
+	cells_optional(cells, "us_min", NULL, row->us_min);
+	cells_optional(cells, "us_p99", "p99:9.2", row->us_p99);
+	cells_optional(cells, "gb_per_s", "GB/s:6.2", row->gb_per_s);
+	cells_optional(cells, "expected_us", "model:8.2", row->expected_us);
+	cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
+	cells_optional(cells, "ratio_direct", "vs direct:9.3", row->ratio_direct);
+	cells_verified(cells, "verified", "data:-9", row->verified);
+	cells_optional(cells, "bound_median", "of the bound, median:.3",
 			     row->bound_median);
-	bench_cells_optional(cells, "bound_max", "of the bound, worst:.3", row->bound_max);
+	cells_optional(cells, "bound_max", "of the bound, worst:.3", row->bound_max);
 	if (row->n_shares)
 		add_shares(cells, row);
 }
 
 void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row)
 {
-	struct bench_cells cells;
+	struct cells cells;
 
 	fill(&cells, sweep, row);
-	bench_cells_print(out, &cells, sweep->n_rows == 1);
-	bench_cells_end(&cells);
+	cells_print(out, &cells, sweep->n_rows == 1);
+	cells_end(&cells);
 }
 
 /* --- matrix --------------------------------------------------------------- */
@@ -130,7 +130,7 @@ static double rate(const void *arg, uint32_t from, uint32_t to)
 void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 {
 	static const char *const methods[] = { "direct", "all", "raw" };
-	struct bench_matrix matrix = { .n = sweep->n_places, .name = place_name, .value = rate };
+	struct cells_matrix matrix = { .n = sweep->n_places, .name = place_name, .value = rate };
 	struct method method = { .sweep = sweep };
 	char head[80];
 	uint32_t i;
@@ -141,7 +141,7 @@ void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 		snprintf(head, sizeof(head), "# GB/s of the largest size, %s; from (down) to "
 			 "(across)", methods[i]);
 		matrix.head = head;
-		bench_matrix_print(out, &matrix);
+		cells_matrix_print(out, &matrix);
 	}
 	fflush(out);
 }
@@ -151,16 +151,16 @@ void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 static struct json_object *seeds_of(const struct sweep *sweep)
 {
 	struct json_object *list = json_object_new_array();
-	struct bench_cells cells;
+	struct cells cells;
 	uint32_t i;
 
 	for (i = 0; i < sweep->n_seeds; i++) {
-		bench_cells_begin(&cells);
-		bench_cells_integer(&cells, "seed", NULL, sweep->seeds[i].seed);
-		bench_cells_number(&cells, "bound_us", NULL, sweep->seeds[i].bound_us);
-		bench_cells_number(&cells, "scheduler_us", NULL, sweep->seeds[i].us[0]);
-		bench_cells_number(&cells, "fifo_us", NULL, sweep->seeds[i].us[1]);
-		json_object_array_add(list, bench_cells_take(&cells));
+		cells_begin(&cells);
+		cells_integer(&cells, "seed", NULL, sweep->seeds[i].seed);
+		cells_number(&cells, "bound_us", NULL, sweep->seeds[i].bound_us);
+		cells_number(&cells, "scheduler_us", NULL, sweep->seeds[i].us[0]);
+		cells_number(&cells, "fifo_us", NULL, sweep->seeds[i].us[1]);
+		json_object_array_add(list, cells_take(&cells));
 	}
 	return list;
 }
@@ -168,43 +168,43 @@ static struct json_object *seeds_of(const struct sweep *sweep)
 /* Of the events of lanes; takes them over. */
 static struct json_object *timeline_of(const struct sweep *sweep)
 {
-	struct bench_cells cells;
+	struct cells cells;
 
-	bench_cells_begin(&cells);
-	bench_cells_integer(&cells, "bytes", NULL, sweep->timeline_bytes);
-	bench_cells_add(&cells, "events", json_object_get(sweep->timeline));
-	return bench_cells_take(&cells);
+	cells_begin(&cells);
+	cells_integer(&cells, "bytes", NULL, sweep->timeline_bytes);
+	cells_add(&cells, "events", json_object_get(sweep->timeline));
+	return cells_take(&cells);
 }
 
-static void fill_report(struct bench_cells *report, const struct sweep *sweep)
+static void fill_report(struct cells *report, const struct sweep *sweep)
 {
 	struct json_object *list = json_object_new_array(), *origin;
 	struct json_object *places = json_object_new_array();
-	struct bench_cells cells;
+	struct cells cells;
 	char text[512];
 	uint32_t i;
 
 	origin = bench_report_begin(report, sweep->options, sweep->machine, SCHEMA_VERSION);
 	sweep_machine(sweep, text, sizeof(text));
 	json_object_object_add(origin, "model_machine", json_object_new_string(text));
-	bench_cells_add(report, "complete", json_object_new_boolean(sweep->is_complete));
-	bench_cells_add(report, "on_gpus", json_object_new_boolean(sweep->is_gpu));
+	cells_add(report, "complete", json_object_new_boolean(sweep->is_complete));
+	cells_add(report, "on_gpus", json_object_new_boolean(sweep->is_gpu));
 	for (i = 0; i < sweep->n_places; i++)
 		json_object_array_add(places, json_object_new_string(sweep->place_names[i]));
-	bench_cells_add(report, "places", places);
+	cells_add(report, "places", places);
 	for (i = 0; i < sweep->n_rows; i++) {
 		fill(&cells, sweep, &sweep->rows[i]);
-		json_object_array_add(list, bench_cells_take(&cells));
+		json_object_array_add(list, cells_take(&cells));
 	}
-	bench_cells_add(report, "rows", list);
-	bench_cells_integer(report, "urgent_ms", NULL, sweep->own->urgent_ms);
+	cells_add(report, "rows", list);
+	cells_integer(report, "urgent_ms", NULL, sweep->own->urgent_ms);
 	if (sweep->n_seeds) {
-		bench_cells_add(report, "random_plans", seeds_of(sweep));
-		bench_cells_integer(report, "random_transfers", NULL, SWEEP_MOVES_MAX);
-		bench_cells_number(report, "t0_us", NULL, sweep->t0_us);
+		cells_add(report, "random_plans", seeds_of(sweep));
+		cells_integer(report, "random_transfers", NULL, SWEEP_MOVES_MAX);
+		cells_number(report, "t0_us", NULL, sweep->t0_us);
 	}
 	if (sweep->timeline)
-		bench_cells_add(report, "timeline", timeline_of(sweep));
+		cells_add(report, "timeline", timeline_of(sweep));
 }
 
 /* Has ceoverlap-plot make a file of the report. */
@@ -227,7 +227,7 @@ int sweep_write(const struct sweep *sweep)
 {
 	const struct sweep_options *own = sweep->own;
 	struct bench_options options = *sweep->options;
-	struct bench_cells report;
+	struct cells report;
 	char path[128];
 	int r;
 

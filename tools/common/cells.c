@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-#include "tools/bench/cells.h"
+#include "tools/common/cells.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void append(char *text, size_t n_bytes, const char *between, const char *
 }
 
 /* Adds what the table shows; NULL: there is no value. */
-static void show(struct bench_cells *cells, const struct column *column, const char *text)
+static void show(struct cells *cells, const struct column *column, const char *text)
 {
 	char field[128];
 
@@ -57,49 +57,49 @@ static void show(struct bench_cells *cells, const struct column *column, const c
 	append(cells->line, sizeof(cells->line), " ", field);
 }
 
-void bench_cells_begin(struct bench_cells *cells)
+void cells_begin(struct cells *cells)
 {
 	cells->object = json_object_new_object();
 	cells->head[0] = cells->line[0] = cells->notes[0] = '\0';
 }
 
-void bench_cells_end(struct bench_cells *cells)
+void cells_end(struct cells *cells)
 {
 	json_object_put(cells->object);
 }
 
-struct json_object *bench_cells_take(struct bench_cells *cells)
+struct json_object *cells_take(struct cells *cells)
 {
 	return cells->object;
 }
 
-void bench_cells_add(struct bench_cells *cells, const char *key, struct json_object *value)
+void cells_add(struct cells *cells, const char *key, struct json_object *value)
 {
 	json_object_object_add(cells->object, key, value);
 }
 
-void bench_cells_text(struct bench_cells *cells, const char *key, const char *column,
+void cells_text(struct cells *cells, const char *key, const char *column,
 		      const char *text)
 {
 	struct column place;
 
 	if (key)
-		bench_cells_add(cells, key, text ? json_object_new_string(text) : NULL);
+		cells_add(cells, key, text ? json_object_new_string(text) : NULL);
 	if (!column)
 		return;
 	place = read_column(column);
 	show(cells, &place, text);
 }
 
-void bench_cells_integer(struct bench_cells *cells, const char *key, const char *column,
+void cells_integer(struct cells *cells, const char *key, const char *column,
 			 uint64_t value)
 {
 	char text[24];
 
 	if (key)
-		bench_cells_add(cells, key, json_object_new_int64((int64_t)value));
+		cells_add(cells, key, json_object_new_int64((int64_t)value));
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-	bench_cells_text(cells, NULL, column, text);
+	cells_text(cells, NULL, column, text);
 }
 
 /* Writes the number with as many of its decimals as the column has room for. */
@@ -112,7 +112,7 @@ static void write_number(const struct column *column, double value, char *text, 
 		n = snprintf(text, n_bytes, "%.*f", decimals, value);
 }
 
-void bench_cells_number(struct bench_cells *cells, const char *key, const char *column,
+void cells_number(struct cells *cells, const char *key, const char *column,
 			double value)
 {
 	struct column place = read_column(column ? column : "");
@@ -120,7 +120,7 @@ void bench_cells_number(struct bench_cells *cells, const char *key, const char *
 
 	snprintf(text, sizeof(text), place.has_exponent ? "%.3e" : "%.3f", value);
 	if (key)
-		bench_cells_add(cells, key, isnan(value) ? NULL
+		cells_add(cells, key, isnan(value) ? NULL
 				: json_object_new_double_s(value, text));
 	if (!column)
 		return;
@@ -128,31 +128,31 @@ void bench_cells_number(struct bench_cells *cells, const char *key, const char *
 	show(cells, &place, isnan(value) ? NULL : text);
 }
 
-void bench_cells_measured(struct bench_cells *cells, const char *key, const char *column,
+void cells_measured(struct cells *cells, const char *key, const char *column,
 			  double value)
 {
-	bench_cells_number(cells, key, column, value != 0 ? value : NAN);
+	cells_number(cells, key, column, value != 0 ? value : NAN);
 }
 
-void bench_cells_optional(struct bench_cells *cells, const char *key, const char *column,
+void cells_optional(struct cells *cells, const char *key, const char *column,
 			  double value)
 {
 	if (value != 0)
-		bench_cells_number(cells, key, column, value);
+		cells_number(cells, key, column, value);
 	else
-		bench_cells_text(cells, NULL, column, NULL);
+		cells_text(cells, NULL, column, NULL);
 }
 
-const char *bench_cells_verdict(int verified)
+const char *cells_verdict(int verified)
 {
 	return verified > 0 ? "verified" : verified ? "unchecked" : "WRONG";
 }
 
-void bench_cells_verified(struct bench_cells *cells, const char *key, const char *column,
+void cells_verified(struct cells *cells, const char *key, const char *column,
 			  int value)
 {
-	bench_cells_add(cells, key, value < 0 ? NULL : json_object_new_boolean(value));
-	bench_cells_text(cells, NULL, column, bench_cells_verdict(value));
+	cells_add(cells, key, value < 0 ? NULL : json_object_new_boolean(value));
+	cells_text(cells, NULL, column, cells_verdict(value));
 }
 
 /* --- text ------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ static void print_notes(FILE *out, const char *notes)
 
 	for (; *notes; notes += n + (notes[n] == '\n')) {
 		n = strcspn(notes, "\n");
-		if (used && used + n + 2 >= BENCH_COLUMNS) {
+		if (used && used + n + 2 >= CELLS_COLUMNS) {
 			fputs(",\n", out);
 			used = 0;
 		}
@@ -184,7 +184,7 @@ static void print_notes(FILE *out, const char *notes)
 		fputc('\n', out);
 }
 
-void bench_cells_print(FILE *out, const struct bench_cells *cells, int is_first)
+void cells_print(FILE *out, const struct cells *cells, int is_first)
 {
 	if (is_first)
 		print_line(out, cells->head);
@@ -193,7 +193,7 @@ void bench_cells_print(FILE *out, const struct bench_cells *cells, int is_first)
 }
 
 /* Whether the place has a value to or from any other. */
-static int is_shown(const struct bench_matrix *matrix, uint32_t place)
+static int is_shown(const struct cells_matrix *matrix, uint32_t place)
 {
 	uint32_t i;
 
@@ -204,29 +204,29 @@ static int is_shown(const struct bench_matrix *matrix, uint32_t place)
 	return 0;
 }
 
-void bench_matrix_print(FILE *out, const struct bench_matrix *matrix)
+void cells_matrix_print(FILE *out, const struct cells_matrix *matrix)
 {
-	char name[BENCH_PLACE_BYTES], column[BENCH_PLACE_BYTES + 8];
+	char name[CELLS_PLACE_BYTES], column[CELLS_PLACE_BYTES + 8];
 	uint32_t from, to, n_lines = 0;
-	struct bench_cells cells;
+	struct cells cells;
 
 	for (from = 0; from < matrix->n; from++) {
 		if (!is_shown(matrix, from))
 			continue;
-		bench_cells_begin(&cells);
-		bench_cells_text(&cells, NULL, "from\\to:-7",
+		cells_begin(&cells);
+		cells_text(&cells, NULL, "from\\to:-7",
 				 matrix->name(matrix->arg, from, name));
 		for (to = 0; to < matrix->n; to++) {
 			if (!is_shown(matrix, to))
 				continue;
 			snprintf(column, sizeof(column), "%s:6.1",
 				 matrix->name(matrix->arg, to, name));
-			bench_cells_number(&cells, NULL, column,
+			cells_number(&cells, NULL, column,
 					   matrix->value(matrix->arg, from, to));
 		}
 		if (!n_lines)
 			fprintf(out, "\n%s\n", matrix->head);
-		bench_cells_print(out, &cells, !n_lines++);
-		bench_cells_end(&cells);
+		cells_print(out, &cells, !n_lines++);
+		cells_end(&cells);
 	}
 }
