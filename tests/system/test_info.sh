@@ -167,7 +167,7 @@ holds "^  gpu0 +self( +PCIe\\+){3}" "pairs over PCIe, also between packages"
 on pcie8-switches-nics machine affinity ports
 holds "^  0000:85:00.0 +gpu4 gpu5 mlx5_2$" "two GPUs and a NIC below a switch"
 holds "^  gpu5 +node1 +mlx5_2 " "its NIC serves both"
-holds "^ +[0-9.]+ +[0-9]+  0000:85:00.0 up$" "the switch's way up is shared"
+holds "^ +[0-9.]+ +[0-9]+ 0000:85:00.0 up$" "the switch's way up is shared"
 
 on v100x8-mesh links affinity
 holds "^  gpu0 +self( +NVLink\\+){4}( +none){3} " "the mesh's links"

@@ -60,6 +60,7 @@ static void show(struct cells *cells, const struct column *column, const char *t
 void cells_begin(struct cells *cells)
 {
 	cells->object = json_object_new_object();
+	cells->indent = "";
 	cells->head[0] = cells->line[0] = cells->notes[0] = '\0';
 }
 
@@ -157,14 +158,14 @@ void cells_verified(struct cells *cells, const char *key, const char *column,
 
 /* --- text ------------------------------------------------------------------- */
 
-static void print_line(FILE *out, const char *line)
+static void print_line(FILE *out, const char *indent, const char *line)
 {
 	size_t n = strlen(line);
 
 	while (n && line[n - 1] == ' ')
 		n--;
 	if (n)
-		fprintf(out, "%.*s\n", (int)n, line);
+		fprintf(out, "%s%.*s\n", indent, (int)n, line);
 }
 
 /* Prints notes, which line ends separate, one behind the other as far as a line has room. */
@@ -187,8 +188,8 @@ static void print_notes(FILE *out, const char *notes)
 void cells_print(FILE *out, const struct cells *cells, int is_first)
 {
 	if (is_first)
-		print_line(out, cells->head);
-	print_line(out, cells->line);
+		print_line(out, cells->indent, cells->head);
+	print_line(out, cells->indent, cells->line);
 	print_notes(out, cells->notes);
 }
 

@@ -28,8 +28,9 @@
 
 struct cells {
 	struct json_object *object;
-	char                head[CELLS_COLUMNS + 40];
-	char                line[CELLS_COLUMNS + 40];
+	const char         *indent;     /* of its lines; "", if the caller sets nothing else */
+	char                head[640];
+	char                line[640];
 	char                notes[1024];
 };
 

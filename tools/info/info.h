@@ -64,6 +64,15 @@ void info_add_text(struct json_object *object, const char *key, const char *text
 void info_add_number(struct json_object *object, const char *key, uint64_t number);
 void info_add_node(struct json_object *object, const char *key, uint32_t node);
 
+/* The same for rows of cells, whose lines are indented: a text, which is "-" in the table if it is
+ * empty, and a place. info_cells_end() prints the row, unless out is NULL, and adds it to the
+ * list. */
+struct cells;
+void info_cells_begin(struct cells *cells);
+void info_cells_text(struct cells *cells, const char *key, const char *column, const char *text);
+void info_cells_node(struct cells *cells, const char *key, const char *column, uint32_t node);
+void info_cells_end(struct cells *cells, FILE *out, struct json_object *list);
+
 /* --- facts from hwloc's tree (tree.c) ---------------------------------------- */
 
 /* Finds the PCI switch above a device: the nearest bridge that has several bridges below it. "" if
@@ -96,11 +105,13 @@ void info_find_switches(const struct cei_machine *machine, struct info_switches 
 /* machine.c */
 void info_machine_text(const struct info *info);
 void info_affinity_text(const struct info *info);
-/* links.c */
+/* Adds the machine, its links, ports and affinity. */
+void info_machine_json(const struct info *info, struct json_object *root);
+/* links.c; ports are also printed if `out` is not NULL */
 void info_links_text(const struct info *info);
 void info_ports_text(const struct info *info);
-/* json.c: adds the machine, its links, ports and affinity */
-void info_machine_json(const struct info *info, struct json_object *root);
+struct json_object *info_links(const struct cei_machine *machine);
+struct json_object *info_ports(const struct cei_machine *machine, FILE *out);
 /* routes.c: returns the route rule with this name; CEOV_NOBODY: no rule has it. */
 uint32_t info_rule_of(const char *name);
 /* Print the routes. CEOV_NONE: no route exists for the requested pair. < 0: the requested places do

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Prints the matrix of links and their shared ports as text. */
+/* The links, as a matrix or as JSON, and the ports that they share. */
 
 #include "tools/info/info.h"
 
-#include <inttypes.h>
+#include "tools/common/cells.h"
 
 enum cell { CELL_RATE, CELL_LATENCY, CELL_KIND };
 
@@ -65,16 +65,65 @@ static uint32_t n_links_over(const struct cei_machine *machine, uint32_t port)
 	return sum;
 }
 
-void info_ports_text(const struct info *info)
+struct json_object *info_ports(const struct cei_machine *machine, FILE *out)
 {
-	const struct cei_machine *machine = info->machine;
-	char name[CEI_MACHINE_NAME_BYTES];
+	struct json_object *list = json_object_new_array();
+	const struct cei_machine_port *port;
+	struct cells cells;
 	uint32_t i;
 
+	for (i = 0; i < machine->n_ports; i++) {
+		port = &machine->ports[i];
+		info_cells_begin(&cells);
+		cells_number(&cells, NULL, "GB/s:9.1", (double)port->bytes_per_s / 1e9);
+		cells_integer(&cells, NULL, "links:6", n_links_over(machine, i));
+		info_cells_text(&cells, "name", "port:-40", port->name);
+		info_add_number(cells.object, "bytes_per_s", port->bytes_per_s);
+		info_cells_end(&cells, out, list);
+	}
+	return list;
+}
+
+void info_ports_text(const struct info *info)
+{
 	printf("ports: what several links share\n");
-	printf("  %9s %6s  %s\n", "GB/s", "links", "port");
-	for (i = 0; i < machine->n_ports; i++)
-		printf("  %9.1f %6u  %s\n", (double)machine->ports[i].bytes_per_s / 1e9,
-		       n_links_over(machine, i),
-		       info_plain(machine->ports[i].name, name, sizeof(name)));
+	json_object_put(info_ports(info->machine, stdout));
+}
+
+/* --- JSON ----------------------------------------------------------------------------- */
+
+static struct json_object *link_object(const struct cei_machine *machine, uint32_t from,
+				       uint32_t to)
+{
+	const struct cei_machine_link *link = cei_machine_link(machine, from, to);
+	struct json_object *object = json_object_new_object();
+	struct json_object *ports = json_object_new_array();
+	char name[16], port[CEI_MACHINE_NAME_BYTES];
+	uint32_t i;
+
+	info_add_text(object, "from", cei_machine_place_name(machine, from, name));
+	info_add_text(object, "to", cei_machine_place_name(machine, to, name));
+	info_add_text(object, "kind", cei_machine_link_kind_name(
+		(enum cei_machine_link_kind)link->kind));
+	info_add_text(object, "origin",
+		      cei_machine_origin_name((enum cei_machine_origin)link->origin));
+	info_add_number(object, "bytes_per_s", link->bytes_per_s);
+	info_add_number(object, "t0_ns", link->t0_ns);
+	for (i = 0; i < link->n_ports; i++)
+		json_object_array_add(ports, json_object_new_string(
+			info_plain(machine->ports[link->ports[i]].name, port,
+				   sizeof(port))));
+	json_object_object_add(object, "ports", ports);
+	return object;
+}
+
+struct json_object *info_links(const struct cei_machine *machine)
+{
+	struct json_object *list = json_object_new_array();
+	uint32_t n = cei_machine_n_places(machine), from, to;
+
+	for (from = 0; from < n; from++)
+		for (to = 0; to < n; to++)
+			json_object_array_add(list, link_object(machine, from, to));
+	return list;
 }

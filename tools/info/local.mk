@@ -8,7 +8,6 @@ ceoverlap_info_SOURCES = \
 	%D%/ceoverlap-info.c \
 	%D%/build.c \
 	%D%/info.h \
-	%D%/json.c \
 	%D%/links.c \
 	%D%/machine.c \
 	%D%/rails.c %D%/rails.h \

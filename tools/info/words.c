@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/common/cells.h"
+
 const char *info_plain(const char *text, char *room, size_t n_bytes)
 {
 	size_t i;
@@ -55,4 +57,34 @@ void info_add_node(struct json_object *object, const char *key, uint32_t node)
 
 	json_object_object_add(object, key, node == CEOV_NOBODY ? NULL
 			       : json_object_new_string(info_node_name(node, name)));
+}
+
+void info_cells_begin(struct cells *cells)
+{
+	cells_begin(cells);
+	cells->indent = "  ";
+}
+
+void info_cells_text(struct cells *cells, const char *key, const char *column, const char *text)
+{
+	char plain[512];
+
+	if (text)
+		text = info_plain(text, plain, sizeof(plain));
+	cells_text(cells, key, NULL, text);
+	cells_text(cells, NULL, column, text && *text ? text : NULL);
+}
+
+void info_cells_node(struct cells *cells, const char *key, const char *column, uint32_t node)
+{
+	char name[16];
+
+	cells_text(cells, key, column, node == CEOV_NOBODY ? NULL : info_node_name(node, name));
+}
+
+void info_cells_end(struct cells *cells, FILE *out, struct json_object *list)
+{
+	if (out)
+		cells_print(out, cells, !json_object_array_length(list));
+	json_object_array_add(list, cells_take(cells));
 }
