@@ -196,6 +196,7 @@ pure_suites = \
 	%D%/unit/test_condition \
 	%D%/unit/test_urgency \
 	%D%/unit/test_clock_offset \
+	%D%/unit/test_cells \
 	%D%/unit/test_spread \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \
@@ -338,6 +339,10 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 # What times say, on a machine that only pretends: parts of the bench.
 %C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench/measure/measure.h \
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
+
+%C%_unit_test_cells_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
+%C%_unit_test_cells_LDADD = $(LDADD) $(JSON_C_LIBS)
+%C%_unit_test_cells_SOURCES = %D%/unit/test_cells.c tools/common/cells.c tools/common/cells.h
 
 %C%_system_test_meeting_SOURCES = %D%/system/test_meeting.c \
 	%D%/system/meeting_fixture.c %D%/system/meeting_fixture.h

@@ -33,6 +33,14 @@ holds() {
 
 run="--host -n 3 -w 1 -T 60"
 
+# fits WHAT: no line of the table is wider than 120 characters.
+fits() {
+	local wide
+
+	wide=$(grep -v '^#' "$out" | grep -E '^.{121}' | head -n 3)
+	[ -z "$wide" ] || { echo "FAIL: $1 are wider than 120 characters: $wide"; failed=1; }
+}
+
 # shellcheck disable=SC2086 # lists of words
 {
 expect 0 "every case" $run -g 3 -t p2p,p2p_2d,doorbell,all_gather,all_to_all,engine \
@@ -40,6 +48,7 @@ expect 0 "every case" $run -g 3 -t p2p,p2p_2d,doorbell,all_gather,all_to_all,eng
 for name in p2p p2p_2d doorbell all_gather all_to_all engine; do
 	holds "$out" "^$name .*ours.* verified" "$name has a verified row"
 done
+fits "rows of cases"
 if grep -q 'WRONG\|unchecked' "$out"; then
 	echo "FAIL: rows that are not verified"
 	failed=1
@@ -112,6 +121,7 @@ for name in ag_gemm gemm_rs gemm_ar reduce_scatter all_reduce gemm_a2a a2a_gemm 
 	all_to_all embedding_a2a ep_dispatch ep_combine; do
 	holds "$out" "^$name .* stream .* verified" "$name has a verified row"
 done
+fits "rows of operators"
 if grep -q 'WRONG\|unchecked' "$out"; then
 	echo "FAIL: rows of operators that are not verified"
 	failed=1

@@ -33,6 +33,10 @@ if grep -q WRONG "$out"; then
 	echo "FAIL: wrong data"
 	failed=1
 fi
+if grep -v '^#' "$out" | grep -E '^.{121}'; then
+	echo "FAIL: lines that are wider than 120 characters"
+	failed=1
+fi
 grep -q '^# .*pairs rank0 to rank1, 16 KiB' "$out.err" || {
 	echo "FAIL: no progress on stderr"
 	failed=1

@@ -16,7 +16,8 @@
  *   "title"        not a column: the value stands behind the title in a line below the row, which
  *                  begins with '#', and "title:.2" likewise with 2 decimals
  *
- * Columns are separated by a space; a table is at most CELLS_COLUMNS wide.
+ * Columns are separated by a space; a table is at most CELLS_COLUMNS wide. A value of more than 127
+ * characters is cut in the table, not in JSON.
  */
 
 #include <stdint.h>

@@ -34,7 +34,7 @@ const char *sweep_size(uint64_t bytes, char *text)
 void sweep_print_head(FILE *out)
 {
 	fprintf(out, "# us a launch, by the host's clock: medians of samples; fl: launches in "
-		"flight; model: what the cost model expects\n# vs raw, vs direct: their time / "
+		"flight; model: what the cost model expects\n# vs raw, vs dir: their time / "
 		"this, above 1 is faster; bound: what the busiest port needs, of random plans\n");
 }
 
@@ -69,8 +69,8 @@ static void fill(struct cells *cells, const struct sweep *sweep,
 		snprintf(chunk, sizeof(chunk), "%" PRIu64, row->chunk_bytes);
 	cells_begin(cells);
 	cells_text(cells, "test", "test:-10", row->test);
-	cells_text(cells, "method", "method:-12", row->method);
-	cells_text(cells, NULL, "pair:-11", pair);
+	cells_text(cells, "method", "method:-13", row->method);
+	cells_text(cells, NULL, "pair:-13", pair);
 	if (row->source >= 0) {
 		cells_text(cells, "source", NULL, sweep_place(sweep, row->source));
 		cells_text(cells, "target", NULL, sweep_place(sweep, row->target));
@@ -86,7 +86,7 @@ static void fill(struct cells *cells, const struct sweep *sweep,
 	cells_optional(cells, "gb_per_s", "GB/s:6.2", row->gb_per_s);
 	cells_optional(cells, "expected_us", "model:8.2", row->expected_us);
 	cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
-	cells_optional(cells, "ratio_direct", "vs direct:9.3", row->ratio_direct);
+	cells_optional(cells, "ratio_direct", "vs dir:6.3", row->ratio_direct);
 	cells_verified(cells, "verified", "data:-9", row->verified);
 	cells_optional(cells, "bound_median", "of the bound, median:.3",
 			     row->bound_median);
