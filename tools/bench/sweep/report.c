@@ -82,7 +82,7 @@ static void fill(struct cells *cells, const struct sweep *sweep,
 	cells_integer(cells, "samples", NULL, row->n_samples);
 	cells_optional(cells, "us_median", "median:9.2", row->us_median);
 	cells_optional(cells, "us_min", NULL, row->us_min);
-	cells_optional(cells, "us_p99", "p99:9.2", row->us_p99);
+	cells_optional(cells, "us_p99", "p99:8.2", row->us_p99);
 	cells_optional(cells, "gb_per_s", "GB/s:6.2", row->gb_per_s);
 	cells_optional(cells, "expected_us", "model:8.2", row->expected_us);
 	cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
