@@ -37,6 +37,18 @@ all_met() {
 	done
 }
 
+# free_port: a port below those that the system gives away, at which nobody listens, nor at the next.
+free_port() {
+	local port
+
+	while port=$((20000 + RANDOM % 10000))
+		(exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null ||
+			(exec 3<> "/dev/tcp/127.0.0.1/$((port + 1))") 2> /dev/null; do
+		:
+	done
+	echo "$port"
+}
+
 # --- the variables of torchrun ------------------------------------------------------------
 
 # torch PORT: one run of four processes, whose store is at the port behind this one.
@@ -58,8 +70,8 @@ torch() {
 	return "$status"
 }
 
-# Below the ports that the system gives away. Somebody else may have it, so another one is tried.
-torch $((20000 + RANDOM % 10000)) || torch $((20000 + RANDOM % 10000))
+# Somebody else may have come to it meanwhile, so another one is tried.
+torch "$(free_port)" || torch "$(free_port)"
 status=$?
 if grep -qE 'libucp.so.0 |built without UCX' "$errors"; then
 	echo "there is no UCX: no group was formed"
@@ -161,19 +173,20 @@ slurm() {
 	return "$status"
 }
 
-slurm $((20000 + RANDOM % 10000)) || slurm $((20000 + RANDOM % 10000))
+slurm "$(free_port)" || slurm "$(free_port)"
 all_met "$?" "the variables of srun and a store"
 
 # --- two processes with one number -----------------------------------------------------------
 
-# twins WHAT: processes 0, 1 and 1 of 3, or 0, 0 and 1. Both that have one number say so.
+# twins WHAT NUMBER: processes 0, 1 and 1 of 3, or 0, 0 and 1. Both that have one number say so. At a
+# socket one of them does so at its deadline only, until which all three have to be there.
 twins() {
 	local i pids=() n
 
 	for i in 0 1 2; do
 		(exec env "${told[$i]}" "${common[@]}" timeout 60 "$python" -c "
 import ceoverlap
-ceoverlap.Context(deadline_s=4)") > /dev/null 2> "$errors.$i" &
+ceoverlap.Context(deadline_s=15)") > /dev/null 2> "$errors.$i" &
 		pids+=($!)
 	done
 	wait "${pids[@]}"
@@ -187,7 +200,7 @@ if [ -n "$python" ]; then
 	export CEOVERLAP_LIBRARY=$PWD/.libs/libceoverlap.so PYTHONPATH=$srcdir/python
 	for twin in 0 1; do
 		common=(WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 CEOVERLAP_BOOTSTRAP=store
-			"MASTER_PORT=$((20000 + RANDOM % 10000))")
+			"MASTER_PORT=$(free_port)")
 		told=(RANK=0 "RANK=$twin" RANK=1)
 		twins "a store" "$twin"
 		common=(CEOVERLAP_RANKS=3 "CEOVERLAP_GROUP=$folder/twins")
