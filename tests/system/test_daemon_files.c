@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -65,6 +67,19 @@ static void send_half(int connection, uint32_t n_fds, uint32_t n_sent)
 	ck_assert_int_eq(cei_datagram_send(connection, &datagram), 0);
 }
 
+/* Waits until the daemon has read all that was sent. It has done with it before it reads what
+ * another client sends. */
+static void await_read(int connection)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	int n_bytes;
+
+	do {
+		ck_assert_int_eq(ioctl(connection, SIOCOUTQ, &n_bytes), 0);
+	} while (n_bytes && cei_now_ns() < deadline && !usleep(1000));
+	ck_assert_int_eq(n_bytes, 0);
+}
+
 static void start(const char *config)
 {
 	const struct rlimit limit = { FILES, FILES };
@@ -93,14 +108,16 @@ START_TEST(test_descriptors_held_back_disconnect_nobody)
 {
 	uint64_t begin_ns, deadline = cei_deadline(TESTING_PATIENCE);
 	struct daemon_rig_client evil, honest;
-	int r;
+	int connection, r;
 
 	start("[limits]\ndescriptors_per_user = 76\n");
 	daemon_rig_open_bare(&rig, &evil);
-	send_half(daemon_rig_connection(), FDS, FDS);
-	begin_ns = cei_now_ns();
+	connection = daemon_rig_connection();
 	daemon_rig_open_bare(&rig, &honest);
 	daemon_rig_build(&honest, NORMAL);
+	begin_ns = cei_now_ns();
+	send_half(connection, FDS, FDS);
+	await_read(connection);
 	ck_assert_int_eq(try_commit(&honest, "limit 'descriptors_per_user'"),
 			 CEOV_ERR_NO_MEMORY);
 	do {
