@@ -6,7 +6,7 @@
 #
 #   run_test.sh COMMAND [ARGUMENT...]
 #
-#   - within CEOVERLAP_TEST_TIMEOUT seconds (default 240); then it and all that it
+#   - within CEOVERLAP_TEST_TIMEOUT seconds (default 600); then it and all that it
 #     started are killed, and nothing else: it has a process group of its own;
 #   - the same when this script is told to end (Ctrl-C, SIGTERM, SIGHUP);
 #   - with CEOVERLAP_TEST_TMP and TMPDIR naming a private folder, which is made in the
@@ -21,7 +21,7 @@
 # left in its folder.
 set -u
 
-limit=${CEOVERLAP_TEST_TIMEOUT:-240}
+limit=${CEOVERLAP_TEST_TIMEOUT:-600}
 export CEOVERLAP_TEST_TIMEOUT=$limit    # tests of Python end themselves a little earlier
 # Check gives a case 4 seconds unless it says otherwise, too few where others use the machine.
 export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT:-20}"

@@ -29,6 +29,5 @@ export CEOVERLAP_GPU_EXPERT_SHAPES=${CEOVERLAP_GPU_EXPERT_SHAPES:-2}
 export CEOVERLAP_GPU_EMBEDDING_SHAPES=${CEOVERLAP_GPU_EMBEDDING_SHAPES:-3}
 export CEOVERLAP_GPU_ROUNDS=${CEOVERLAP_GPU_ROUNDS:-20}
 export CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
-export CEOVERLAP_TEST_TIMEOUT=${CEOVERLAP_TEST_TIMEOUT:-600}
 exec bash "$here/../run_test.sh" "$tool" --tool memcheck --target-processes all \
 	--report-api-errors no --error-exitcode 9 "$program"

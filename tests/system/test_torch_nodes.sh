@@ -13,7 +13,9 @@ failed=0
 	"Python with PyTorch: PYTHON names another one"
 export CUDA_VISIBLE_DEVICES=            # tests/gpu/check_torch.sh tests GPUs
 
-"$python" "$srcdir/tests/python/torch/run.py" test_nodes || failed=1
+# Each of the two examples has up to 100 s of the time.
+CEOVERLAP_TEST_TIMEOUT=$((${CEOVERLAP_TEST_TIMEOUT:-600} - 200)) \
+	"$python" "$srcdir/tests/python/torch/run.py" test_nodes || failed=1
 if ! timeout 100 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 \
 		"$srcdir/examples/torch_tp_mlp.py" --device cpu --hidden 32 --ffn 64 \
 		--tokens 16 --rounds 2 --steps 1 --loss-steps 3; then

@@ -34,6 +34,7 @@ SIZE = int(os.environ.get("CEOVERLAP_TEST_RANKS", 0)) or (
 SHARES_GPUS = HAS_GPUS and SIZE > N_GPUS
 N_NODES = int(os.environ.get("CEOVERLAP_TEST_NODES", 0)) or 1
 TURNS = 5                               # how much more time ranks get that share a GPU
+TEST_S = int(os.environ.get("CEOVERLAP_TEST_TIMEOUT", 600))     # of all tests that run together
 
 
 def _has_network() -> bool:

@@ -7,7 +7,6 @@ import os
 import sys
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-LIMIT_S = int(os.environ.get("CEOVERLAP_TEST_TIMEOUT", 240)) - 20
 
 
 def where(rig) -> str:
@@ -35,7 +34,7 @@ def main() -> int:
 
     print(f"CEOVERLAP_TEST_SEED={rig.SEED}")
     print(f"PyTorch {torch.__version__}, {rig.SIZE} ranks on {where(rig)}")
-    result = counted.run(FOLDER, sys.argv[1:], LIMIT_S)
+    result = counted.run(FOLDER, sys.argv[1:], rig.TEST_S - 20)
     rig.close()
     return counted.exit_code(result)
 

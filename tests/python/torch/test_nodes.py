@@ -6,6 +6,7 @@ their own, and what such groups refuse."""
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 import rig
@@ -21,8 +22,7 @@ from ceoverlap.torch import Group, fsdp
 
 TESTS = ("test_group", "test_functional", "test_linear", "test_sums", "test_async_tp")
 LAYERS = ("test_experts", "test_attention", "test_gathered")
-# Each of two runs, in the time of one test; see run.py.
-LIMIT_S = rig.patience((int(os.environ.get("CEOVERLAP_TEST_TIMEOUT", 240)) - 20) / 2)
+END_S = time.monotonic() + rig.TEST_S - 40      # before this process is ended; see run.py
 
 
 def gathers_by_pytorch():
@@ -75,10 +75,12 @@ class TwoNodes(unittest.TestCase):
 @rig.needs_network
 class Again(unittest.TestCase):
     def on_two_nodes(self, *tests):
-        environment = {**os.environ, "CEOVERLAP_TEST_NODES": "2"}
+        left_s = int(END_S - time.monotonic())  # of which the ranks' tests tell where they stand
+        environment = {**os.environ, "CEOVERLAP_TEST_NODES": "2",
+                       "CEOVERLAP_TEST_TIMEOUT": str(max(left_s, 40))}
         done = subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "run.py"),
                                *tests], env=environment, capture_output=True, text=True,
-                              timeout=LIMIT_S, check=False)
+                              timeout=max(left_s, 40), check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_the_others_on_two_nodes(self):
