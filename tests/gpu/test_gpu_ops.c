@@ -537,15 +537,18 @@ END_TEST
 static Suite *suite(uint32_t n_ranks)
 {
 	Suite *made = suite_create("gpu ops");
+	TCase *shapes = tcase_create("shapes");        /* alone with CK_RUN_CASE, for many seeds */
 	TCase *all = tcase_create("ops");
 	TCase *processes = tcase_create("ops in processes");
 	TCase *beside = tcase_create("ops beside others");
 
 	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
-	tcase_set_timeout(all, 100);
-	tcase_add_loop_test(all, test_shapes_are_right_and_bits_repeat, 0, 2);
+	tcase_set_timeout(shapes, 100);
+	tcase_add_loop_test(shapes, test_shapes_are_right_and_bits_repeat, 0, 2);
 	if (n_all > 2)
-		tcase_add_test(all, test_shapes_on_two_gpus);
+		tcase_add_test(shapes, test_shapes_on_two_gpus);
+	suite_add_tcase(made, shapes);
+	tcase_set_timeout(all, 100);
 	tcase_add_test(all, test_a_late_rank);
 	tcase_add_test(all, test_operands_are_free_behind_the_run);
 	suite_add_tcase(made, all);
