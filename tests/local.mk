@@ -169,7 +169,6 @@ pure_suites = \
 	%D%/unit/test_measure \
 	%D%/unit/test_machine \
 	%D%/unit/test_machine_xml \
-	%D%/unit/test_xml_scan \
 	%D%/unit/test_machine_nodes \
 	%D%/unit/test_nvml \
 	%D%/unit/test_pieces \

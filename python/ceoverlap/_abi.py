@@ -538,8 +538,8 @@ def load(path: str) -> ctypes.CDLL:
         library = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(
-            f"ceoverlap: {path} cannot be opened ({error}). Where libhwloc or libexpat is "
-            "missing, install it (Debian: libhwloc15, libexpat1); where libceoverlap is, "
+            f"ceoverlap: {path} cannot be opened ({error}). Where libhwloc is "
+            "missing, install it (Debian: libhwloc15); where libceoverlap is, "
             "install the wheel, or name the file in CEOVERLAP_LIBRARY") from error
     for name, (result, arguments) in PROTOTYPES.items():
         try:

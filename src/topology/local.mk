@@ -14,8 +14,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/machine_import.c \
 	%D%/machine_export.c \
 	%D%/machine_xml.c \
-	%D%/xml_scan.c %D%/xml_scan.h \
-	%D%/xml_tree.c %D%/xml_tree.h \
 	%D%/discover_nvml.c \
 	%D%/shared_bandwidth.c \
 	%D%/machine_cache.c %D%/machine_cache.h \

@@ -206,8 +206,9 @@ int cei_machine_set_filters(struct hwloc_topology *hwloc);
  * "CeoverlapLatency" in ns, "CeoverlapKind" and "CeoverlapOrigin" as the enums of link.h. The
  * list of GPUs and the measured ports are infos of the machine's object
  * (machine_xml_names.h). Rates are kept in whole MB/s. Files that hwloc 2 wrote elsewhere, with
- * "NVLinkBandwidth" or without any distances, are read too. A file is either read, or
- * refused with one line that names the file and, where it is known, the line or element. */
+ * "NVLinkBandwidth" or without any distances, are read too. hwloc
+ * reads them, and trusts what it reads. What it refuses is refused with one line that names the
+ * file and, where it is in the format of another hwloc, the one that is needed. */
 int cei_machine_read_xml(struct cei_report *report, const char *path,
 			 struct cei_machine **ret_machine);
 int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint64_t n_bytes,

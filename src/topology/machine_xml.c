@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Reads machine files as untrusted input, and writes them whole or not at all. */
+/* Machine files: hwloc reads and writes its own format. Files are written whole or not at all. */
 
 #include "topology/machine_builder.h"
 
@@ -12,10 +12,9 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "topology/xml_scan.h"
 
-/* Memory attributes and kinds of processors are not used here, so hwloc need not parse them
- * from an untrusted file. */
+#define XML_BYTES_MAX (UINT64_C(64) << 20)
+/* Memory attributes and kinds of processors are not used here, so hwloc need not read them. */
 #if HWLOC_API_VERSION >= 0x00020800
 #define FLAGS (HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS | HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS)
 #else
@@ -50,16 +49,34 @@ static int fail_system(struct cei_report *report, const char *where, const char 
 
 /* --- reading -------------------------------------------------------------------------- */
 
+/* Raises that hwloc refused the text. The format's version stands in the root element; in the
+ * format of hwloc 1 it may be missing, and then hwloc alone knows what is wrong. */
+static int fail_parse(struct cei_report *report, const char *where, const char *text)
+{
+	const unsigned int linked = hwloc_get_api_version() >> 16;
+	const char *root = strstr(text, "<topology ");
+	const char *version = root ? strstr(root, "version=\"") : NULL;
+	unsigned int format = 0;
+
+	if (version && version < root + strcspn(root, ">"))
+		sscanf(version, "version=\"%3u", &format);
+	if (format && format != linked)
+		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: in the format of hwloc %u, "
+				 "which this program's hwloc %u does not read: use hwloc %u, or "
+				 "write the file in hwloc %u's format (hwloc 3 does so with "
+				 "lstopo --export-xml-flags v2)", where, format, linked, format,
+				 linked);
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "%s: no topology that hwloc %u reads (with HWLOC_XML_VERBOSE=1 it "
+			 "tells what it minds)", where, linked);
+}
+
 /* Makes a machine from the XML text of a topology. n_bytes does not count the final NUL. */
 static int parse(struct cei_report *report, const char *where, const char *text,
 		 uint64_t n_bytes, struct cei_machine **ret_machine)
 {
 	struct cei_machine_source source = { where, NULL, NULL };
-	struct cei_xml_fault fault;
 
-	if (cei_xml_scan(text, n_bytes, &fault))
-		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s, line %u: %s", where,
-				 fault.line, fault.why);
 	if (hwloc_topology_init(&source.hwloc))
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: hwloc cannot be initialised", where);
@@ -68,9 +85,7 @@ static int parse(struct cei_report *report, const char *where, const char *text,
 	    hwloc_topology_set_xmlbuffer(source.hwloc, text, (int)n_bytes + 1) ||
 	    hwloc_topology_load(source.hwloc)) {
 		hwloc_topology_destroy(source.hwloc);
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "%s: XML, but no topology that hwloc reads (with "
-				 "HWLOC_XML_VERBOSE=1 it tells what it minds)", where);
+		return fail_parse(report, where, text);
 	}
 	return cei_machine_make(report, &source, ret_machine);
 }
@@ -82,12 +97,12 @@ int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint6
 	int r;
 
 	/* hwloc wants a final NUL, which the caller's text may lack */
-	if (n_bytes <= CEI_XML_BYTES_MAX)
+	if (n_bytes <= XML_BYTES_MAX)
 		copy = malloc(n_bytes + 1);
 	if (!copy)
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "XML text: of %llu bytes, at "
 				 "most %llu", (unsigned long long)n_bytes,
-				 (unsigned long long)CEI_XML_BYTES_MAX);
+				 (unsigned long long)XML_BYTES_MAX);
 	memcpy(copy, text, n_bytes);
 	copy[n_bytes] = '\0';
 	r = parse(report, "XML text", copy, n_bytes, ret_machine);
@@ -104,7 +119,7 @@ static int fail_read(struct cei_report *report, const char *where, int error,
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "%s: %llu bytes, at most %llu are read", where,
 				 (unsigned long long)n_bytes,
-				 (unsigned long long)CEI_XML_BYTES_MAX);
+				 (unsigned long long)XML_BYTES_MAX);
 	if (error == ENOMEM)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "%s: no memory for it", where);
 	return fail_system(report, where, "cannot be opened or read", error);
@@ -116,7 +131,7 @@ int cei_machine_read_xml(struct cei_report *report, const char *path,
 	char where[WHERE_BYTES];
 	uint64_t n_bytes = 0;
 	char *text = NULL;
-	int r, error = cei_file_read(path, CEI_XML_BYTES_MAX, &text, &n_bytes);
+	int r, error = cei_file_read(path, XML_BYTES_MAX, &text, &n_bytes);
 
 	where_of(path, where);
 	if (error)

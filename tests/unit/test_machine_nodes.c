@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests what machine files say of NUMA nodes (their sizes, nodes without processors) and of devices
- * on the PCI bus (what recorders and hypervisors leave out); and shared ports up to the largest
- * number. */
+/* Tests what machine files say of devices on the PCI bus (what recorders and hypervisors leave
+ * out), and shared ports up to the largest number. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +13,9 @@
 #include "topology/machine_builder.h"
 
 #define CPU     " cpuset=\"0x1\" complete_cpuset=\"0x1\""
-#define NO_CPU  " cpuset=\"0x0\" complete_cpuset=\"0x0\""
 #define NODE_0  " nodeset=\"0x1\" complete_nodeset=\"0x1\""
-#define NODE_1  " nodeset=\"0x2\" complete_nodeset=\"0x2\""
-#define CORE    "<object type=\"Core\" os_index=\"0\"" CPU NODE_0 " gp_index=\"3\">" \
-	"<object type=\"PU\" os_index=\"0\"" CPU NODE_0 " gp_index=\"4\"/></object>"
 #define MEMORY  "<object type=\"NUMANode\" os_index=\"0\"" CPU NODE_0 \
 	" gp_index=\"5\" local_memory=\"1000000000\"/>"
-#define PACKAGE "<object type=\"Package\" os_index=\"0\"" CPU NODE_0 " gp_index=\"2\">" MEMORY \
-	CORE "</object>"
-#define FAR     "<object type=\"NUMANode\" os_index=\"1\"" NO_CPU NODE_1 \
-	" gp_index=\"7\" local_memory=\"1125899906842624\"/>"
-#define GROUP(what) "<object type=\"Group\"" NO_CPU NODE_1 " gp_index=\"6\">" what "</object>"
 
 static struct testing_log lines;
 static struct cei_report report;
@@ -40,104 +30,6 @@ static void tear_down(void)
 {
 	cei_report_fini(&report);
 }
-
-/* Writes and reads the file of a machine with these nodes and objects. */
-static int read_text(const char *nodes, const char *objects, struct cei_machine **ret_machine)
-{
-	char text[4096];
-	int n;
-
-	n = snprintf(text, sizeof(text), "<topology version=\"2.0\"><object type=\"Machine\" "
-		     "os_index=\"0\" cpuset=\"0x1\" complete_cpuset=\"0x1\" "
-		     "allowed_cpuset=\"0x1\" nodeset=\"%s\" complete_nodeset=\"%s\" "
-		     "allowed_nodeset=\"%s\" gp_index=\"1\">%s</object></topology>", nodes,
-		     nodes, nodes, objects);
-	ck_assert_int_lt(n, (int)sizeof(text));
-	testing_log_clear(&lines);
-	return cei_machine_read_xml_text(&report, text, (uint64_t)n, ret_machine);
-}
-
-static void refused(const char *nodes, const char *objects, const char *why)
-{
-	struct cei_machine *machine = NULL;
-
-	ck_assert_int_eq(read_text(nodes, objects, &machine), CEOV_ERR_INVALID);
-	testing_log_has(&lines, why, NULL, NULL);
-	ck_assert_ptr_null(machine);
-}
-
-static void taken(const char *nodes, const char *objects, uint32_t n_nodes)
-{
-	struct cei_machine *machine = NULL;
-
-	ck_assert_int_eq(read_text(nodes, objects, &machine), 0);
-	ck_assert_uint_eq(machine->n_nodes, n_nodes);
-	cei_machine_destroy(machine);
-}
-
-START_TEST(test_a_node_without_processors_has_a_group)
-{
-	taken("0x1", PACKAGE, 1);
-	taken("0x3", PACKAGE GROUP(FAR), 2);
-	refused("0x3", GROUP(FAR) PACKAGE, "behind one without");
-	refused("0x3", PACKAGE GROUP(""), "without the NUMANodes of its nodeset");
-	refused("0x3", PACKAGE "<object type=\"Package\"" NO_CPU NODE_1 " gp_index=\"6\">" FAR
-		"</object>", "an object without processors");
-	refused("0x1", PACKAGE "<object type=\"Group\"" NO_CPU " nodeset=\"0x0\" "
-		"complete_nodeset=\"0x0\" gp_index=\"6\"/>", "an object without processors");
-	refused("0x3", PACKAGE GROUP(FAR "<object type=\"Core\" os_index=\"1\"" CPU NODE_1
-				     " gp_index=\"9\"/>"), "larger than its parent's");
-}
-END_TEST
-
-/* Changes digits and letters at random: the file is read or refused, and hwloc does not crash. */
-START_TEST(test_mutants_of_such_nodes)
-{
-	static const char letters[] = "0123x\"=<>/ G";
-	char objects[] = PACKAGE GROUP(FAR);
-	uint64_t random = testing_seed();
-	struct cei_machine *machine;
-	size_t at[3];
-	char kept[3];
-	uint32_t i, k;
-
-	for (i = 0; i < 3000; i++) {
-		for (k = 0; k < 3; k++) {
-			at[k] = (size_t)testing_below(&random, sizeof(objects) - 1);
-			kept[k] = objects[at[k]];
-			objects[at[k]] = letters[testing_below(&random, sizeof(letters) - 1)];
-		}
-		machine = NULL;
-		if (!read_text("0x3", objects, &machine))
-			cei_machine_destroy(machine);
-		while (k--)
-			objects[at[k]] = kept[k];
-	}
-	taken("0x3", objects, 2);
-}
-END_TEST
-
-static void refused_size(const char *size)
-{
-	char objects[1024];
-
-	snprintf(objects, sizeof(objects), "<object type=\"NUMANode\" os_index=\"0\"" CPU NODE_0
-		 " gp_index=\"5\" local_memory=\"%s\"/>" CORE, size);
-	refused("0x1", objects, "local_memory is no number of bytes, or beyond 1 PiB");
-}
-
-START_TEST(test_sizes_beyond_reason_are_refused)
-{
-	refused_size("18446744073709551615");
-	refused_size("1125899906842625");
-	refused_size("99999999999999999999999999");
-	refused_size("-1");
-	refused_size("");
-	refused("0x1", "<object type=\"L3Cache\"" CPU NODE_0 " gp_index=\"8\" depth=\"3\" "
-		"cache_type=\"0\" cache_size=\"18446744073709551615\">" MEMORY CORE "</object>",
-		"cache_size is no number of bytes");
-}
-END_TEST
 
 /* --- ports that links share ----------------------------------------------------- */
 
@@ -284,10 +176,6 @@ static Suite *suite(void)
 	TCase *all = tcase_create("nodes");
 
 	tcase_add_checked_fixture(all, set_up, tear_down);
-	tcase_add_test(all, test_a_node_without_processors_has_a_group);
-	tcase_add_test(all, test_mutants_of_such_nodes);
-	tcase_set_timeout(all, 60);
-	tcase_add_test(all, test_sizes_beyond_reason_are_refused);
 	tcase_add_test(all, test_the_last_port_fits_and_no_more);
 	tcase_add_loop_test(all, test_a_switch_whose_ids_were_not_read_counts, 0, 2);
 	tcase_add_test(all, test_a_rate_that_no_gpu_has_is_not_believed);

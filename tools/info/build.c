@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include <expat.h>
 #include <hwloc.h>
 
 #include "backend/backend.h"
@@ -157,8 +156,6 @@ void info_build_text(const struct info *info)
 	       built.driver[0] ? built.driver : "none");
 	printf("  %-12s %s, runs with one of interface %s\n", "hwloc", HWLOC_VERSION,
 	       built.hwloc_api);
-	printf("  %-12s %d.%d.%d, runs with %s\n", "expat", XML_MAJOR_VERSION,
-	       XML_MINOR_VERSION, XML_MICRO_VERSION, XML_ExpatVersion() + strlen("expat_"));
 	printf("  %-12s %s, runs with %s\n", "json-c", JSON_C_VERSION, json_c_version());
 	printf("\n  %-12s %-18s\n", "backend", "usable");
 	for (i = 0; i < N_BACKENDS; i++)
@@ -231,7 +228,6 @@ void info_build_json(const struct info *info, struct json_object *root)
 	add_version(object, "cuda_driver", built.driver);
 	add_version(object, "hwloc", HWLOC_VERSION);
 	add_version(object, "hwloc_interface", built.hwloc_api);
-	add_version(object, "expat", XML_ExpatVersion() + strlen("expat_"));
 	add_version(object, "json_c", json_c_version());
 	json_object_object_add(object, "rails", rails_array(&built.rails));
 	json_object_object_add(object, "nics_without_rail", left_array(&built.rails));
