@@ -20,7 +20,7 @@ extern char **environ;
 static const char *const names[] = {
 	"CEOVERLAP_BOOTSTRAP", "CEOVERLAP_CLASS", "CEOVERLAP_CUBLAS", "CEOVERLAP_DAEMON",
 	"CEOVERLAP_DAEMON_STRICT", "CEOVERLAP_FLAG", "CEOVERLAP_FOLDER",
-	"CEOVERLAP_GPU_DIRECT", "CEOVERLAP_GPU_DIRECT_TEST", "CEOVERLAP_GROUP",
+	"CEOVERLAP_GPU_DIRECT", "CEOVERLAP_GROUP",
 	"CEOVERLAP_HOST_BREAK_AFTER_MS", "CEOVERLAP_HOST_BREAK_AT",
 	"CEOVERLAP_HOST_COPY_DELAY_NS", "CEOVERLAP_HOST_COPY_FAIL_AT",
 	"CEOVERLAP_HOST_COPY_LOSE_AT", "CEOVERLAP_HOST_FAULT_RANK", "CEOVERLAP_IN_PLACE",
@@ -42,10 +42,20 @@ static const char *const of_tests[] = {
 	"CEOVERLAP_STRESS_SECONDS", "CEOVERLAP_TRITON_ROUNDS",
 };
 
+/* Variables that earlier versions read, and what replaces them. */
+static const struct {
+	const char *name;
+	const char *now;
+} removed[] = {
+	{ "CEOVERLAP_GPU_DIRECT_TEST", "nothing is tested any more, and "
+	  "CEOVERLAP_GPU_DIRECT=direct lets the network access the memory of GPUs" },
+};
+
 static const char *const beginnings[] = { "CEOVERLAP_FAKE_", "CEOVERLAP_TEST_" };
 
 #define N_NAMES      (sizeof(names) / sizeof(names[0]))
 #define N_OF_TESTS   (sizeof(of_tests) / sizeof(of_tests[0]))
+#define N_REMOVED    (sizeof(removed) / sizeof(removed[0]))
 #define N_BEGINNINGS (sizeof(beginnings) / sizeof(beginnings[0]))
 
 /* isdigit() for ASCII digits. strtoull() alone would accept signs and spaces. */
@@ -141,6 +151,17 @@ const char *cei_variable_nearest(const char *name, size_t length)
 	return nearest;
 }
 
+/* Returns what replaces a variable that earlier versions read; NULL: none did. */
+static const char *replacement(const char *name, size_t length)
+{
+	size_t i;
+
+	for (i = 0; i < N_REMOVED; i++)
+		if (is_among(&removed[i].name, 1, name, length))
+			return removed[i].now;
+	return NULL;
+}
+
 /* Copies the name for a message; characters other than printable ASCII become '?'. */
 static void copy_plain(const char *name, size_t length, char plain[NAME_BYTES])
 {
@@ -154,10 +175,14 @@ static void copy_plain(const char *name, size_t length, char plain[NAME_BYTES])
 static void warn_of(struct cei_report *report, const char *name, size_t length)
 {
 	const char *nearest = cei_variable_nearest(name, length);
+	const char *now = replacement(name, length);
 	char plain[NAME_BYTES];
 
 	copy_plain(name, length, plain);
-	if (nearest)
+	if (now)
+		cei_log(report, CEI_LOG_WARN, "nobody reads the environment's %s any more: %s",
+			plain, now);
+	else if (nearest)
 		cei_log(report, CEI_LOG_WARN, "nobody reads the environment's %s: is %s meant?",
 			plain, nearest);
 	else

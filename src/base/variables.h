@@ -22,7 +22,8 @@ int cei_variable_is_known(const char *name, size_t length);
 /* Returns the known name that is most similar; NULL: none is similar. */
 const char *cei_variable_nearest(const char *name, size_t length);
 
-/* Warns of variables that nobody reads, and of a CEOVERLAP_LOG that names no level. */
+/* Warns of variables that nobody reads, or reads any more, and of a CEOVERLAP_LOG that names no
+ * level. */
 void cei_variables_check(struct cei_report *report);
 
 #endif /* CEI_VARIABLES_H */

@@ -3,9 +3,8 @@
 
 /*
  * Decides whether host memory is accessed in place (net/in_place.h), and how bytes of this
- * process's GPUs reach the network: the network reads and writes their memory itself (directly),
- * or they are copied through slots in host memory (staged). Directly only if the network says that
- * it can, a test in a process of its own has passed, and that was faster.
+ * process's GPUs reach the network: they are copied through slots in host memory (staged), or the
+ * network reads and writes their memory itself (directly), where the user says so.
  * docs/decisions/0115-memory-of-gpus-directly.md says why.
  */
 
@@ -13,36 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "net/far_slots.h"
-#include "net/gpu_trial.h"
 #include "net/network_private.h"
 
-#define TRIAL_NS UINT64_C(60000000000)
-
-enum mode {
-	MODE_AUTO,
-	MODE_STAGED,
-	MODE_DIRECT,                    /* even if staged is faster */
-	MODE_UNTESTED,                  /* directly, without the test: this is the test */
-};
-
-static int read_mode(struct cei_report *report, enum mode *ret_mode)
+static int read_direct(struct cei_report *report, int *ret_is_direct)
 {
-	const char *const names[] = { "auto", "staged", "direct", "untested" };
 	const char *text = secure_getenv("CEOVERLAP_GPU_DIRECT");
-	uint32_t i;
 
-	*ret_mode = MODE_AUTO;
-	if (!text || !*text)
+	*ret_is_direct = text && !strcmp(text, "direct");
+	if (!text || !*text || *ret_is_direct || !strcmp(text, "staged"))
 		return 0;
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(text, names[i])) {
-			*ret_mode = (enum mode)i;
-			return 0;
-		}
 	return cei_raise(report, CEOV_ERR_INVALID, 0, "ceov_open: CEOVERLAP_GPU_DIRECT is '%s', "
-			 "and must be auto, staged, direct or untested", text);
+			 "and must be staged or direct", text);
 }
 
 /* The first member on a GPU; CEOV_NOBODY: there is none. */
@@ -86,78 +67,21 @@ static const char *obstacle(const struct cei_network *network, uint32_t unit)
 	return NULL;
 }
 
-static int stage(struct cei_network *network, const char *why)
+/* Errors are raised. */
+static int go_direct(struct cei_network *network, uint32_t unit)
 {
-	snprintf(network->gpu_bytes, sizeof(network->gpu_bytes), "pass through %u slots of %u MiB "
-		 "in host memory: %s", CEI_FAR_SLOTS, (unsigned)(CEI_FAR_SLOT_BYTES >> 20), why);
-	return 0;
-}
-
-static int go_direct(struct cei_network *network, uint32_t unit, const char *why)
-{
+	const char *why = obstacle(network, unit);
 	uint32_t i;
 	int r = 0;
 
-	snprintf(network->gpu_bytes, sizeof(network->gpu_bytes), "are read and written by the "
-		 "network itself: %s", why);
+	if (why)
+		return cei_raise(network->site->report, CEOV_ERR_NO_ROUTE, 0, "ceov_open: "
+				 "CEOVERLAP_GPU_DIRECT is 'direct', but the network cannot access "
+				 "the memory of GPU %u: %s. With 'staged' its bytes go through "
+				 "host memory", network->site->members[unit].place.index, why);
 	for (i = 0; !r && i < network->n_rails; i++)
 		r = cei_rail_go_direct(network->rails[i].rail, unit);
 	return r;
-}
-
-/* Runs the test over the first rail's network interface. */
-static int try(const struct cei_network *network, uint32_t unit,
-	       struct cei_gpu_trial_result *ret_result)
-{
-	const char *program = secure_getenv("CEOVERLAP_GPU_DIRECT_TEST");
-	const struct cei_gpu_trial trial = {
-		.program = program && *program ? program : CEI_GPU_TRIAL_PROGRAM,
-		.gpu = network->site->members[unit].place.index,
-		.nic = network->first_nic[0] ? network->first_nic : NULL,
-		.deadline_ns = cei_deadline(TRIAL_NS),
-	};
-
-	return cei_gpu_trial_run(&trial, ret_result);
-}
-
-static int choose(struct cei_network *network, uint32_t unit, enum mode mode)
-{
-	struct cei_gpu_trial_result result;
-	char why[CEI_GPU_TRIAL_WHY_BYTES];
-	int r = try(network, unit, &result);
-
-	if (r && mode == MODE_DIRECT)
-		return cei_raise(network->site->report, CEOV_ERR_NO_ROUTE, 0, "ceov_open: "
-				 "CEOVERLAP_GPU_DIRECT is 'direct', but the network cannot access "
-				 "the memory of GPU %u: %s",
-				 network->site->members[unit].place.index, result.why);
-	if (r) {
-		cei_log(network->site->report, CEI_LOG_WARN, "network: bytes of GPU %u go through "
-			"host memory, though the network says that it can access them: %s. "
-			"CEOVERLAP_GPU_DIRECT=staged tests nothing",
-			network->site->members[unit].place.index, result.why);
-		return stage(network, result.why);
-	}
-	snprintf(why, sizeof(why), "its test had %.2f GB/s, through host memory %.2f",
-		 result.direct_bytes_per_s / 1e9, result.staged_bytes_per_s / 1e9);
-	return mode == MODE_DIRECT || result.direct_bytes_per_s > result.staged_bytes_per_s
-		? go_direct(network, unit, why) : stage(network, why);
-}
-
-static int decide(struct cei_network *network, uint32_t unit, enum mode mode)
-{
-	const char *why = mode == MODE_STAGED ? "CEOVERLAP_GPU_DIRECT says so"
-		: obstacle(network, unit);
-
-	if (why && mode != MODE_STAGED && mode != MODE_AUTO)
-		return cei_raise(network->site->report, CEOV_ERR_NO_ROUTE, 0, "ceov_open: "
-				 "CEOVERLAP_GPU_DIRECT wants the network to access the memory of "
-				 "GPU %u, and it cannot: %s",
-				 network->site->members[unit].place.index, why);
-	if (why)
-		return stage(network, why);
-	return mode == MODE_UNTESTED ? go_direct(network, unit, "untested")
-		: choose(network, unit, mode);
 }
 
 /* Returns what stands against access in place on one of the rails; NULL: nothing. */
@@ -191,12 +115,18 @@ const char *cei_network_host_bytes(const struct cei_network *network)
 int cei_network_choose_direct(struct cei_network *network)
 {
 	uint32_t unit = first_unit(network->site);
-	enum mode mode;
-	int r = read_mode(network->site->report, &mode);
+	int is_direct, r = read_direct(network->site->report, &is_direct);
 
 	if (r || unit == CEOV_NOBODY)
 		return r;
-	r = decide(network, unit, mode);
+	if (is_direct)
+		snprintf(network->gpu_bytes, sizeof(network->gpu_bytes),
+			 "are read and written by the network itself");
+	else
+		snprintf(network->gpu_bytes, sizeof(network->gpu_bytes), "pass through %u slots of "
+			 "%u MiB in host memory", CEI_FAR_SLOTS,
+			 (unsigned)(CEI_FAR_SLOT_BYTES >> 20));
+	r = is_direct ? go_direct(network, unit) : 0;
 	if (!r)
 		cei_log(network->site->report, CEI_LOG_INFO, "network: bytes of GPU %u %s",
 			network->site->members[unit].place.index, network->gpu_bytes);

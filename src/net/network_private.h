@@ -153,10 +153,8 @@ struct cei_network {
 	const struct cei_far_copier_ops *copier;
 	void                            *copier_arg;
 	const struct cei_machine        *machine;       /* NULL: not known */
-	char                             first_nic[CEI_TRANSPORT_DEVICE_BYTES]; /* of rail 0; empty:
-								 * any */
 	struct cei_in_place              in_place;
-	char                             gpu_bytes[256];        /* cei_network_gpu_bytes() */
+	char                             gpu_bytes[64];         /* cei_network_gpu_bytes() */
 	uint32_t                         own_rail[CEI_MEMBERS_MAX];     /* by member: the rail of
 								 * its GPU's NIC; CEOV_NOBODY: not
 								 * chosen by the topology */

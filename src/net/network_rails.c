@@ -47,8 +47,8 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 	if (r == CEOV_NONE)
 		snprintf(network->unreachable, sizeof(network->unreachable), "%s: %s",
 			 network->transport->name, why);
-	if (!r && !network->n_rails++ && device)
-		snprintf(network->first_nic, sizeof(network->first_nic), "%s", device);
+	if (!r)
+		network->n_rails++;
 	return r;
 }
 

@@ -198,7 +198,7 @@ START_TEST(test_bytes_arrive_directly)
 {
 	struct route route;
 
-	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "untested", 1), 0);
+	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "direct", 1), 0);
 	open_nodes(&shapes[_i]);
 	connect(&route, 64 * MIB);
 	send_sizes(&route);
@@ -216,27 +216,12 @@ START_TEST(test_writes_are_flushed)
 	struct cei_cuda *cuda;
 	uint32_t i;
 
-	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "untested", 1), 0);
+	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "direct", 1), 0);
 	open_nodes(&shapes[3]);
 	cuda = nodes_context(&nodes, 1)->site.cuda;
 	for (i = 0; i < cuda->n_gpus; i++)
 		cuda->gpus[i].writes_ordering = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
 	connect(&route, 64 * MIB);
-	send_sizes(&route);
-	close_nodes();
-}
-END_TEST
-
-/* The test in a process of its own, as it is built here. */
-START_TEST(test_direct_access_is_tested_first)
-{
-	struct route route;
-
-	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "direct", 1), 0);
-	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT_TEST", "./ceoverlap-gpu-direct", 1), 0);
-	open_nodes(&shapes[3]);
-	connect(&route, 64 * MIB);
-	check_is_direct(&route);
 	send_sizes(&route);
 	close_nodes();
 }
@@ -319,7 +304,6 @@ static Suite *suite(uint32_t n)
 	if (gpu_setting("CEOVERLAP_TEST_GPU_DIRECT", 0)) {
 		tcase_add_loop_test(tcase, test_bytes_arrive_directly, 3, 6);
 		tcase_add_test(tcase, test_writes_are_flushed);
-		tcase_add_test(tcase, test_direct_access_is_tested_first);
 	}
 	suite_add_tcase(suite, tcase);
 	return suite;

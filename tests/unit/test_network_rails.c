@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests which rails a network opens, over a simulated network whose transports are the machine's
- * NICs. */
+/* Tests which rails a network opens, and how bytes of GPUs reach them, over a simulated network
+ * whose transports are the machine's NICs. */
 
 #include <check.h>
 #include <stdio.h>
@@ -15,12 +15,14 @@
 #include "net/network.h"
 #include "net/rail.h"
 #include "topology/machine.h"
+#include "unit/device_copier.h"
 #include "unit/loop_transport.h"
 #include "unit/machine_fixture.h"
 #include "testing.h"
 
 static struct {
 	struct loop_net          net;
+	struct device_copier     copier;
 	struct testing_log       log;
 	struct cei_report        report;
 	struct cei_transport_ops transport;
@@ -99,6 +101,8 @@ static int open_network(const struct ceov_place *places, uint32_t n, const char 
 	struct cei_network_config config = {
 		.public = &public,
 		.transport = &rig.transport,
+		.copier = &device_copier_ops,
+		.copier_arg = &rig.copier,
 		.machine = rig.machine,
 		.deadline_ns = cei_deadline(TESTING_PATIENCE),
 		.events = &events,
@@ -184,6 +188,79 @@ START_TEST(test_a_wrong_setting_is_refused)
 }
 END_TEST
 
+/* Rank DEVICE_UNIT is on a GPU, the others are not. */
+static const struct ceov_place on_one_gpu[] = {
+	{ CEOV_PLACE_HOST, 0 }, { CEOV_PLACE_HOST, 0 }, { CEOV_PLACE_HOST, 0 },
+	{ CEOV_PLACE_GPU, 1 },
+};
+
+/* Opens the network with this value of CEOVERLAP_GPU_DIRECT; NULL: unset. */
+static int open_set(const char *value, const struct ceov_place *places, uint32_t n)
+{
+	int r;
+
+	if (value)
+		ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", value, 1), 0);
+	r = open_network(places, n, NULL);
+	ck_assert_int_eq(unsetenv("CEOVERLAP_GPU_DIRECT"), 0);
+	return r;
+}
+
+static const char *const staged[] = { NULL, "", "staged" };
+
+/* _i: of staged. The network says that it can access the memory of GPUs, and is not to. */
+START_TEST(test_bytes_of_gpus_are_staged)
+{
+	open_rig();
+	rig.net.takes_gpu_memory = 1;
+	ck_assert_int_eq(open_set(staged[_i], on_one_gpu, 4), 0);
+	ck_assert_uint_eq(rig.copier.n_bound, 0);
+	testing_log_has(&rig.log, "info", "bytes of GPU 1 pass through 8 slots of 4 MiB", NULL);
+	close_rig();
+}
+END_TEST
+
+START_TEST(test_direct_is_taken_at_its_word)
+{
+	open_rig();
+	rig.net.takes_gpu_memory = 1;
+	ck_assert_int_eq(open_set("direct", on_one_gpu, 4), 0);
+	ck_assert_uint_eq(rig.copier.n_bound, cei_network_n_rails(rig.network));
+	ck_assert_str_eq(cei_network_gpu_bytes(rig.network),
+			 "are read and written by the network itself");
+	close_rig();
+}
+END_TEST
+
+START_TEST(test_direct_that_cannot_be_is_refused)
+{
+	open_rig();
+	ck_assert_int_eq(open_set("direct", on_one_gpu, 4), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&rig.log, "CEOVERLAP_GPU_DIRECT is 'direct'", "GPU 1: the simulated", NULL);
+	rig.net.takes_gpu_memory = 1;
+	ck_assert_int_eq(open_set("direct", on_gpus, 2), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&rig.log, "GPU 0: this process has ranks on several GPUs", "'staged'",
+			NULL);
+	ck_assert_uint_eq(rig.copier.n_bound, 0);
+	close_rig();
+}
+END_TEST
+
+static const char *const wrong[] = { "auto", "untested", "directly", "1" };
+
+/* _i: of wrong */
+START_TEST(test_other_words_are_refused)
+{
+	char said[64];
+
+	open_rig();
+	ck_assert_int_eq(open_set(wrong[_i], on_one_gpu, 4), CEOV_ERR_INVALID);
+	snprintf(said, sizeof(said), "CEOVERLAP_GPU_DIRECT is '%s'", wrong[_i]);
+	testing_log_has(&rig.log, said, "must be staged or direct", NULL);
+	close_rig();
+}
+END_TEST
+
 static int open_any(struct cei_transport *transport, const char **ret_why)
 {
 	ck_assert_ptr_null(transport->config.device);
@@ -219,6 +296,10 @@ int main(void)
 	tcase_add_test(tcase, test_one_member_takes_one_rail);
 	tcase_add_test(tcase, test_what_is_named_is_opened);
 	tcase_add_test(tcase, test_a_wrong_setting_is_refused);
+	tcase_add_loop_test(tcase, test_bytes_of_gpus_are_staged, 0, 3);
+	tcase_add_test(tcase, test_direct_is_taken_at_its_word);
+	tcase_add_test(tcase, test_direct_that_cannot_be_is_refused);
+	tcase_add_loop_test(tcase, test_other_words_are_refused, 0, 4);
 	tcase_add_loop_test(tcase, test_without_a_choice_the_transport_chooses, 0, 4);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

@@ -227,6 +227,16 @@ START_TEST(test_names_that_nobody_reads_are_warned_of)
 }
 END_TEST
 
+START_TEST(test_what_replaces_a_variable_is_said)
+{
+	setenv("CEOVERLAP_GPU_DIRECT_TEST", "/a/program", 1);
+	open_and_close();
+	ck_assert_uint_eq(log_of.n_lines, 1);
+	testing_log_has(&log_of, "CEOVERLAP_GPU_DIRECT_TEST any more:",
+			"CEOVERLAP_GPU_DIRECT=direct", NULL);
+}
+END_TEST
+
 static void assert_meant(const char *name, const char *wanted)
 {
 	const char *nearest = cei_variable_nearest(name, strlen(name));
@@ -413,6 +423,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_environment_is_used);
 	tcase_add_test(all, test_a_class_holds_for_plans_that_say_normal);
 	tcase_add_test(all, test_names_that_nobody_reads_are_warned_of);
+	tcase_add_test(all, test_what_replaces_a_variable_is_said);
 	tcase_add_test(all, test_what_is_meant_is_guessed);
 	tcase_add_test(all, test_names_that_others_read_are_known);
 	tcase_add_test(all, test_a_level_that_is_none_is_said);

@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 	argp_program_version = "ceoverlap-gpu-direct " PACKAGE_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &trial);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (set_environment() || trial_run(&trial, "untested", &direct, &why) ||
+	if (set_environment() || trial_run(&trial, "direct", &direct, &why) ||
 	    trial_run(&trial, "staged", &staged, &why)) {
 		printf("failed: %s\n", why);
 		return EXIT_FAILURE;
