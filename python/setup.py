@@ -37,7 +37,7 @@ SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ce
            "src", "systemd", "tests/local.mk", "tools/local.mk",
            *(f"tools/{name}/local.mk" for name in (
                "kernels", "bench", "bench/cases", "bench/sweep", "bench/overlap",
-               "bench/measure", "bench/daemon", "bench/share", "common", "ctl", "gpu-direct", "info",
+               "bench/measure", "bench/daemon", "bench/share", "common", "ctl", "info",
                "run", "trace")))
 NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",
                                     "version.h")

@@ -204,7 +204,6 @@ pure_suites = \
 	%D%/unit/test_rail_slots \
 	%D%/unit/test_rail_staged \
 	%D%/unit/test_rail_direct \
-	%D%/unit/test_gpu_trial \
 	%D%/unit/test_wire
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda %D%/unit/test_stream_order %D%/unit/test_graphs
@@ -310,7 +309,6 @@ product_tests = \
 	%D%/system/test_sweep.sh \
 	%D%/system/test_measure.sh \
 	%D%/system/test_info.sh \
-	%D%/system/test_gpu_direct.sh \
 	%D%/system/test_run.sh \
 	%D%/system/test_trace.sh \
 	%D%/system/test_units.sh \

@@ -14,7 +14,6 @@ include tools/bench/daemon/local.mk
 include tools/bench/share/local.mk
 include tools/info/local.mk
 include tools/ctl/local.mk
-include tools/gpu-direct/local.mk
 include tools/run/local.mk
 include tools/plot/local.mk
 include tools/trace/local.mk

@@ -84,7 +84,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h %D%/network_types.h \
 	%D%/network_rails.c \
-	%D%/gpu_trial.c %D%/gpu_trial.h \
 	%D%/network_direct.c \
 	%D%/in_place.c %D%/in_place.h \
 	%D%/network_loss.c \

@@ -14,6 +14,3 @@ ceoverlap_info_SOURCES += \
 	%D%/cells.c %D%/cells.h \
 	%D%/refused.c %D%/refused.h \
 	%D%/streams.c %D%/streams.h
-ceoverlap_gpu_direct_SOURCES += \
-	%D%/refused.c %D%/refused.h \
-	%D%/streams.c %D%/streams.h
