@@ -396,13 +396,18 @@ END_TEST
 
 START_TEST(test_a_release_waits_for_finders_of_other_nodes)
 {
-	ceov_buffer *own, *there;
+	ceov_buffer *own, *there, *again, *other;
 	int r;
 
 	nodes_open(&nodes, 2, 1);
 	own = nodes_buffer(&nodes, 1, "own", 4096);
+	(void)nodes_buffer(&nodes, 1, "other", 4096);
 	there = nodes_find_buffer(&nodes, 0, 1, "own");
+	again = nodes_find_buffer(&nodes, 0, 1, "own");
+	ck_assert_int_eq(ceov_buffer_release(again), 0);
+	other = nodes_find_buffer(&nodes, 0, 1, "other");       /* behind what was said before */
 	ck_assert_int_eq(ceov_buffer_release(own), CEOV_PENDING);
+	ck_assert_int_eq(ceov_buffer_release(other), 0);
 	ck_assert_int_eq(ceov_buffer_release(there), 0);
 	do
 		r = ceov_buffer_release(own);

@@ -34,6 +34,11 @@ static void cut(uint32_t one, uint32_t other)
 	pthread_mutex_unlock(&nodes.net.lock);
 }
 
+static struct cei_network *network_of(uint32_t rank)
+{
+	return nodes_context(&nodes, rank)->site.network;
+}
+
 /* The bytes of a launch are under way when their node falls silent: nobody knows whether they have
  * landed, and the failure names the rank that they were sent to. */
 START_TEST(test_a_launch_to_a_lost_node_names_its_rank)
@@ -161,6 +166,7 @@ START_TEST(test_a_stuck_node_is_lost_without_a_deadline_of_a_launch)
 	third = nodes_signal(&nodes, 2, "third", 1);
 	(void)nodes_find_signal(&nodes, 0, 2, "third");
 	plan = plan_that_sends(BYTES);
+	(void)nodes_find_buffer(&nodes, 2, 1, "target");        /* it knows both */
 	slow_down(2 * TESTING_PATIENCE);
 	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
 	r = ceov_wait(nodes_context(&nodes, 0), ticket, TESTING_PATIENCE);
@@ -172,6 +178,7 @@ START_TEST(test_a_stuck_node_is_lost_without_a_deadline_of_a_launch)
 		  says(1, "process 0, which holds rank 0 on node 0, is lost on rail 0: it answers, "
 		       "but of 1048576 bytes under way to and from it none has moved"));
 	ck_assert_int_eq(ceov_signal_wait(third, 0, 1, TESTING_PATIENCE), CEOV_ERR_PEER_LOST);
+	ck_assert(!says(2, "is lost on rail"));         /* it was told, and has seen nothing */
 	nodes_close(&nodes);
 }
 END_TEST
@@ -249,6 +256,9 @@ START_TEST(test_a_loss_is_told_to_who_did_not_notice)
 	ck_assert_int_eq(ceov_signal_wait(first, 0, 1, 4 * TIMEOUT_NS), CEOV_ERR_PEER_LOST);
 	ck_assert_int_eq(ceov_signal_wait(third, 0, 1, 4 * TIMEOUT_NS), CEOV_ERR_PEER_LOST);
 	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 2)).rank, 0);
+	pthread_mutex_lock(&network_of(2)->lock);
+	ck_assert_uint_eq(network_of(2)->n_parting, 0); /* else its thread would not sleep */
+	pthread_mutex_unlock(&network_of(2)->lock);
 	nodes_close(&nodes);
 }
 END_TEST
@@ -328,11 +338,6 @@ START_TEST(test_a_barrier_without_a_lost_node_fails_at_all)
 	nodes_close(&nodes);
 }
 END_TEST
-
-static struct cei_network *network_of(uint32_t node)
-{
-	return nodes_context(&nodes, node)->site.network;
-}
 
 /* Waits until the node has heard that its partner of the round is in its first barrier. */
 static void await_barrier(uint32_t node, uint32_t round)
@@ -421,6 +426,61 @@ START_TEST(test_a_smaller_number_of_a_barrier_is_ignored)
 }
 END_TEST
 
+static void *meet_nodes(void *network)
+{
+	ck_assert_int_eq(cei_network_barrier(network, cei_deadline(TESTING_PATIENCE)), 0);
+	return NULL;
+}
+
+/* Rank 1, of node 0, has closed behind a barrier whose last step node 0 is in: that one passes, and
+ * the next one does not. */
+START_TEST(test_who_closes_behind_a_barrier_is_missed_in_the_next_one)
+{
+	struct cei_network *network;
+	pthread_t thread;
+
+	nodes_open(&nodes, 2, 2);
+	network = network_of(0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, meet_nodes, network_of(2)), 0);
+	(void)meet_nodes(network);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	cei_network_mate_gone(network, 1, 1);
+	ck_assert_uint_eq(cei_network_missing(network), CEOV_NOBODY);
+	cei_network_barrier_passed(network);
+	ck_assert_uint_eq(cei_network_missing(network), 1);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* The other node has not come: the barrier is not in its last step. */
+START_TEST(test_who_closes_before_a_barrier_is_missed_in_it)
+{
+	nodes_open(&nodes, 2, 2);
+	ck_assert_int_eq(cei_network_barrier(network_of(0), cei_now_ns()), CEOV_ERR_TIMEOUT);
+	cei_network_mate_gone(network_of(0), 1, 1);
+	ck_assert_uint_eq(cei_network_missing(network_of(0)), 1);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Node 3 waits in a barrier; node 0 hears from node 1 that rank 2 has closed, and passes it on. */
+START_TEST(test_a_rank_that_has_closed_is_passed_on)
+{
+	const struct cei_note_gone gone = { .rank = 2, .has_departed = 1 };
+	pthread_t thread;
+
+	nodes_open(&nodes, 4, 1);
+	ck_assert_int_eq(pthread_create(&thread, NULL, meet_in_vain, nodes_context(&nodes, 3)), 0);
+	await_barrier(0, 0);
+	pthread_mutex_lock(&network_of(0)->lock);
+	cei_network_heard_departed(network_of(0), 1, &gone);
+	pthread_mutex_unlock(&network_of(0)->lock);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 3)).rank, 2);
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* Node 2 tells node 0 that node 1's signal was renewed, which is not its own. */
 START_TEST(test_only_the_owner_of_a_signal_renews_it)
 {
@@ -451,6 +511,29 @@ START_TEST(test_only_the_owner_of_a_signal_renews_it)
 }
 END_TEST
 
+/* Notes come in any order: a value of before a renewal may come behind it. */
+START_TEST(test_a_value_of_another_generation_is_ignored)
+{
+	struct cei_note_counter told = { .value = 5, .generation = 7 };
+	struct cei_network *network;
+	ceov_signal *there;
+
+	nodes_open(&nodes, 2, 1);
+	told.region = nodes_signal(&nodes, 1, "own", 1)->own_control.far_id;
+	there = nodes_find_signal(&nodes, 0, 1, "own");
+	network = network_of(0);
+	pthread_mutex_lock(&network->lock);
+	cei_network_heard_value(network, 1, &told);
+	told.generation = 0;
+	told.value = 3;
+	cei_network_heard_value(network, 1, &told);
+	pthread_mutex_unlock(&network->lock);
+	ck_assert_int_eq(ceov_signal_wait(there, 0, 5, 0), CEOV_PENDING);
+	nodes_await(there, 0, 3);
+	nodes_close(&nodes);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("nodes that are lost");
@@ -467,11 +550,15 @@ static Suite *suite(void)
 	tcase_add_test(all, test_who_waits_for_nobody_loses_nobody);
 	tcase_add_test(all, test_a_loss_is_told_to_who_did_not_notice);
 	tcase_add_test(all, test_only_the_owner_of_a_signal_renews_it);
+	tcase_add_test(all, test_a_value_of_another_generation_is_ignored);
 	tcase_add_test(all, test_a_barrier_without_a_node_that_has_closed_fails_at_all);
 	tcase_add_test(all, test_a_first_barrier_without_a_node_that_has_closed_fails_at_all);
 	tcase_add_test(all, test_a_barrier_without_a_lost_node_fails_at_all);
 	tcase_add_test(all, test_a_node_that_leaves_before_its_first_barrier_says_so);
 	tcase_add_test(all, test_a_rank_that_a_mate_misses_is_told_to_nodes_that_wait);
+	tcase_add_test(all, test_who_closes_behind_a_barrier_is_missed_in_the_next_one);
+	tcase_add_test(all, test_who_closes_before_a_barrier_is_missed_in_it);
+	tcase_add_test(all, test_a_rank_that_has_closed_is_passed_on);
 	tcase_add_test(all, test_a_smaller_number_of_a_barrier_is_ignored);
 	suite_add_tcase(made, all);
 	return made;

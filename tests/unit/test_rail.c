@@ -296,6 +296,21 @@ START_TEST(test_all_connections_close_in_order)
 }
 END_TEST
 
+/* The transport still reads what was sent from it. */
+START_TEST(test_memory_that_is_read_does_not_close)
+{
+	struct rails_process *own = &rails.processes[0];
+
+	rails_open(2, testing_seed());
+	rails.net.links[0][1].bytes_ns = RAILS_TIMEOUT_NS;
+	rails_send(0, 1, 0, rails.wanted = 1);
+	rails_pass(RAILS_TIMEOUT_NS / 2);
+	ck_assert_int_eq(cei_rail_memory_close(own->rail, own->memory), CEOV_PENDING);
+	ck_assert(rails_until(rails_all_arrived, RAILS_TIMEOUT_NS));
+	rails_close();
+}
+END_TEST
+
 /* Regions that something lands in stay. */
 START_TEST(test_a_region_in_use_does_not_close)
 {
@@ -336,6 +351,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_wrong_messages_and_processes_are_refused);
 	tcase_add_test(all, test_a_copy_from_unknown_memory_breaks_its_lane_alone);
 	tcase_add_test(all, test_all_connections_close_in_order);
+	tcase_add_test(all, test_memory_that_is_read_does_not_close);
 	tcase_add_test(all, test_a_region_in_use_does_not_close);
 	suite_add_tcase(made, all);
 	return made;

@@ -406,6 +406,27 @@ START_TEST(test_a_mark_without_its_bytes_is_never_raised)
 }
 END_TEST
 
+/* The first of two marks is wrong when it is due, since its region has closed: the second one,
+ * which may count on the first, is not raised either. */
+START_TEST(test_no_mark_is_raised_behind_a_refused_one)
+{
+	struct cei_far_message message;
+
+	begin();
+	message = mark(2), message.mark.after = 1, message.mark.index = 1;
+	message.mark.region = RAILS_FAR_REGION, say(&message);
+	message = mark(3), message.mark.after = 1, say(&message);
+	ck_assert_int_eq(cei_rail_region_close(rails.processes[0].rail, RAILS_FAR_REGION), 0);
+	message = piece(1, 0, 100), offer(&message, 100);
+	rails_pass(TESTING_MS);
+	ck_assert_uint_eq(rails_status(0, 1).counts.n_refused, 1);
+	ck_assert_uint_eq(rails_arrived(0), 0);
+	rails_pass(RAILS_TIMEOUT_NS);
+	ck_assert_uint_eq(rails.processes[0].n_lost[1], 1);
+	end();
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("rail_evil");
@@ -422,6 +443,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_another_version_is_told_why);
 	tcase_add_test(all, test_another_process_of_the_same_number_is_refused);
 	tcase_add_test(all, test_a_mark_without_its_bytes_is_never_raised);
+	tcase_add_test(all, test_no_mark_is_raised_behind_a_refused_one);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -382,6 +382,47 @@ START_TEST(test_what_is_left_of_an_old_connection_is_dropped)
 }
 END_TEST
 
+/* The greeting is lost on its way, and said again. */
+START_TEST(test_a_greeting_that_is_lost_is_repeated)
+{
+	rails_open(2, testing_seed());
+	set_delays(1000, 0);
+	loop_net_cut(&rails.net, 0, 1, 1);
+	rails_send(0, 1, 0, rails.wanted = 1);
+	rails_pass(RAILS_TIMEOUT_NS / 2);
+	loop_net_cut(&rails.net, 0, 1, 0);
+	ck_assert(rails_until(rails_all_arrived, RAILS_TIMEOUT_NS));
+	rails_close();
+}
+END_TEST
+
+static int has_heard_bye(void)
+{
+	return rails.net.links[1][0].n_arrivals > 1;
+}
+
+/* Process 1 closes in order, and its farewell crosses bytes that it has not heard of; then the
+ * connection fails. Process 0 has lost it, since nobody knows where the bytes are. */
+START_TEST(test_a_farewell_does_not_excuse_bytes_that_are_under_way)
+{
+	rails_open(2, testing_seed());
+	set_delays(1000, 0);
+	rails_send(0, 1, 0, rails.wanted = 1);
+	ck_assert(rails_until(rails_all_arrived, RAILS_TIMEOUT_NS));
+	rails.net.links[0][1].delay_ns = RAILS_TIMEOUT_NS / 2;
+	rails_send(0, 1, 1, 1);
+	rails_pass(10);
+	rails.net.links[0][1].fail_at = rails.net.links[0][1].n_arrivals + 1;
+	rails.net.links[1][0].n_arrivals = 1;
+	cei_rail_leave(rails.processes[1].rail);
+	ck_assert(rails_until(has_heard_bye, RAILS_TIMEOUT_NS / 4));
+	rails_pass(RAILS_TIMEOUT_NS / 2);
+	ck_assert_uint_eq(rails.processes[0].n_lost[1], 1);
+	ck_assert_uint_eq(rails.processes[0].n_departed[1], 0);
+	rails_close();
+}
+END_TEST
+
 /* A process that answers while bytes are under way of which none moves is stuck, and lost after two
  * timeouts: no transport has to say an error. */
 START_TEST(test_stuck_is_told_from_gone_and_becomes_lost)
@@ -516,6 +557,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_what_is_left_of_an_old_connection_is_dropped);
 	tcase_add_test(all, test_stuck_is_told_from_gone_and_becomes_lost);
 	tcase_add_test(all, test_slow_bytes_are_not_lost);
+	tcase_add_test(all, test_a_greeting_that_is_lost_is_repeated);
+	tcase_add_test(all, test_a_farewell_does_not_excuse_bytes_that_are_under_way);
 	tcase_add_test(all, test_long_answers_are_not_lost);
 	tcase_add_test(all, test_idle_connections_say_nothing);
 	tcase_add_test(all, test_pieces_fit_the_speed_of_the_network);
