@@ -15,7 +15,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/machine_export.c \
 	%D%/machine_xml.c \
 	%D%/discover_nvml.c \
-	%D%/shared_bandwidth.c \
+	%D%/measured.c \
 	%D%/machine_cache.c %D%/machine_cache.h \
 	%D%/route.c %D%/route.h \
 	%D%/route_private.h \

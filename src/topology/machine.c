@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Names of a machine's parts, costs of its links, and how measurements are merged in. */
+/* Names of a machine's parts, costs of its links, and how a measured cost is set. */
 
 #include "topology/machine.h"
 
@@ -150,29 +150,4 @@ void cei_machine_set_measured(struct cei_machine *machine, uint32_t from, uint32
 		if (port->bytes_per_s < bytes_per_s)
 			port->bytes_per_s = bytes_per_s;
 	}
-}
-
-int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,
-		      const struct cei_machine *measured)
-{
-	uint32_t n = cei_machine_n_places(machine);
-	const struct cei_machine_link *link;
-	uint32_t from, to;
-
-	if (machine->hash != measured->hash || n != cei_machine_n_places(measured))
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "machine %s: the measurement is of another machine (hash "
-				 "%016llx, this one %016llx): measure this one",
-				 measured->name, (unsigned long long)measured->hash,
-				 (unsigned long long)machine->hash);
-	for (from = 0; from < n; from++) {
-		for (to = 0; to < n; to++) {
-			link = cei_machine_link(measured, from, to);
-			if (link->origin == CEI_MACHINE_MEASURED)
-				cei_machine_set_measured(machine, from, to,
-							 link->bytes_per_s, link->t0_ns);
-		}
-	}
-	cei_machine_merge_ports(machine, measured);
-	return 0;
 }

@@ -221,17 +221,12 @@ int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *m
 int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
 			       const char *path, char **ret_text, uint64_t *ret_n_bytes);
 
-/* Merges the measured links of `measured` into machine. CEOV_ERR_INVALID, raised: they are
- * of another machine (its hash differs). */
-int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,
-		      const struct cei_machine *measured);
-
 /* Sets one link's measured cost. Ports of the link that are narrower than the new rate become as
  * wide as the rate. */
 void cei_machine_set_measured(struct cei_machine *machine, uint32_t from, uint32_t to,
 			      uint64_t bytes_per_s, uint64_t t0_ns);
 
-/* --- measured bandwidth that links share (shared_bandwidth.c) ------------------- */
+/* --- measured bandwidth that links share (measured.c) ------------------- */
 
 struct cei_machine_pair {
 	uint32_t from;                  /* number of a place */
@@ -253,9 +248,8 @@ struct cei_shared_bandwidth {
 int cei_machine_set_shared_bandwidth(struct cei_machine *machine,
 				     const struct cei_shared_bandwidth *shared);
 
-/* Writes one measured port as a line of text for an info "CeoverlapPort" of the XML, and reads it
- * back. The line names devices by bus id and nodes by their os_index, so it means the same when
- * the order of places changes:
+/* Writes one measured port as text, and reads it back. The text names devices by bus id and
+ * nodes by their os_index, so it means the same when the order of places changes:
  *
  *   172000000000 n0>0000:19:00.0,n0>0000:3b:00.0 host out 0
  *
@@ -269,9 +263,28 @@ int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
 			     char text[CEI_MACHINE_PORT_TEXT_BYTES]);
 int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
 
-/* Merges the measured ports of another description of the same machine into machine; returns how
- * many ports it merged. */
-uint32_t cei_machine_merge_ports(struct cei_machine *machine,
-				 const struct cei_machine *measured);
+/* --- the file of what was measured (measured.c) -----------------------------------------
+ *
+ * Text, a line for each link and port that was measured:
+ *
+ *   ceoverlap-measured 1
+ *   machine 0c1f5e0a9b8d7c6e 580.159
+ *   link n0 0000:19:00.0 55000000000 4012
+ *   port 172000000000 n0>0000:19:00.0,n0>0000:3b:00.0 host out 0
+ *   end
+ *
+ * The machine is its hash and the driver's version, "-" where there is none. A link is two places,
+ * bytes a second and the nanoseconds of t0; places are named as in ports. */
+
+/* Returns the text, with a NUL behind it; the caller frees it. CEOV_FULL (not raised): more links
+ * share a port than a line can name. CEOV_ERR_NO_MEMORY (not raised). */
+int cei_machine_measured_text(const struct cei_machine *machine, char **ret_text,
+			      uint64_t *ret_n_bytes);
+
+/* Takes the costs in a text, which it changes, into machine, and the driver's version if machine
+ * has none. CEOV_ERR_INVALID, raised with `where` and the line: it is no such text, or of another
+ * machine or driver, and machine is unchanged. */
+int cei_machine_take_measured(struct cei_report *report, struct cei_machine *machine,
+			      const char *where, char *text);
 
 #endif /* CEI_MACHINE_H */

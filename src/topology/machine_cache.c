@@ -18,7 +18,7 @@
 
 #include "base/file.h"
 
-#define SUFFIX       ".xml"
+#define SUFFIX       ".measured"
 #define NAME_BYTES   64u                /* room for hash, driver and suffix */
 
 /* --- paths ------------------------------------------------------------------------- */
@@ -91,32 +91,20 @@ static void drop_line(void *log_arg, const char *line)
 	(void)line;
 }
 
-static int take(struct cei_report *report, struct cei_machine *machine, const char *text,
-		uint64_t n_bytes)
-{
-	struct cei_machine *measured = NULL;
-	int r = cei_machine_read_xml_text(report, text, n_bytes, &measured);
-
-	if (!r)
-		r = cei_machine_merge(report, machine, measured);
-	cei_machine_destroy(measured);
-	return r;
-}
-
-/* Parses a cached file and merges it. A bad file is no failure of the caller, so its error goes to
+/* Takes the costs of a cached file. A bad file is no failure of the caller, so its error goes to
  * a separate report, and the caller's report gets a warning. */
 static int load(struct cei_report *report, struct cei_machine *machine, const char *path,
-		const char *text, uint64_t n_bytes)
+		char *text)
 {
 	struct ceov_failure failure;
 	struct cei_report own;
 	int r;
 
 	cei_report_init(&own, drop_line, NULL);
-	r = take(&own, machine, text, n_bytes);
+	r = cei_machine_take_measured(&own, machine, path, text);
 	if (r && !cei_report_take(&own, &failure))
-		cei_log(report, CEI_LOG_WARN, "measured links in '%s' are passed over: %s; "
-			"measure anew or remove the file", path, failure.text);
+		cei_log(report, CEI_LOG_WARN, "measured links are passed over: %s; measure "
+			"anew (ceoverlap-bench measure) or remove the file", failure.text);
 	cei_report_fini(&own);
 	return !r;
 }
@@ -140,7 +128,7 @@ int cei_machine_cache_load(struct cei_report *report, struct cei_machine *machin
 				cei_file_fault(error));
 		return 0;
 	}
-	is_loaded = load(report, machine, path, text, n_bytes);
+	is_loaded = load(report, machine, path, text);
 	free(text);
 	if (is_loaded)
 		cei_log(report, CEI_LOG_DEBUG, "measured links taken from '%s'", path);
@@ -202,10 +190,12 @@ static int replace(struct cei_report *report, const struct cei_machine *machine,
 {
 	uint64_t n_bytes;
 	char *text;
-	int error, r = cei_machine_write_xml_text(report, machine, path, &text, &n_bytes);
+	int error, r = cei_machine_measured_text(machine, &text, &n_bytes);
 
 	if (r)
-		return r;
+		return cei_raise(report, r, 0, "measured links cannot be kept in '%s': %s", path,
+				 r == CEOV_FULL ? "more links share a port than a file can name" :
+				 "no memory");
 	error = cei_file_replace(path, text, n_bytes, 0600);
 	free(text);
 	return error ? cei_raise(report, CEOV_ERR_SYSTEM, error, "measured links cannot be "

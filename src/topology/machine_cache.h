@@ -4,9 +4,10 @@
 #define CEI_MACHINE_CACHE_H
 
 /*
- * Measurements of machines, kept in the user's cache as one XML file for each machine:
+ * Measurements of machines, kept in the user's cache as one text file for each machine
+ * (cei_machine_measured_text()):
  *
- *   $XDG_CACHE_HOME/ceoverlap/machines/<hash>-<driver>.xml        (else ~/.cache)
+ *   $XDG_CACHE_HOME/ceoverlap/machines/<hash>-<driver>.measured   (else ~/.cache)
  *
  * CEOVERLAP_MACHINE_CACHE names another folder by its whole path, or is "off": then nothing is
  * read or stored.

@@ -35,7 +35,7 @@ holds() {
 }
 
 kept() {
-	find "$CEOVERLAP_MACHINE_CACHE" -name '*.xml' 2> /dev/null | wc -l
+	find "$CEOVERLAP_MACHINE_CACHE" -name '*.measured' 2> /dev/null | wc -l
 }
 
 expect 0 "host memory, not kept" --quick --host --no-store

@@ -352,33 +352,6 @@ START_TEST(test_the_hash_is_of_what_there_is)
 }
 END_TEST
 
-START_TEST(test_measured_costs_are_merged)
-{
-	struct cei_machine *machine, *measured;
-	const struct cei_machine_link *link;
-
-	hint(2);
-	machine = made(&hints);
-	measured = made(&hints);
-	cei_machine_set_measured(measured, 0, 1, 70 * GB, 1234);
-	ck_assert_int_eq(cei_machine_merge(&report, machine, measured), 0);
-	link = cei_machine_link(machine, 0, 1);
-	ck_assert_uint_eq(link->bytes_per_s, 70 * GB);
-	ck_assert_uint_eq(link->t0_ns, 1234);
-	ck_assert_int_eq(link->origin, CEI_MACHINE_MEASURED);
-	ck_assert_int_eq(cei_machine_link(machine, 1, 0)->origin, CEI_MACHINE_DEFAULT);
-	check_sane(machine);            /* the ports of the measured link were widened as well */
-	cei_machine_destroy(measured);
-
-	hint(3);
-	measured = made(&hints);
-	ck_assert_int_eq(cei_machine_merge(&report, machine, measured), CEOV_ERR_INVALID);
-	testing_log_has(&lines, "another machine", NULL, NULL);
-	cei_machine_destroy(measured);
-	cei_machine_destroy(machine);
-}
-END_TEST
-
 /* --- single functions ----------------------------------------------------------------- */
 
 START_TEST(test_directions_are_those_of_both_ends)
@@ -495,7 +468,6 @@ static Suite *suite(void)
 	suite_add_tcase(all, told);
 	tcase_add_checked_fixture(rest, set_up, tear_down);
 	tcase_add_test(rest, test_the_hash_is_of_what_there_is);
-	tcase_add_test(rest, test_measured_costs_are_merged);
 	tcase_add_test(rest, test_directions_are_those_of_both_ends);
 	tcase_add_test(rest, test_which_gpus_nvlinks_join_to_all_others);
 	tcase_add_test(rest, test_the_least_rate_to_a_peer);

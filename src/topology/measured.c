@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Ports whose rate was measured, set from a measurement and read from or written to text. */
+/* What was measured of a machine: ports that links share, and the file that keeps costs. */
 
 #include <ceoverlap/ceoverlap.h>
 #include <ctype.h>
@@ -15,7 +15,9 @@
 
 #define PAIRS_MAX      1024u
 #define RATE_MAX       UINT64_C(1000000000000000)       /* 1 PB/s: nonsense above */
+#define T0_NS_MAX      UINT64_C(1000000000000)
 #define PLACE_BYTES    24u
+#define VERSION        "ceoverlap-measured 1"
 
 /* --- setting one -------------------------------------------------------------------- */
 
@@ -122,6 +124,17 @@ int cei_machine_set_shared_bandwidth(struct cei_machine *machine,
 
 /* --- to text ------------------------------------------------------------------------ */
 
+/* The first GPU with this address, which parts of one GPU (MIG) share; CEOV_NOBODY: none. */
+static uint32_t find_gpu(const struct cei_machine *machine, const char *bus_id)
+{
+	uint32_t i;
+
+	for (i = 0; *bus_id && i < machine->n_gpus; i++)
+		if (!strcmp(machine->gpus[i].bus_id, bus_id))
+			return i;
+	return CEOV_NOBODY;
+}
+
 static void name_place(const struct cei_machine *machine, uint32_t place,
 		       char text[PLACE_BYTES])
 {
@@ -129,7 +142,7 @@ static void name_place(const struct cei_machine *machine, uint32_t place,
 
 	if (!cei_machine_is_gpu(machine, place))
 		snprintf(text, PLACE_BYTES, "n%u", machine->nodes[node].os_index);
-	else if (machine->gpus[place].bus_id[0])
+	else if (find_gpu(machine, machine->gpus[place].bus_id) == place)
 		snprintf(text, PLACE_BYTES, "%s", machine->gpus[place].bus_id);
 	else
 		snprintf(text, PLACE_BYTES, "g%u", place);
@@ -216,10 +229,7 @@ static uint32_t place_of(const struct cei_machine *machine, const char *name)
 	}
 	if (name[0] == 'g' && !read_number(&at, '\0', &number))
 		return number < machine->n_gpus ? (uint32_t)number : CEOV_NOBODY;
-	for (i = 0; *name && i < machine->n_gpus; i++)
-		if (!strcmp(machine->gpus[i].bus_id, name))
-			return i;
-	return CEOV_NOBODY;
+	return find_gpu(machine, name);
 }
 
 /* Reads the name of a place up to one of `ends`, and moves *at there. */
@@ -283,14 +293,161 @@ int cei_machine_port_from_text(struct cei_machine *machine, const char *text)
 	return cei_machine_set_shared_bandwidth(machine, &shared) ? CEOV_ERR_INVALID : 0;
 }
 
-uint32_t cei_machine_merge_ports(struct cei_machine *machine,
-				 const struct cei_machine *measured)
+/* --- the file, written --------------------------------------------------------------- */
+
+static void write_links(FILE *file, const struct cei_machine *machine)
+{
+	uint32_t from, to, n = cei_machine_n_places(machine);
+	const struct cei_machine_link *link;
+	char a[PLACE_BYTES], b[PLACE_BYTES];
+
+	for (from = 0; from < n; from++) {
+		for (to = 0; to < n; to++) {
+			link = cei_machine_link(machine, from, to);
+			if (link->origin != CEI_MACHINE_MEASURED)
+				continue;
+			name_place(machine, from, a);
+			name_place(machine, to, b);
+			fprintf(file, "link %s %s %" PRIu64 " %" PRIu64 "\n", a, b,
+				link->bytes_per_s, link->t0_ns);
+		}
+	}
+}
+
+static int write_ports(FILE *file, const struct cei_machine *machine)
 {
 	char text[CEI_MACHINE_PORT_TEXT_BYTES];
-	uint32_t i, n = 0;
+	uint32_t i;
+	int r;
 
-	for (i = 0; i < measured->n_ports; i++)
-		n += !cei_machine_port_to_text(measured, i, text) &&
-			!cei_machine_port_from_text(machine, text);
-	return n;
+	for (i = 0; i < machine->n_ports; i++) {
+		r = cei_machine_port_to_text(machine, i, text);
+		if (r == CEOV_FULL)
+			return r;
+		if (!r)
+			fprintf(file, "port %s\n", text);
+	}
+	return 0;
+}
+
+int cei_machine_measured_text(const struct cei_machine *machine, char **ret_text,
+			      uint64_t *ret_n_bytes)
+{
+	size_t n_bytes = 0;
+	FILE *file;
+	int r;
+
+	*ret_text = NULL;
+	file = open_memstream(ret_text, &n_bytes);
+	if (!file)
+		return CEOV_ERR_NO_MEMORY;
+	fprintf(file, VERSION "\nmachine %016" PRIx64 " %s\n", machine->hash,
+		machine->driver[0] ? machine->driver : "-");
+	write_links(file, machine);
+	r = write_ports(file, machine);
+	fprintf(file, "end\n");
+	if (fclose(file) && !r)
+		r = CEOV_ERR_NO_MEMORY;
+	if (r) {
+		free(*ret_text);
+		*ret_text = NULL;
+	}
+	*ret_n_bytes = n_bytes;
+	return r;
+}
+
+/* --- the file, read ------------------------------------------------------------------ */
+
+/* The functions below take one line into the machine, and return what is wrong with it, or NULL. */
+
+static const char *take_machine(struct cei_machine *machine, const char *line)
+{
+	const char *driver;
+	char own[32];
+	int n = snprintf(own, sizeof(own), "machine %016" PRIx64 " ", machine->hash);
+
+	if (strncmp(line, own, (size_t)n))
+		return "it is of another machine, or of this one with other GPUs or NICs";
+	driver = line + n;
+	if (!strcmp(driver, "-"))
+		driver = "";
+	if (machine->driver[0] && strcmp(machine->driver, driver))
+		return "it is of another driver of the GPUs";
+	snprintf(machine->driver, sizeof(machine->driver), "%s", driver);
+	return NULL;
+}
+
+static const char *take_link(struct cei_machine *machine, const char *text)
+{
+	uint32_t from = read_place(machine, &text, " "), to;
+	uint64_t bytes_per_s, t0_ns;
+
+	if (from == CEOV_NOBODY || *text++ != ' ')
+		return "no place of this machine where a link begins";
+	to = read_place(machine, &text, " ");
+	if (to == CEOV_NOBODY || *text++ != ' ')
+		return "no place of this machine where a link ends";
+	if (read_number(&text, ' ', &bytes_per_s) || read_number(&text, '\0', &t0_ns) ||
+	    !bytes_per_s || bytes_per_s > RATE_MAX || t0_ns > T0_NS_MAX)
+		return "no rate in bytes a second, or no time in nanoseconds, that a link has";
+	if (cei_machine_link(machine, from, to)->kind == CEI_MACHINE_NONE)
+		return "no copy goes directly between these two";
+	cei_machine_set_measured(machine, from, to, bytes_per_s, t0_ns);
+	return NULL;
+}
+
+static const char *take_line(struct cei_machine *machine, const char *line, uint32_t number)
+{
+	if (number == 1)
+		return strcmp(line, VERSION) ? "not \"" VERSION "\"" : NULL;
+	if (number == 2)
+		return take_machine(machine, line);
+	if (!strncmp(line, "link ", 5))
+		return take_link(machine, line + 5);
+	if (!strncmp(line, "port ", 5))
+		return cei_machine_port_from_text(machine, line + 5) ?
+			"not a rate, links and a name of a port that this machine has" : NULL;
+	return "neither a link nor a port";
+}
+
+static const char *take_lines(struct cei_machine *machine, char *text, uint32_t *ret_number)
+{
+	const char *why = NULL;
+	char *line, *next;
+
+	for (line = text; !why; line = next) {
+		++*ret_number;
+		next = strchr(line, '\n');
+		if (!next)
+			return "it is cut off: the last line is not \"end\"";
+		*next++ = '\0';
+		if (*ret_number > 2 && !strcmp(line, "end"))
+			return *next ? "something behind \"end\"" : NULL;
+		why = take_line(machine, line, *ret_number);
+	}
+	return why;
+}
+
+int cei_machine_take_measured(struct cei_report *report, struct cei_machine *machine,
+			      const char *where, char *text)
+{
+	uint32_t n = cei_machine_n_places(machine), number = 0;
+	size_t n_bytes = (size_t)n * n * sizeof(machine->links[0]);
+	struct cei_machine *copy = malloc(sizeof(*copy));
+	struct cei_machine_link *links = malloc(n_bytes);
+	const char *why = "no memory for it";
+
+	if (copy && links) {
+		*copy = *machine;
+		copy->links = memcpy(links, machine->links, n_bytes);
+		why = take_lines(copy, text, &number);
+	}
+	if (!why) {
+		links = machine->links;
+		*machine = *copy;
+	}
+	free(links);
+	free(copy);
+	return why ? cei_raise(report, CEOV_ERR_INVALID, 0, "%s, line %u: %s", where, number,
+			       why) : 0;
 }
