@@ -110,8 +110,8 @@ int cei_listener_take_passed(struct cei_report *report, int *ret_fd)
 		return 0;
 	}
 	return cei_raise(report, CEOV_ERR_INVALID, 0,
-			 "name a path for the socket, or have systemd pass one socket "
-			 "(ListenSequentialPacket=)");
+			 "there is no socket: name its path with --socket or in the settings, "
+			 "or have systemd pass one (ListenSequentialPacket=)");
 }
 
 int cei_listener_loopback(struct cei_report *report, uint32_t port, int *ret_fd)

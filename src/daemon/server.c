@@ -411,7 +411,7 @@ static void tell_begin(struct cei_server *server)
 	const struct cei_settings *settings = &server->config.settings;
 	uint32_t n_host = settings->n_host_engines;
 
-	cei_journal_write(CEI_LOG_INFO, "ceoverlapd: serves at %s with %u engines for host memory "
+	cei_journal_write(CEI_LOG_INFO, "ceoverlapd: serves at %s, engines: %u for host memory "
 			  "and %u for GPUs", *settings->socket ? settings->socket
 			  : "the socket of systemd", n_host, server->site.n_members - n_host);
 }

@@ -267,7 +267,7 @@ START_TEST(test_a_daemon_says_where_it_serves)
 {
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_logs(&rig, "ceoverlapd: serves at ");
-	daemon_rig_logs(&rig, "1 engines for host memory");
+	daemon_rig_logs(&rig, "1 for host memory and 0 for GPUs");
 	daemon_rig_end(&rig);
 }
 END_TEST

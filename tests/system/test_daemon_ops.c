@@ -77,6 +77,7 @@ START_TEST(test_settings_are_read_again_while_clients_go_on)
 	daemon_rig_open(&rig, &client, NORMAL);
 	daemon_rig_pass(&client);
 	ck_assert_uint_eq(asks_number("limits", "limits.plans"), 7);
+	daemon_rig_says(&rig, "limits", "  descriptors_per_user  0\n");
 	daemon_rig_configure(&rig, "[limits]\nplans = 9\nclients_per_user = 1\nweight = 5\n");
 	daemon_rig_says(&rig, "reload", "read again");
 	ck_assert_uint_eq(asks_number("limits", "limits.plans"), 9);
@@ -419,7 +420,7 @@ START_TEST(test_exit_statuses)
 	struct daemon_rig nowhere;
 
 	daemon_rig_start(&rig, NULL);
-	daemon_rig_fails(&rig, "", 2, "say what to do");
+	daemon_rig_fails(&rig, "", 2, "say what to do: status|clients|routes|");
 	daemon_rig_fails(&rig, "dance", 2, "there is no command 'dance'");
 	daemon_rig_fails(&rig, "status routes", 2, "one command at a time");
 	daemon_rig_fails(&rig, "-i 5 monitor", 2, "from 100 to 60000");
@@ -497,6 +498,7 @@ START_TEST(test_what_went_last_is_shown_and_logged)
 	ceov_ticket ticket;
 	struct ceov_launch ask = { .struct_bytes = sizeof(ask), .base = 1,
 				   .deadline_ns = 50 * TESTING_MS };
+	uint64_t deadline_ns;
 
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_says(&rig, "dump", "nothing was moved yet");
@@ -515,6 +517,11 @@ START_TEST(test_what_went_last_is_shown_and_logged)
 	daemon_rig_logs(&rig, "because a launch of client 1 has passed its deadline");
 	daemon_rig_says(&rig, "metrics", "ceoverlap_launch_errors_total{error=\"timeout\"} 1\n");
 	ceov_close(client.context);
+	deadline_ns = cei_deadline(TESTING_PATIENCE);
+	while (asks_number("status", "daemon.clients") && cei_now_ns() < deadline_ns)
+		;
+	daemon_rig_says(&rig, "dump", "ago: a client that has gone, or has no share of its own, "
+			"launch 1, transfer 0, chunk 3");
 	daemon_rig_end(&rig);
 }
 END_TEST

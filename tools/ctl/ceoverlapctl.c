@@ -42,6 +42,8 @@ static const struct {
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
+static const char words[] = "status|clients|routes|limits|dump|metrics|monitor|reload|drain";
+
 static const struct argp_option options_table[] = {
 	{ "socket", 's', "PATH", 0, "The daemon whose clients use this socket (default: what "
 	  "CEOVERLAP_DAEMON names)", 0 },
@@ -96,7 +98,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case ARGP_KEY_ARG: take_command(state, arguments, text); break;
 	case ARGP_KEY_END:
 		if (!arguments->command)
-			argp_error(state, "say what to do");
+			argp_error(state, "say what to do: %s", words);
 		break;
 	default: return ARGP_ERR_UNKNOWN;
 	}
@@ -149,7 +151,7 @@ static int run(const struct ctl_ask *ask, size_t at)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse,
-		"status|clients|routes|limits|dump|metrics|monitor|reload|drain",
+		words,
 		"Shows what a ceoverlapd does, and tells it what to do.\v"
 		"  status    the daemon, its clients together, and plans beside it\n"
 		"  clients   each client\n"

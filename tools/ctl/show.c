@@ -132,11 +132,11 @@ static void show_limits_of(struct json_object *limits)
 
 	for (i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		if (ctl_object(limits, counts[i]))
-			printf("  %-20s%" PRIu64 "\n", counts[i], ctl_number(limits, counts[i]));
+			printf("  %-22s%" PRIu64 "\n", counts[i], ctl_number(limits, counts[i]));
 	for (i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++)
-		printf("  %-20s%s\n", bytes[i], ctl_bytes(ctl_number(limits, bytes[i])).text);
-	printf("  %-20s%s\n", "bytes_per_second", rate ? ctl_rate(rate).text : "no limit");
-	printf("  %-20s%s\n", "class", ctl_text(limits, "class"));
+		printf("  %-22s%s\n", bytes[i], ctl_bytes(ctl_number(limits, bytes[i])).text);
+	printf("  %-22s%s\n", "bytes_per_second", rate ? ctl_rate(rate).text : "no limit");
+	printf("  %-22s%s\n", "class", ctl_text(limits, "class"));
 }
 
 void ctl_show_limits(struct json_object *answer)
@@ -162,6 +162,7 @@ void ctl_show_limits(struct json_object *answer)
 void ctl_show_dump(struct json_object *answer)
 {
 	struct json_object *list = ctl_object(answer, "transfers"), *one;
+	char client[64];
 	const char *error;
 	size_t i;
 
@@ -170,10 +171,12 @@ void ctl_show_dump(struct json_object *answer)
 	for (i = 0; i < ctl_length(list); i++) {
 		one = json_object_array_get_idx(list, i);
 		error = ctl_text(one, "error");
-		printf("engine %" PRIu64 ": %s ago: client %" PRIu64 ", launch %" PRIu64
+		snprintf(client, sizeof(client), "client %" PRIu64, ctl_number(one, "client"));
+		printf("engine %" PRIu64 ": %s ago: %s, launch %" PRIu64
 		       ", transfer %" PRIu64 ", chunk %" PRIu64 ": %s over %s, %s, waited %s, "
 		       "moved in %s%s%s\n", ctl_number(one, "engine"),
-		       ctl_us(ctl_number(one, "age_us")).text, ctl_number(one, "client"),
+		       ctl_us(ctl_number(one, "age_us")).text, ctl_number(one, "client")
+		       ? client : "a client that has gone, or has no share of its own",
 		       ctl_number(one, "launch"), ctl_number(one, "transfer"),
 		       ctl_number(one, "chunk"), ctl_bytes(ctl_number(one, "bytes")).text,
 		       ctl_text(one, "link"), ctl_text(one, "class"),
