@@ -31,7 +31,8 @@ def scattered_rows(group: Group, n: int, rows: Optional[Sequence[int]]) -> List[
     """Returns each rank's number of rows, where n rows are shared out."""
     if rows is None:
         if n % group.size:
-            raise errors.InvalidError(f"{n} rows are not {group.size} equal shares: say rows")
+            raise errors.InvalidError(f"{n} rows are not {group.size} equal shares: say with "
+                                      "rows=[...] how many each rank gets")
         return [n // group.size] * group.size
     if len(rows) != group.size or sum(rows) != n:
         raise errors.InvalidError(f"rows {list(rows)}: must be {group.size} numbers with sum "
