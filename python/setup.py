@@ -34,11 +34,9 @@ NAME = "libceoverlap.so"
 # Of TOP, what an sdist takes along.
 SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ceoverlap.pc.in",
            "aclocal.m4", "configure", "config.h.in", "Makefile.in", "build-aux", "include", "m4",
-           "src", "systemd", "tests/local.mk", "tools/local.mk",
-           *(f"tools/{name}/local.mk" for name in (
-               "kernels", "bench", "bench/cases", "bench/sweep", "bench/overlap",
-               "bench/measure", "bench/daemon", "bench/share", "common", "ctl", "info",
-               "run", "trace")))
+           "src", "systemd", "tests/local.mk",
+           *(os.path.relpath(path, TOP) for path in sorted(
+               glob.glob(os.path.join(TOP, "tools/**/local.mk"), recursive=True))))
 NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",
                                     "version.h")
 
