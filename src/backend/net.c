@@ -49,7 +49,8 @@ struct memory {                                 /* registered with the rails */
 	uint64_t               n_bytes;
 	uint64_t               above;           /* added to the addresses in it */
 	int                    is_staged;       /* its bytes go through slots, unless rails
-						 * access GPUs directly and it is a GPU's */
+						 * access GPUs directly */
+	int                    needs_slots;     /* it is no GPU's, or rails do not know it */
 	uint32_t               n_opened;        /* by plans */
 	struct cei_far_memory *opened[RAILS_MAX];
 };
@@ -160,6 +161,7 @@ static int register_with(struct cei_backend *backend, uint32_t number, struct me
 		.n_bytes = memory->n_bytes,
 		.unit = backend->member,
 		.above = memory->above,
+		.needs_slots = memory->needs_slots,
 	};
 
 	if (!rail)
@@ -197,6 +199,7 @@ static int register_memory(struct cei_backend *backend, const struct cei_memory 
 	memory->is_staged = !described->host ||
 		cei_network_stages_host(backend->site->network);
 	memory->address = address_of(backend, described);
+	memory->needs_slots = described->host || described->is_floating;
 	memory->above = described->is_floating ? memory->address : 0;
 	memory->n_bytes = bytes_of(described);
 	for (i = 0; !r && i < RAILS_MAX; i++)

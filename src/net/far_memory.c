@@ -150,7 +150,7 @@ static int open_as(struct cei_far_table *table, const struct cei_far_memory *wan
 	if (!described.is_device) {
 		r = transport->ops->memory_open(transport, described.base, described.n_bytes,
 						&described.registered);
-	} else if (table->is_direct && !described.above) {
+	} else if (table->is_direct && !described.needs_slots) {
 		described.is_device = 0;
 		r = transport->ops->gpu_memory_open(transport, described.base, described.n_bytes,
 						    &described.registered);
@@ -181,6 +181,7 @@ int cei_far_memory_open_device(struct cei_far_table *table,
 		.is_device = 1,
 		.unit = described->unit,
 		.above = described->above,
+		.needs_slots = described->needs_slots,
 	};
 
 	return open_as(table, &device, ret_memory);
@@ -270,7 +271,8 @@ static int open_bytes(struct cei_far_table *table, const struct cei_far_region *
 
 	if (region->host)
 		return cei_far_memory_open(table, region->host, region->n_bytes, ret_memory);
-	return table->is_direct ? cei_far_memory_open_device(table, &device, ret_memory) : 0;
+	return table->is_direct && !region->needs_slots
+		? cei_far_memory_open_device(table, &device, ret_memory) : 0;
 }
 
 int cei_far_region_open(struct cei_far_table *table, const struct cei_far_region *region)

@@ -41,6 +41,8 @@ struct cei_far_memory {
 	uint32_t                     unit;      /* of such memory, see net/far_copier.h */
 	uint64_t                     above;     /* of such memory: base and the addresses in it are
 						 * larger by this than those of the unit */
+	int                          needs_slots;       /* such memory that the transport must not
+						 * access, whatever it takes of units */
 	uint32_t                     n_opened;  /* by how many it is opened */
 	uint32_t                     n_busy;    /* sends and receives under way */
 	struct cei_transport_memory *registered;
@@ -54,6 +56,8 @@ struct cei_far_region {
 	uint64_t               device;          /* of bytes in a unit's memory: their address,
 						 * host is NULL; else 0 */
 	uint32_t               unit;            /* of such bytes, see net/far_copier.h */
+	int                    needs_slots;     /* such bytes that the transport must not access,
+						 * whatever it takes of units */
 	uint64_t               n_bytes;         /* of words: a multiple of 8, 8-byte aligned */
 	struct cei_far_memory *memory;          /* of bytes that the transport writes in place;
 						 * NULL: they go through slots. This and the
@@ -64,7 +68,7 @@ struct cei_far_region {
 struct cei_far_table {
 	struct cei_transport   *transport;
 	int                     is_direct;      /* the transport accesses the memory of units, too,
-						 * but for that which has an `above` */
+						 * but for that which needs slots */
 	struct cei_far_memory **memories;       /* by rising base; those that overlap in any
 						 * order of size */
 	uint32_t                n_memories;
@@ -81,7 +85,8 @@ void cei_far_table_fini(struct cei_far_table *table);
 int  cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_bytes,
 			 struct cei_far_memory **ret_memory);
 
-/* The same for memory of a unit. Base, n_bytes, unit and above are described. */
+/* The same for memory of a unit. Base, n_bytes, unit, above and needs_slots are
+ * described. */
 int  cei_far_memory_open_device(struct cei_far_table *table,
 				const struct cei_far_memory *described,
 				struct cei_far_memory **ret_memory);

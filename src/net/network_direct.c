@@ -57,8 +57,6 @@ static const char *obstacle(const struct cei_network *network, uint32_t unit)
 
 	if (network->site->progress_by_caller)
 		return "the rails have no threads of their own (progress_by_caller)";
-	if (network->in_place.is_staged)
-		return "not even host memory is accessed in place (CEOVERLAP_IN_PLACE)";
 	if (!is_on_one_gpu(network->site, unit))
 		return "this process has ranks on several GPUs";
 	for (i = 0; i < network->n_rails; i++)

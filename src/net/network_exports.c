@@ -90,6 +90,7 @@ static int open_region(struct cei_network *network, const struct cei_network_ent
 	if (network->in_place.is_staged && region.uses == CEI_FAR_BYTES && from->base) {
 		region.device = (uint64_t)(uintptr_t)from->base;
 		region.host = NULL;
+		region.needs_slots = 1;
 	}
 	for (i = 0; !r && i < network->n_rails; i++)
 		r = cei_rail_region_open(network->rails[i].rail, &region);

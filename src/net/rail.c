@@ -280,7 +280,7 @@ static int memory_open(struct cei_rail *rail, void *arg)
 static int device_memory_open(struct cei_rail *rail, void *arg)
 {
 	struct memory_call *call = arg;
-	int r = cei_rail_use_unit(rail, call->device->unit, call->device->above);
+	int r = cei_rail_use_unit(rail, call->device->unit, call->device->needs_slots);
 
 	return r ? r : cei_far_memory_open_device(&rail->nic.table, call->device, &call->memory);
 }
@@ -293,7 +293,7 @@ static int memory_close(struct cei_rail *rail, void *arg)
 static int region_open(struct cei_rail *rail, void *arg)
 {
 	const struct cei_far_region *region = arg;
-	int r = region->device ? cei_rail_use_unit(rail, region->unit, 0) : 0;
+	int r = region->device ? cei_rail_use_unit(rail, region->unit, region->needs_slots) : 0;
 
 	return r ? r : cei_far_region_open(&rail->nic.table, region);
 }

@@ -68,9 +68,9 @@ int  cei_rail_memory_open(struct cei_rail *rail, void *base, uint64_t n_bytes,
 			  struct cei_far_memory **ret_memory);
 int  cei_rail_memory_close(struct cei_rail *rail, struct cei_far_memory *memory);
 
-/* The same for memory of a unit, of which base, n_bytes, unit and above are described. It goes
- * through slots, which are opened with the first such memory, unless cei_rail_go_direct() was
- * called. */
+/* The same for memory of a unit, of which base, n_bytes, unit, above and needs_slots are
+ * described. It goes through slots, which are opened with the first such memory, unless
+ * cei_rail_go_direct() was called and it does not need them. */
 int  cei_rail_device_memory_open(struct cei_rail *rail, const struct cei_far_memory *described,
 				 struct cei_far_memory **ret_memory);
 
@@ -81,7 +81,7 @@ int  cei_rail_is_tried_in_place(struct cei_rail *rail, const char **ret_why);
 /* Whether the transport can access the memory of GPUs itself; else *ret_why says why not. */
 int  cei_rail_takes_gpu_memory(struct cei_rail *rail, const char **ret_why);
 
-/* From now on the transport accesses the memory of units itself, but for memory with an `above`.
+/* From now on the transport accesses the memory of units itself, but for what needs slots.
  * All units are on the GPU of this one. No memory and no region of a unit is open; the rail has a
  * thread of its own. Errors are raised. */
 int  cei_rail_go_direct(struct cei_rail *rail, uint32_t unit);

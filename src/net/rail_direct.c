@@ -49,10 +49,9 @@ int cei_rail_go_direct(struct cei_rail *rail, uint32_t unit)
 	return cei_rail_run(rail, go_direct, &unit);
 }
 
-int cei_rail_use_unit(struct cei_rail *rail, uint32_t unit, uint64_t above)
+int cei_rail_use_unit(struct cei_rail *rail, uint32_t unit, int needs_slots)
 {
-	/* Launches name memory above this address that the transport has never seen. */
-	if (rail->nic.table.is_direct && !above)
+	if (rail->nic.table.is_direct && !needs_slots)
 		return 0;
 	return cei_far_slots_use(&rail->nic.slots, unit);
 }

@@ -66,8 +66,9 @@ extern const struct cei_transport_events cei_rail_transport_events;
 
 /* --- rail_direct.c --------------------------------------------------------- */
 
-/* Opens what memory of the unit needs. Of the rail's thread. Errors are raised. */
-int  cei_rail_use_unit(struct cei_rail *rail, uint32_t unit, uint64_t above);
+/* Opens what memory of the unit needs. needs_slots: it needs slots in any case. Of the rail's
+ * thread. Errors are raised. */
+int  cei_rail_use_unit(struct cei_rail *rail, uint32_t unit, int needs_slots);
 
 /* --- rail_thread.c --------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "net/network.h"
-#include "net/rail.h"
+#include "net/rail_private.h"
 #include "topology/machine.h"
 #include "unit/device_copier.h"
 #include "unit/loop_transport.h"
@@ -246,6 +246,47 @@ START_TEST(test_direct_that_cannot_be_is_refused)
 }
 END_TEST
 
+static int is_untried(struct cei_transport *of, const char **ret_why)
+{
+	(void)of;
+	*ret_why = "this is a test";
+	return 0;
+}
+
+/* Exports the memory. Returns whether the first rail's transport knows it. */
+static int is_written_in_place(void *host, uint64_t device)
+{
+	const struct cei_far_table *table;
+	const struct cei_network_export export = {
+		.name = "once",
+		.region = { .kind = CEI_NETWORK_BYTES, .base = host, .device = device,
+			    .unit = DEVICE_UNIT, .size_bytes = 4096 },
+	};
+	uint32_t region;
+	int is_known;
+
+	table = &cei_network_rail_numbered(rig.network, 0)->nic.table;
+	ck_assert_int_eq(cei_network_export(rig.network, &export, &region), 0);
+	is_known = cei_far_region_of(table, region)->memory != NULL;
+	ck_assert_int_eq(cei_network_withdraw(rig.network, region), 0);
+	return is_known;
+}
+
+/* Host memory stays what it is over a network where nobody has tried it in place. */
+START_TEST(test_direct_says_nothing_of_host_memory)
+{
+	static uint8_t bytes[4096];
+
+	open_rig();
+	rig.net.takes_gpu_memory = 1;
+	rig.transport.is_tried_in_place = is_untried;
+	ck_assert_int_eq(open_set("direct", on_one_gpu, 4), 0);
+	ck_assert_int_eq(is_written_in_place(bytes, 0), 0);
+	ck_assert_int_eq(is_written_in_place(NULL, device_address(bytes)), 1);
+	close_rig();
+}
+END_TEST
+
 static const char *const wrong[] = { "auto", "untested", "directly", "1" };
 
 /* _i: of wrong */
@@ -299,6 +340,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_bytes_of_gpus_are_staged, 0, 3);
 	tcase_add_test(tcase, test_direct_is_taken_at_its_word);
 	tcase_add_test(tcase, test_direct_that_cannot_be_is_refused);
+	tcase_add_test(tcase, test_direct_says_nothing_of_host_memory);
 	tcase_add_loop_test(tcase, test_other_words_are_refused, 0, 4);
 	tcase_add_loop_test(tcase, test_without_a_choice_the_transport_chooses, 0, 4);
 	suite_add_tcase(suite, tcase);

@@ -113,6 +113,20 @@ START_TEST(test_a_setting_turns_it_off)
 }
 END_TEST
 
+/* That the network accesses the memory of GPUs says nothing of host memory. */
+START_TEST(test_host_memory_goes_through_slots_beside_a_gpu)
+{
+	uint32_t i;
+
+	open_nodes(NULL, 0);
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(cei_rail_go_direct(nodes_context(&nodes, i)->site.network
+						    ->rails[0].rail, 0), 0);
+	send_all("pass through 8 slots of 4 MiB: it may use rc_test\n");
+	ck_assert_uint_eq(n_large, 0);
+}
+END_TEST
+
 /* Exports the memory and ends the export; it is open at the rail meanwhile, and not behind. */
 static void export_once(struct cei_network *network, const struct cei_network_region *memory,
 			int (*end)(struct cei_network *, uint32_t))
@@ -156,6 +170,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_what_was_not_tried_goes_through_slots);
 	tcase_add_test(all, test_a_setting_turns_it_on);
 	tcase_add_test(all, test_a_setting_turns_it_off);
+	tcase_add_test(all, test_host_memory_goes_through_slots_beside_a_gpu);
 	tcase_add_test(all, test_what_is_withdrawn_is_closed);
 	suite_add_tcase(made, all);
 	return made;

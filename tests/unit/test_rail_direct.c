@@ -101,6 +101,7 @@ START_TEST(test_floating_memory_uses_slots)
 
 	open_kind(0, &random);
 	ck_assert_uint_eq(rails.copier.n_opened, 0);
+	floating.needs_slots = 1;
 	floating.above = UINT64_C(1) << 62;
 	floating.base = (uint8_t *)(uintptr_t)floating.above;
 	ck_assert_int_eq(cei_rail_device_memory_open(own->rail, &floating, &memory), 0);
