@@ -16,6 +16,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/machine_xml.c \
 	%D%/discover_nvml.c \
 	%D%/measured.c \
+	%D%/measured_read.c \
 	%D%/machine_cache.c %D%/machine_cache.h \
 	%D%/route.c %D%/route.h \
 	%D%/route_private.h \

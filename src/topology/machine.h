@@ -263,7 +263,7 @@ int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
 			     char text[CEI_MACHINE_PORT_TEXT_BYTES]);
 int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
 
-/* --- the file of what was measured (measured.c) -----------------------------------------
+/* --- the file of what was measured (measured.c, measured_read.c) -----------------
  *
  * Text, a line for each link and port that was measured:
  *
@@ -275,6 +275,15 @@ int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
  *
  * The machine is its hash and the driver's version, "-" where there is none. A link is two places,
  * bytes a second and the nanoseconds of t0; places are named as in ports. */
+
+#define CEI_MEASURED_VERSION   "ceoverlap-measured 1"
+#define CEI_MEASURED_RATE_MAX  UINT64_C(1000000000000000)       /* 1 PB/s: nonsense above */
+#define CEI_MEASURED_PAIRS_MAX 1024u                            /* of one port */
+
+/* The port with this name; the first GPU with this address, which parts of one GPU (MIG) share.
+ * CEOV_NOBODY: none. */
+uint32_t cei_machine_find_port(const struct cei_machine *machine, const char *name);
+uint32_t cei_machine_find_gpu(const struct cei_machine *machine, const char *bus_id);
 
 /* Returns the text, with a NUL behind it; the caller frees it. CEOV_FULL (not raised): more links
  * share a port than a line can name. CEOV_ERR_NO_MEMORY (not raised). */
