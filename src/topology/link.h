@@ -34,7 +34,7 @@ static inline enum cei_direction cei_direction_lane(enum cei_direction direction
 
 const char *cei_direction_name(enum cei_direction direction);
 
-/* The hardware of a link. Machine files store these numbers. */
+/* The hardware of a link. Machine files store the names. */
 enum cei_machine_link_kind {
 	CEI_MACHINE_NONE,               /* no copy goes directly */
 	CEI_MACHINE_SELF,               /* within one memory */

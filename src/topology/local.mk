@@ -7,12 +7,10 @@ libceoverlap_core_la_SOURCES += \
 	%D%/link.c %D%/link.h \
 	%D%/machine.c %D%/machine.h \
 	%D%/machine_builder.h \
-	%D%/machine_xml_names.h \
 	%D%/machine_hwloc.c \
 	%D%/machine_ports.c \
 	%D%/machine_links.c \
 	%D%/machine_import.c \
-	%D%/machine_export.c \
 	%D%/machine_xml.c \
 	%D%/discover_nvml.c \
 	%D%/measured.c \

@@ -201,25 +201,17 @@ int cei_machine_set_filters(struct hwloc_topology *hwloc);
 
 /* --- files (machine_xml.c) -----------------------------------------------------------
  *
- * Machine files are hwloc's XML, which lstopo can show. The link matrix is stored as hwloc
- * distances between the objects of GPUs and NUMA nodes: "CeoverlapBandwidth" in MB/s,
- * "CeoverlapLatency" in ns, "CeoverlapKind" and "CeoverlapOrigin" as the enums of link.h. The
- * list of GPUs and the measured ports are infos of the machine's object
- * (machine_xml_names.h). Rates are kept in whole MB/s. Files that hwloc 2 wrote elsewhere, with
- * "NVLinkBandwidth" or without any distances, are read too. hwloc
- * reads them, and trusts what it reads. What it refuses is refused with one line that names the
- * file and, where it is in the format of another hwloc, the one that is needed. */
+ * Machine files are hwloc's XML, which lstopo can show; hwloc reads and writes them, and trusts
+ * what it reads. What it refuses is refused with one line that names the file and, where it is in
+ * the format of another hwloc, the one that is needed. What hwloc does not know of GPUs and links
+ * is in the file "<path>.measured" beside it (below), which is written, too, and read where it
+ * is. */
 int cei_machine_read_xml(struct cei_report *report, const char *path,
 			 struct cei_machine **ret_machine);
 int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint64_t n_bytes,
 			      struct cei_machine **ret_machine);
 int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
 			  const char *path);
-
-/* Returns the text of a machine file, with a NUL behind it; the caller frees it. Errors name
- * path. */
-int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
-			       const char *path, char **ret_text, uint64_t *ret_n_bytes);
 
 /* Sets one link's measured cost. Ports of the link that are narrower than the new rate become as
  * wide as the rate. */
@@ -265,18 +257,22 @@ int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
 
 /* --- the file of what was measured (measured.c, measured_read.c) -----------------
  *
- * Text, a line for each link and port that was measured:
+ * Text, one fact a line:
  *
  *   ceoverlap-measured 1
  *   machine 0c1f5e0a9b8d7c6e 580.159
+ *   gpu 0000:19:00.0 3 18 26562000000 1 0 NVIDIA H200
+ *   kind 0000:19:00.0 0000:3b:00.0 0 NVSwitch
  *   link n0 0000:19:00.0 55000000000 4012
  *   port 172000000000 n0>0000:19:00.0,n0>0000:3b:00.0 host out 0
  *   end
  *
- * The machine is its hash and the driver's version, "-" where there is none. A link is two places,
- * bytes a second and the nanoseconds of t0; places are named as in ports. */
-
+ * The machine is its hash ("-": any) and the driver's version ("-": none). A GPU is what a hint has
+ * of it; where there are GPUs, the machine has these. A kind is of the link between two places,
+ * with the bytes a second of an NVLink (0: not known). A link is a measured one: bytes a second and
+ * the nanoseconds of t0. Places are named as in ports. */
 #define CEI_MEASURED_VERSION   "ceoverlap-measured 1"
+#define CEI_MEASURED_BYTES_MAX (UINT64_C(16) << 20)
 #define CEI_MEASURED_RATE_MAX  UINT64_C(1000000000000000)       /* 1 PB/s: nonsense above */
 #define CEI_MEASURED_PAIRS_MAX 1024u                            /* of one port */
 

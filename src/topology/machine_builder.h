@@ -5,7 +5,7 @@
 
 /*
  * A machine while it is built, for machine_*.c alone. The steps in their order are: find GPUs,
- * nodes and NICs (machine_hwloc.c), read what the file says of links (machine_import.c), add the
+ * nodes and NICs (machine_hwloc.c), read what files say of links (machine_import.c), add the
  * ports that links share in hwloc's tree (machine_ports.c), add the links (machine_links.c).
  */
 
@@ -15,15 +15,12 @@
 
 #define CEI_BUILDER_PLACES_MAX (CEI_MACHINE_GPUS_MAX + CEI_MACHINE_NODES_MAX)
 #define CEI_BUILDER_UNSET    0xffu
-#define CEI_BUILDER_NO_T0    UINT64_MAX
 
-/* What a machine file says beyond hwloc's tree. Indexes are numbers of places, as in struct
- * cei_machine. */
+/* What a machine file and the file beside it say of links. Indexes are numbers of places, as in
+ * struct cei_machine. */
 struct cei_machine_imported {
 	uint8_t  kind[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_UNSET */
-	uint8_t  origin[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_UNSET */
 	uint64_t bytes_per_s[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* 0: unset */
-	uint64_t t0_ns[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_NO_T0 */
 
 	/* Rates as the hardware is specified, of which copies reach only a part; 0: the file
 	 * gives none. */
@@ -39,7 +36,9 @@ struct cei_machine_builder {
 	const struct cei_machine_hints *hints;  /* the caller's hints, or file_hints, or NULL */
 	int                             is_file;/* the tree came from a file, which may also
 						 * describe links */
-	struct cei_machine_hints       *file_hints;     /* GPUs as the file lists them; owned;
+	char                           *measured;       /* the text of the file beside the machine's
+							 * file; NULL: there is none */
+	struct cei_machine_hints       *file_hints;     /* GPUs as that text lists them; owned;
 							 * NULL: it has no such list */
 	/* What the file says of links; owned; NULL if the caller gave hints of this machine. */
 	struct cei_machine_imported    *imported;
@@ -55,6 +54,8 @@ struct cei_machine_source {
 	const char                     *where;
 	struct hwloc_topology          *hwloc;
 	const struct cei_machine_hints *hints;
+	char                           *measured;       /* the text of the file beside the one that
+							 * hwloc read, or NULL; it is changed */
 };
 
 int cei_machine_make(struct cei_report *report, const struct cei_machine_source *source,
@@ -79,20 +80,21 @@ hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id);
 
 /* --- machine_import.c ------------------------------------------------------------------- */
 
-/* Imports the list of GPUs from a file that machine_export.c wrote, into file_hints and hints. */
-int cei_builder_import_gpus(struct cei_machine_builder *builder);
-
-/* Fills imported from the file's distances and infos, once GPUs and nodes are known. */
+/* Fills imported from hwloc's distances and the kinds of links in measured, once GPUs and nodes are
+ * known. */
 int cei_builder_import_links(struct cei_machine_builder *builder);
 
-/* Writes the costs from the file into the links, all of which must have been added before, and
- * adds the ports that the file lists. */
+/* Writes the rates of imported into the links, all of which must have been added before, and then
+ * what measured says of links and ports. */
 int cei_builder_apply_imported(struct cei_machine_builder *builder);
 
-/* machine_export.c: writes the same data into a copy of the machine's tree. 0, or an error
- * raised with `where`. */
-int cei_machine_export(struct cei_report *report, const struct cei_machine *machine,
-		       hwloc_topology_t hwloc, const char *where);
+/* --- measured.c --------------------------------------------------------------------------- */
+
+/* Take the GPUs of the text in measured into file_hints and hints; its kinds of links into
+ * imported; and what was measured into the machine. They do nothing where there is no text. */
+int cei_builder_take_gpus(struct cei_machine_builder *builder);
+int cei_builder_take_kinds(struct cei_machine_builder *builder);
+int cei_builder_take_measured(struct cei_machine_builder *builder);
 
 /* --- machine_ports.c ------------------------------------------------------------------ */
 

@@ -120,7 +120,7 @@ int cei_machine_cache_load(struct cei_report *report, struct cei_machine *machin
 		cei_log(report, CEI_LOG_INFO, "no measured links: %s", why);
 		return 0;
 	}
-	error = cei_file_read(path, CEI_MACHINE_CACHE_BYTES_MAX, &text, &n_bytes);
+	error = cei_file_read(path, CEI_MEASURED_BYTES_MAX, &text, &n_bytes);
 	if (error) {
 		if (error != ENOENT && error != ENOTDIR)
 			cei_log(report, CEI_LOG_WARN, "measured links in '%s' are passed "

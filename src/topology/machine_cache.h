@@ -22,7 +22,6 @@
 #include "topology/machine.h"
 
 #define CEI_MACHINE_CACHE_FILES     32u
-#define CEI_MACHINE_CACHE_BYTES_MAX (UINT64_C(16) << 20)        /* of one file */
 
 /* Returns in path where the machine's file is or would be. CEOV_NONE: there is no such path, and
  * *ret_why says why. */

@@ -422,8 +422,8 @@ static int find_places(struct cei_machine_builder *builder)
 	if (builder->hints && builder->hints->n_gpus > CEI_MACHINE_GPUS_MAX)
 		return cei_raise(builder->report, CEOV_ERR_INVALID, 0, "%s: %u GPUs, at most %u",
 				 builder->where, builder->hints->n_gpus, CEI_MACHINE_GPUS_MAX);
-	if (!builder->hints && builder->machine->hwloc)
-		r = cei_builder_import_gpus(builder);
+	if (builder->is_file)
+		r = cei_builder_take_gpus(builder);
 	if (!r && builder->hints)
 		take_hints(builder);
 	else if (!r)
@@ -501,6 +501,7 @@ int cei_machine_make(struct cei_report *report, const struct cei_machine_source 
 	builder->where = source->where;
 	builder->machine = machine;
 	builder->hints = source->hints;
+	builder->measured = source->measured;
 	builder->is_file = !source->hints && source->hwloc;
 	name_machine(machine, source->where);
 	r = make(builder);
@@ -519,7 +520,7 @@ int cei_machine_from_hwloc(struct cei_report *report, struct hwloc_topology *hwl
 			   const struct cei_machine_hints *hints,
 			   struct cei_machine **ret_machine)
 {
-	const struct cei_machine_source source = { "this machine", hwloc, hints };
+	const struct cei_machine_source source = { "this machine", hwloc, hints, NULL };
 
 	return cei_machine_make(report, &source, ret_machine);
 }

@@ -38,7 +38,7 @@ uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object)
 	/* written so that NaN is refused, too */
 	if (!(gb_per_s > 0.0f && gb_per_s < GB_PER_S_MAX))
 		return 0;
-	/* in whole MB/s, as files store it */
+	/* in whole MB/s, as hwloc has NVLinks */
 	return (uint64_t)((double)gb_per_s * 10.0 * PCIE_PER_CENT) * UINT64_C(1000000);
 }
 

@@ -26,6 +26,7 @@
 #else
 #define EXPORT_FLAGS 0
 #endif
+#define BESIDE      ".measured"         /* of the file beside the machine's */
 #define WHERE_BYTES 100u                /* how much of a path's end error messages show */
 
 static void where_of(const char *path, char where[WHERE_BYTES])
@@ -71,28 +72,30 @@ static int fail_parse(struct cei_report *report, const char *where, const char *
 			 "tells what it minds)", where, linked);
 }
 
-/* Makes a machine from the XML text of a topology. n_bytes does not count the final NUL. */
-static int parse(struct cei_report *report, const char *where, const char *text,
+/* Makes a machine from the XML text of a topology, and fills in the source's tree. n_bytes does not
+ * count the final NUL. */
+static int parse(struct cei_report *report, struct cei_machine_source *source, const char *text,
 		 uint64_t n_bytes, struct cei_machine **ret_machine)
 {
-	struct cei_machine_source source = { where, NULL, NULL };
+	const char *where = source->where;
 
-	if (hwloc_topology_init(&source.hwloc))
+	if (hwloc_topology_init(&source->hwloc))
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: hwloc cannot be initialised", where);
-	if (cei_machine_set_filters(source.hwloc) ||
-	    hwloc_topology_set_flags(source.hwloc, FLAGS) ||
-	    hwloc_topology_set_xmlbuffer(source.hwloc, text, (int)n_bytes + 1) ||
-	    hwloc_topology_load(source.hwloc)) {
-		hwloc_topology_destroy(source.hwloc);
+	if (cei_machine_set_filters(source->hwloc) ||
+	    hwloc_topology_set_flags(source->hwloc, FLAGS) ||
+	    hwloc_topology_set_xmlbuffer(source->hwloc, text, (int)n_bytes + 1) ||
+	    hwloc_topology_load(source->hwloc)) {
+		hwloc_topology_destroy(source->hwloc);
 		return fail_parse(report, where, text);
 	}
-	return cei_machine_make(report, &source, ret_machine);
+	return cei_machine_make(report, source, ret_machine);
 }
 
 int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint64_t n_bytes,
 			      struct cei_machine **ret_machine)
 {
+	struct cei_machine_source source = { "XML text", NULL, NULL, NULL };
 	char *copy = NULL;
 	int r;
 
@@ -105,7 +108,7 @@ int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint6
 				 (unsigned long long)XML_BYTES_MAX);
 	memcpy(copy, text, n_bytes);
 	copy[n_bytes] = '\0';
-	r = parse(report, "XML text", copy, n_bytes, ret_machine);
+	r = parse(report, &source, copy, n_bytes, ret_machine);
 	free(copy);
 	return r;
 }
@@ -117,18 +120,39 @@ static int fail_read(struct cei_report *report, const char *where, int error,
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: not a file", where);
 	if (error == EFBIG)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "%s: %llu bytes, at most %llu are read", where,
-				 (unsigned long long)n_bytes,
-				 (unsigned long long)XML_BYTES_MAX);
+				 "%s: %llu bytes are more than are read", where,
+				 (unsigned long long)n_bytes);
 	if (error == ENOMEM)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "%s: no memory for it", where);
 	return fail_system(report, where, "cannot be opened or read", error);
+}
+
+/* The name of the file beside a machine's; the caller frees it. NULL: no memory. */
+static char *beside(const char *path)
+{
+	char *name = malloc(strlen(path) + sizeof(BESIDE));
+
+	return name ? strcat(strcpy(name, path), BESIDE) : NULL;
+}
+
+/* Reads the file beside a machine's, which need not be there. */
+static int read_beside(struct cei_report *report, const char *path, char **ret_text)
+{
+	char *name = beside(path);
+	char where[WHERE_BYTES];
+	uint64_t n_bytes = 0;
+	int error = name ? cei_file_read(name, CEI_MEASURED_BYTES_MAX, ret_text, &n_bytes) : ENOMEM;
+
+	where_of(name ? name : path, where);
+	free(name);
+	return error && error != ENOENT ? fail_read(report, where, error, n_bytes) : 0;
 }
 
 int cei_machine_read_xml(struct cei_report *report, const char *path,
 			 struct cei_machine **ret_machine)
 {
 	char where[WHERE_BYTES];
+	struct cei_machine_source source = { where, NULL, NULL, NULL };
 	uint64_t n_bytes = 0;
 	char *text = NULL;
 	int r, error = cei_file_read(path, XML_BYTES_MAX, &text, &n_bytes);
@@ -136,7 +160,10 @@ int cei_machine_read_xml(struct cei_report *report, const char *path,
 	where_of(path, where);
 	if (error)
 		return fail_read(report, where, error, n_bytes);
-	r = parse(report, where, text, n_bytes, ret_machine);
+	r = read_beside(report, path, &source.measured);
+	if (!r)
+		r = parse(report, &source, text, n_bytes, ret_machine);
+	free(source.measured);
 	free(text);
 	return r;
 }
@@ -188,26 +215,40 @@ static int export(struct cei_report *report, const char *where, hwloc_topology_t
 					 "%s: no memory for the machine's text", where);
 }
 
-int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
-			       const char *path, char **ret_text, uint64_t *ret_n_bytes)
+/* Returns the machine's tree as XML; the caller frees it. */
+static int write_tree(struct cei_report *report, const struct cei_machine *machine,
+		      const char *where, char **ret_text, uint64_t *ret_n_bytes)
 {
-	hwloc_topology_t hwloc;
-	char where[WHERE_BYTES];
-	int r = 0;
+	hwloc_topology_t hwloc = machine->hwloc;
+	int r = hwloc ? 0 : plant(report, where, machine, &hwloc);
 
-	where_of(path, where);
-	if (!machine->hwloc)
-		r = plant(report, where, machine, &hwloc);
-	else if (hwloc_topology_dup(&hwloc, machine->hwloc))
-		r = cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
-			      "%s: no memory for the machine's tree", where);
-	if (r)
-		return r;
-	r = cei_machine_export(report, machine, hwloc, where);
 	if (!r)
 		r = export(report, where, hwloc, ret_text, ret_n_bytes);
-	hwloc_topology_destroy(hwloc);
+	if (!machine->hwloc && hwloc)
+		hwloc_topology_destroy(hwloc);
 	return r;
+}
+
+/* Writes the file beside a machine's. */
+static int write_beside(struct cei_report *report, const struct cei_machine *machine,
+			const char *path, const char *where)
+{
+	char *text = NULL, *name = beside(path);
+	uint64_t n_bytes = 0;
+	int error, r = name ? cei_machine_measured_text(machine, &text, &n_bytes) :
+		CEOV_ERR_NO_MEMORY;
+
+	if (r) {
+		free(name);
+		return cei_raise(report, r, 0, "%s" BESIDE ": cannot be written: %s", where,
+				 r == CEOV_FULL ? "more links share a port than a line can name" :
+				 "no memory");
+	}
+	error = cei_file_replace(name, text, n_bytes, 0666);
+	free(text);
+	free(name);
+	return error ? fail_system(report, where, "the file " BESIDE " beside it cannot be "
+				   "written", error) : 0;
 }
 
 int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
@@ -215,7 +256,7 @@ int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *m
 {
 	char where[WHERE_BYTES];
 	struct stat about;
-	uint64_t n_bytes;
+	uint64_t n_bytes = 0;
 	char *text;
 	int error, r;
 
@@ -224,10 +265,11 @@ int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *m
 	 * a new file that replaces it. Refuse it. */
 	if (!stat(path, &about) && !S_ISREG(about.st_mode))
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: not a file", where);
-	r = cei_machine_write_xml_text(report, machine, path, &text, &n_bytes);
+	r = write_tree(report, machine, where, &text, &n_bytes);
 	if (r)
 		return r;
 	error = cei_file_replace(path, text, n_bytes, 0666);
 	free(text);
-	return error ? fail_system(report, where, "cannot be written", error) : 0;
+	return error ? fail_system(report, where, "cannot be written", error) :
+		write_beside(report, machine, path, where);
 }

@@ -45,8 +45,8 @@ static int is_valid(const struct cei_machine *machine, const struct cei_shared_b
 {
 	uint32_t i, n = cei_machine_n_places(machine);
 
-	if (!shared->bytes_per_s || shared->bytes_per_s > CEI_MEASURED_RATE_MAX || !shared->name[0] ||
-	    strlen(shared->name) >= CEI_MACHINE_NAME_BYTES)
+	if (!shared->bytes_per_s || shared->bytes_per_s > CEI_MEASURED_RATE_MAX ||
+	    !shared->name[0] || strlen(shared->name) >= CEI_MACHINE_NAME_BYTES)
 		return 0;
 	for (i = 0; i < shared->n_pairs; i++)
 		if (shared->pairs[i].from >= n || shared->pairs[i].to >= n)
@@ -191,23 +191,45 @@ int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
 
 /* --- the file, written --------------------------------------------------------------- */
 
-static void write_links(FILE *file, const struct cei_machine *machine)
+static void write_gpus(FILE *file, const struct cei_machine *machine)
 {
-	uint32_t from, to, n = cei_machine_n_places(machine);
-	const struct cei_machine_link *link;
+	const struct cei_machine_gpu *gpu;
+	uint32_t i;
+
+	for (i = 0; i < machine->n_gpus; i++) {
+		gpu = &machine->gpus[i];
+		fprintf(file, "gpu %s %" PRIu32 " %" PRIu32 " %" PRIu64 " %d %d %s\n",
+			gpu->bus_id[0] ? gpu->bus_id : "-", gpu->n_copy_engines, gpu->n_nvlinks,
+			gpu->nvlink_bytes_per_s, gpu->is_on_switch != 0, gpu->is_coherent != 0,
+			gpu->name);
+	}
+}
+
+static void write_link(FILE *file, const struct cei_machine *machine,
+		       const struct cei_machine_pair *pair)
+{
+	const struct cei_machine_link *link = cei_machine_link(machine, pair->from, pair->to);
+	int is_rate = link->kind == CEI_MACHINE_NVLINK && link->origin != CEI_MACHINE_DEFAULT;
 	char a[PLACE_BYTES], b[PLACE_BYTES];
 
-	for (from = 0; from < n; from++) {
-		for (to = 0; to < n; to++) {
-			link = cei_machine_link(machine, from, to);
-			if (link->origin != CEI_MACHINE_MEASURED)
-				continue;
-			name_place(machine, from, a);
-			name_place(machine, to, b);
-			fprintf(file, "link %s %s %" PRIu64 " %" PRIu64 "\n", a, b,
-				link->bytes_per_s, link->t0_ns);
-		}
-	}
+	name_place(machine, pair->from, a);
+	name_place(machine, pair->to, b);
+	if (pair->from != pair->to)
+		fprintf(file, "kind %s %s %" PRIu64 " %s\n", a, b,
+			is_rate ? link->bytes_per_s : 0,
+			cei_machine_link_kind_name((enum cei_machine_link_kind)link->kind));
+	if (link->origin == CEI_MACHINE_MEASURED)
+		fprintf(file, "link %s %s %" PRIu64 " %" PRIu64 "\n", a, b, link->bytes_per_s,
+			link->t0_ns);
+}
+
+static void write_links(FILE *file, const struct cei_machine *machine)
+{
+	struct cei_machine_pair pair;
+
+	for (pair.from = 0; pair.from < cei_machine_n_places(machine); pair.from++)
+		for (pair.to = 0; pair.to < cei_machine_n_places(machine); pair.to++)
+			write_link(file, machine, &pair);
 }
 
 static int write_ports(FILE *file, const struct cei_machine *machine)
@@ -239,6 +261,7 @@ int cei_machine_measured_text(const struct cei_machine *machine, char **ret_text
 		return CEOV_ERR_NO_MEMORY;
 	fprintf(file, CEI_MEASURED_VERSION "\nmachine %016" PRIx64 " %s\n", machine->hash,
 		machine->driver[0] ? machine->driver : "-");
+	write_gpus(file, machine);
 	write_links(file, machine);
 	r = write_ports(file, machine);
 	fprintf(file, "end\n");

@@ -292,13 +292,13 @@ START_TEST(test_a_bad_line_is_named)
 		const char *line;
 		const char *why;
 	} bad[] = {
-		{ "", "line 3: neither a link nor a port" },
-		{ "link", "neither a link nor a port" },
-		{ "link ", "where a link begins" },
-		{ "link g0", "where a link begins" },
-		{ "link g99 g0 1 1", "where a link begins" },
-		{ "link g0 n9 1 1", "where a link ends" },
-		{ "link g0  g1 1 1", "where a link ends" },
+		{ "", "line 3: none of gpu, kind, link" },
+		{ "link", "none of gpu, kind, link" },
+		{ "link ", "not two places" },
+		{ "link g0", "not two places" },
+		{ "link g99 g0 1 1", "not two places" },
+		{ "link g0 n9 1 1", "not two places" },
+		{ "link g0  g1 1 1", "not two places" },
 		{ "link g0 g1 1", "no rate in bytes" },
 		{ "link g0 g1 -1 1", "no rate in bytes" },
 		{ "link g0 g1 0 1", "no rate in bytes" },
@@ -312,7 +312,7 @@ START_TEST(test_a_bad_line_is_named)
 	char *text = kept_text(), lines[500];
 	uint32_t i;
 
-	*strstr(text, "link ") = '\0';
+	*strstr(text, "gpu ") = '\0';
 	snprintf(lines, sizeof(lines), "%slink g0 g1 5 5\nend\n", text);
 	ck_assert(is_taken(lines));
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -469,7 +469,7 @@ START_TEST(test_hostile_files_are_passed_over)
 	passed_over(path);
 	write_file(path, "\0\xff<", 3);
 	passed_over(path);
-	ck_assert_int_eq(truncate(path, (off_t)CEI_MACHINE_CACHE_BYTES_MAX + 1), 0);
+	ck_assert_int_eq(truncate(path, (off_t)CEI_MEASURED_BYTES_MAX + 1), 0);
 	passed_over("too large");
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(mkfifo(path, 0600), 0);

@@ -25,7 +25,7 @@ static const struct argp_option options_table[] = {
 	{ "xml", KEY_XML, "FILE", 0, "Look at the machine of this hwloc XML file (default: "
 	  "what CEOVERLAP_MACHINE names, else this machine)", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Print JSON", 0 },
-	{ "export", KEY_EXPORT, "FILE", 0, "Write the machine with its links as hwloc XML; "
+	{ "export", KEY_EXPORT, "FILE", 0, "Write the machine as hwloc XML, its links beside it; "
 	  "prints nothing unless sections are named", 0 },
 	{ "route", KEY_ROUTE, "FROM:TO", 0, "One route under every rule, say gpu0:gpu1, "
 	  "node0:gpu3 or 0:1 (default: one line for every pair)", 1 },

@@ -27,7 +27,7 @@
 enum key { KEY_QUICK = BENCH_KEY_OWN, KEY_NO_STORE };
 
 static const struct argp_option options_table[] = {
-	{ "output", 'o', "FILE", 0, "Write the machine as XML, too", 0 },
+	{ "output", 'o', "FILE", 0, "Write the machine as XML and FILE.measured, too", 0 },
 	{ "no-store", KEY_NO_STORE, NULL, 0, "Do not keep it for the runtime", 0 },
 	{ "quick", KEY_QUICK, NULL, 0, "Smaller sizes and fewer rounds", 0 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
