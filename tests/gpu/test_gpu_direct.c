@@ -6,7 +6,7 @@
  * ranks, many runs queued without waiting, runs between those that copy engines carry out, graphs,
  * a process for each rank, and a rank that does not come.
  *
- *   CEOVERLAP_GPU_DIRECT   shapes for each kind of workspace (default 40)
+ *   CEOVERLAP_GPU_DIRECT_SHAPES   shapes for each kind of workspace (default 40)
  */
 
 #include "gpu_graph.h"
@@ -218,7 +218,7 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 START_TEST(test_shapes)
 {
 	struct shapes shapes = {
-		{ "shapes", 0, 0, 0, 0 }, gpu_setting("CEOVERLAP_GPU_DIRECT", SHAPES)
+		{ "shapes", 0, 0, 0, 0 }, gpu_setting("CEOVERLAP_GPU_DIRECT_SHAPES", SHAPES)
 	};
 
 	gpu_op_open(&rig, _i ? n_all : 2);
