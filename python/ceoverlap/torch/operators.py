@@ -88,7 +88,7 @@ class Operators:
         numbers = numbers.long()
         wrong = numbers[(numbers < least) | (numbers >= limit)]
         told = self._group.exchange(str(int(wrong[0])) if len(wrong) else "")
-        refused = [f"rank {rank} has {one}" for rank, one in enumerate(told) if one]
+        refused = [f"rank {rank} names {one}" for rank, one in enumerate(told) if one]
         if refused:
             raise errors.InvalidError(f"{what}: {', '.join(refused)}: must be {least} to "
                                       f"{limit - 1}")

@@ -424,7 +424,7 @@ def names_no_expert(compares):
     """One rank does. All ranks refuse the call and go on."""
     data = Data(14, torch.float32)
     data.group.operators.compares = compares
-    text = "rank 0 has " if compares else "a token of rank 0 names expert"
+    text = "rank 0 names " if compares else "a token of rank 0 names expert"
     own, rank = data.ids[data.group.rank], data.group.rank
     for n_groups in (1, LOCAL):
         for wrong in (data.n_experts, -2, 1 << 32, -(1 << 40)):
