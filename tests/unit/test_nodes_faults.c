@@ -104,13 +104,13 @@ static void expire(ceov_plan *plan, uint64_t deadline_ns, const char *reason)
 			reason);
 }
 
-/* Four of its 16 pieces are under way together, so all of them take 1,600 MS: what is left when
+/* Four of its 16 pieces are under way together, so all of them take 3,200 MS: what is left when
  * time is up comes back long before the engine gives it up. */
 START_TEST(test_a_launch_without_time_says_that_its_peer_is_slow)
 {
-	nodes_open_strict(&nodes, 2, 3000 * MS);
-	slow_down(400 * MS);
-	expire(plan_that_sends(64 * BYTES), 1300 * MS,
+	nodes_open_strict(&nodes, 2, 6000 * MS);
+	slow_down(800 * MS);
+	expire(plan_that_sends(64 * BYTES), 2600 * MS,
 	       "rank 1 is slow: bytes were landing");
 	nodes_close(&nodes);
 }
@@ -119,9 +119,9 @@ END_TEST
 /* It would be lost after twice its timeout, long after the deadline. */
 START_TEST(test_a_launch_without_time_says_that_its_peer_is_stuck)
 {
-	nodes_open_strict(&nodes, 2, 1500 * MS);
-	slow_down(2500 * MS);
-	expire(plan_that_sends(BYTES), 1200 * MS,
+	nodes_open_strict(&nodes, 2, 3000 * MS);
+	slow_down(5000 * MS);
+	expire(plan_that_sends(BYTES), 2400 * MS,
 	       "rank 1 is stuck: it answers, but no bytes have landed for");
 	nodes_close(&nodes);
 }
@@ -132,10 +132,10 @@ START_TEST(test_a_launch_without_time_says_that_its_peer_is_silent)
 {
 	ceov_plan *plan;
 
-	nodes_open_strict(&nodes, 2, 2500 * MS);
+	nodes_open_strict(&nodes, 2, 5000 * MS);
 	plan = plan_that_sends(BYTES);
 	cut(0, 1);
-	expire(plan, 1600 * MS, "rank 1 is gone or stopped: nothing was heard of it for");
+	expire(plan, 3200 * MS, "rank 1 is gone or stopped: nothing was heard of it for");
 	nodes_close(&nodes);
 }
 END_TEST
