@@ -33,13 +33,6 @@ int cei_clock_offset_of(const struct cei_clock_stamps *stamps,
 	return 0;
 }
 
-int cei_clock_offset_is_valid(const struct cei_clock_offset *offset)
-{
-	return offset->at_ns < CEI_CLOCK_NS_MAX && offset->within_ns < CEI_CLOCK_NS_MAX &&
-		offset->ahead_ns < (int64_t)CEI_CLOCK_NS_MAX &&
-		offset->ahead_ns > -(int64_t)CEI_CLOCK_NS_MAX;
-}
-
 int cei_clock_offsets_agree(const struct cei_clock_offset *one,
 			    const struct cei_clock_offset *other)
 {
@@ -51,31 +44,4 @@ int cei_clock_offsets_agree(const struct cei_clock_offset *one,
 
 	return apart_ns <= one->within_ns + other->within_ns +
 		elapsed_ns / (1000000 / CEI_CLOCK_DRIFT_PPM) + 1;
-}
-
-static int64_t ahead_at(const struct cei_clock_offset *first, const struct cei_clock_offset *last,
-			uint64_t own_ns)
-{
-	double share;
-
-	if (own_ns >= last->at_ns)
-		return last->ahead_ns;
-	if (own_ns <= first->at_ns)
-		return first->ahead_ns;
-	share = (double)(own_ns - first->at_ns) / (double)(last->at_ns - first->at_ns);
-	return first->ahead_ns + (int64_t)((double)(last->ahead_ns - first->ahead_ns) * share);
-}
-
-int cei_clock_convert(const struct cei_clock_offset *first, const struct cei_clock_offset *last,
-		      uint64_t own_ns, uint64_t *ret_ns)
-{
-	int64_t ns;
-
-	if (own_ns >= CEI_CLOCK_NS_MAX)
-		return CEOV_ERR_INVALID;
-	ns = (int64_t)own_ns + ahead_at(first, last, own_ns);
-	if (ns < 0)
-		return CEOV_ERR_INVALID;
-	*ret_ns = (uint64_t)ns;
-	return 0;
 }

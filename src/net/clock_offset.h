@@ -5,9 +5,8 @@
 
 /*
  * How far the monotonic clock of another process, the reference, is ahead of the own one: from the
- * four times of a question and its answer, as in NTP, and from offsets to times on the reference's
- * clock. Pure functions. Times and offsets may come from another process or from a file, so no
- * value is trusted.
+ * four times of a question and its answer, as in NTP. Pure functions. Times may come from another
+ * process, so no value is trusted. tools/trace/ceoverlap-trace.py converts times by offsets.
  */
 
 #include <stdint.h>
@@ -38,18 +37,8 @@ struct cei_clock_offset {
 int cei_clock_offset_of(const struct cei_clock_stamps *stamps,
 			struct cei_clock_offset *ret_offset);
 
-/* Whether the values are within the bounds that the calls below need. */
-int cei_clock_offset_is_valid(const struct cei_clock_offset *offset);
-
-/* Whether both valid offsets, of the same two clocks, can be true. */
+/* Whether both offsets, of the same two clocks, can be true. */
 int cei_clock_offsets_agree(const struct cei_clock_offset *one,
 			    const struct cei_clock_offset *other);
-
-/* Converts a time of the own clock to the reference's clock, by valid offsets that agree and that
- * were measured in this order: between them the offset is taken to change evenly, outside as the
- * nearer one says. Both may be the same one. CEOV_ERR_INVALID, not raised: own_ns is not below
- * CEI_CLOCK_NS_MAX, or the reference's clock did not run yet at that time. */
-int cei_clock_convert(const struct cei_clock_offset *first, const struct cei_clock_offset *last,
-		      uint64_t own_ns, uint64_t *ret_ns);
 
 #endif /* CEI_CLOCK_OFFSET_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Offsets of clocks: from the times of a question and its answer, and from offsets to times. */
+/* Offsets of clocks, from the times of a question and its answer. */
 
 #include "net/clock_offset.h"
 #include "testing.h"
@@ -25,7 +25,10 @@ static struct cei_clock_offset offset_of(struct cei_clock_stamps stamps)
 	struct cei_clock_offset offset;
 
 	ck_assert_int_eq(cei_clock_offset_of(&stamps, &offset), 0);
-	ck_assert_int_eq(cei_clock_offset_is_valid(&offset), 1);
+	ck_assert_uint_lt(offset.at_ns, CEI_CLOCK_NS_MAX);
+	ck_assert_uint_lt(offset.within_ns, CEI_CLOCK_NS_MAX);
+	ck_assert_int_lt(offset.ahead_ns, (int64_t)CEI_CLOCK_NS_MAX);
+	ck_assert_int_gt(offset.ahead_ns, -(int64_t)CEI_CLOCK_NS_MAX);
 	return offset;
 }
 
@@ -96,15 +99,6 @@ START_TEST(test_the_largest_times_do_not_overflow)
 	ck_assert_int_eq(cei_clock_offsets_agree(&ahead, &behind), 0);
 	ck_assert_int_eq(cei_clock_offsets_agree(&behind, &ahead), 0);
 	ck_assert_int_eq(cei_clock_offsets_agree(&wide, &wide), 1);
-	wide.within_ns = CEI_CLOCK_NS_MAX;
-	ck_assert_int_eq(cei_clock_offset_is_valid(&wide), 0);
-	ahead.ahead_ns = (int64_t)CEI_CLOCK_NS_MAX;
-	ck_assert_int_eq(cei_clock_offset_is_valid(&ahead), 0);
-	behind.ahead_ns = INT64_MIN;
-	ck_assert_int_eq(cei_clock_offset_is_valid(&behind), 0);
-	behind.ahead_ns = 0;
-	behind.at_ns = CEI_CLOCK_NS_MAX;
-	ck_assert_int_eq(cei_clock_offset_is_valid(&behind), 0);
 }
 END_TEST
 
@@ -124,69 +118,6 @@ START_TEST(test_offsets_that_contradict_each_other)
 }
 END_TEST
 
-static uint64_t converted(const struct cei_clock_offset *first, const struct cei_clock_offset *last,
-			  uint64_t own_ns)
-{
-	uint64_t ns = 0;
-
-	ck_assert_int_eq(cei_clock_convert(first, last, own_ns, &ns), 0);
-	return ns;
-}
-
-START_TEST(test_between_two_offsets_drift_is_even)
-{
-	struct cei_clock_offset first = { 10 * SECOND, 5000, 1 };
-	struct cei_clock_offset last = { 20 * SECOND, 6000, 1 };
-
-	ck_assert_uint_eq(converted(&first, &last, 10 * SECOND), 10 * SECOND + 5000);
-	ck_assert_uint_eq(converted(&first, &last, 15 * SECOND), 15 * SECOND + 5500);
-	ck_assert_uint_eq(converted(&first, &last, 20 * SECOND), 20 * SECOND + 6000);
-	ck_assert_uint_eq(converted(&first, &last, 9 * SECOND), 9 * SECOND + 5000);
-	ck_assert_uint_eq(converted(&first, &last, 30 * SECOND), 30 * SECOND + 6000);
-	ck_assert_uint_eq(converted(&first, &first, 15 * SECOND), 15 * SECOND + 5000);
-	last.ahead_ns = -5000;
-	ck_assert_uint_eq(converted(&first, &last, 15 * SECOND), 15 * SECOND);
-}
-END_TEST
-
-/* A node that drifts evenly: measured at the open and at the close, with uneven ways, every time
- * between is within the larger bound. */
-START_TEST(test_times_of_a_drifting_clock)
-{
-	uint64_t random = testing_seed(), own, real, ns, bound;
-	struct cei_clock_offset ends[2];
-	struct cei_clock_stamps stamps;
-	uint32_t i, end;
-
-	for (end = 0; end < 2; end++) {         /* the own clock is fast by 100 ppm */
-		real = 1000 * SECOND + end * 60 * SECOND;
-		own = real + real / 10000;
-		stamps = exchange(own, (int64_t)real - (int64_t)own, end ? 9000 : 100, 0,
-				  end ? 100 : 7000);
-		ends[end] = offset_of(stamps);
-	}
-	bound = ends[1].within_ns + 2;          /* 2 for what integers round */
-	for (i = 0; i < 10000; i++) {
-		real = 1000 * SECOND + testing_below(&random, 60 * SECOND);
-		ns = converted(&ends[0], &ends[1], real + real / 10000);
-		ck_assert_uint_le(ns > real ? ns - real : real - ns, bound);
-	}
-}
-END_TEST
-
-START_TEST(test_times_that_cannot_be_converted)
-{
-	struct cei_clock_offset offset = { SECOND, -(int64_t)SECOND, 1 };
-	struct cei_clock_offset far = { 0, (int64_t)CEI_CLOCK_NS_MAX - 1, 1 };
-	uint64_t ns;
-
-	ck_assert_uint_eq(converted(&offset, &offset, SECOND), 0);
-	ck_assert_int_eq(cei_clock_convert(&offset, &offset, SECOND - 1, &ns), CEOV_ERR_INVALID);
-	ck_assert_int_eq(cei_clock_convert(&far, &far, CEI_CLOCK_NS_MAX, &ns), CEOV_ERR_INVALID);
-	ck_assert_uint_eq(converted(&far, &far, CEI_CLOCK_NS_MAX - 1), 2 * (CEI_CLOCK_NS_MAX - 1));
-}
-END_TEST
-
 static Suite *suite(void)
 {
 	Suite *made = suite_create("clock offset");
@@ -197,9 +128,6 @@ static Suite *suite(void)
 	tcase_add_test(all, test_times_that_no_clocks_show);
 	tcase_add_test(all, test_the_largest_times_do_not_overflow);
 	tcase_add_test(all, test_offsets_that_contradict_each_other);
-	tcase_add_test(all, test_between_two_offsets_drift_is_even);
-	tcase_add_test(all, test_times_of_a_drifting_clock);
-	tcase_add_test(all, test_times_that_cannot_be_converted);
 	suite_add_tcase(made, all);
 	return made;
 }
