@@ -271,10 +271,12 @@ int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
  * of it; where there are GPUs, the machine has these. A kind is of the link between two places,
  * with the bytes a second of an NVLink (0: not known). A link is a measured one: bytes a second and
  * the nanoseconds of t0. Places are named as in ports. */
+#define CEI_MEASURED_SUFFIX    ".measured"      /* of the file's name */
 #define CEI_MEASURED_VERSION   "ceoverlap-measured 1"
 #define CEI_MEASURED_BYTES_MAX (UINT64_C(16) << 20)
 #define CEI_MEASURED_RATE_MAX  UINT64_C(1000000000000000)       /* 1 PB/s: nonsense above */
 #define CEI_MEASURED_PAIRS_MAX 1024u                            /* of one port */
+#define CEI_MEASURED_PLACE_BYTES 24u                            /* of a name, with its NUL */
 
 /* The port with this name; the first GPU with this address, which parts of one GPU (MIG) share.
  * CEOV_NOBODY: none. */

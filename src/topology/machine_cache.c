@@ -18,7 +18,7 @@
 
 #include "base/file.h"
 
-#define SUFFIX       ".measured"
+#define SUFFIX       CEI_MEASURED_SUFFIX
 #define NAME_BYTES   64u                /* room for hash, driver and suffix */
 
 /* --- paths ------------------------------------------------------------------------- */

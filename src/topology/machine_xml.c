@@ -26,7 +26,6 @@
 #else
 #define EXPORT_FLAGS 0
 #endif
-#define BESIDE      ".measured"         /* of the file beside the machine's */
 #define WHERE_BYTES 100u                /* how much of a path's end error messages show */
 
 static void where_of(const char *path, char where[WHERE_BYTES])
@@ -130,9 +129,9 @@ static int fail_read(struct cei_report *report, const char *where, int error,
 /* The name of the file beside a machine's; the caller frees it. NULL: no memory. */
 static char *beside(const char *path)
 {
-	char *name = malloc(strlen(path) + sizeof(BESIDE));
+	char *name = malloc(strlen(path) + sizeof(CEI_MEASURED_SUFFIX));
 
-	return name ? strcat(strcpy(name, path), BESIDE) : NULL;
+	return name ? strcat(strcpy(name, path), CEI_MEASURED_SUFFIX) : NULL;
 }
 
 /* Reads the file beside a machine's, which need not be there. */
@@ -240,15 +239,16 @@ static int write_beside(struct cei_report *report, const struct cei_machine *mac
 
 	if (r) {
 		free(name);
-		return cei_raise(report, r, 0, "%s" BESIDE ": cannot be written: %s", where,
-				 r == CEOV_FULL ? "more links share a port than a line can name" :
+		return cei_raise(report, r, 0, "%s" CEI_MEASURED_SUFFIX
+				 ": cannot be written: %s", where, r == CEOV_FULL ?
+				 "more links share a port than a line can name" :
 				 "no memory");
 	}
 	error = cei_file_replace(name, text, n_bytes, 0666);
 	free(text);
 	free(name);
-	return error ? fail_system(report, where, "the file " BESIDE " beside it cannot be "
-				   "written", error) : 0;
+	return error ? fail_system(report, where, "the file " CEI_MEASURED_SUFFIX
+				   " beside it cannot be written", error) : 0;
 }
 
 int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,

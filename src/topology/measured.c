@@ -11,7 +11,7 @@
 
 #include "topology/machine.h"
 
-#define PLACE_BYTES    24u
+#define PLACE_BYTES CEI_MEASURED_PLACE_BYTES
 
 /* --- setting one -------------------------------------------------------------------- */
 

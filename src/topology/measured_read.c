@@ -14,7 +14,7 @@
 #include "topology/machine_builder.h"
 
 #define PAIRS_MAX        CEI_MEASURED_PAIRS_MAX
-#define PLACE_BYTES      24u
+#define PLACE_BYTES      CEI_MEASURED_PLACE_BYTES
 #define RATE_MAX         CEI_MEASURED_RATE_MAX
 #define T0_NS_MAX        UINT64_C(1000000000000)
 #define COPY_ENGINES_MAX 64u
@@ -317,8 +317,8 @@ static int take_facts(struct cei_machine_builder *builder, take_line_fn *take, v
 	if (!why)
 		why = take_lines(take, arg, copy, &number);
 	free(copy);
-	return why ? cei_raise(builder->report, CEOV_ERR_INVALID, 0, "%s.measured, line %u: %s",
-			       builder->where, number, why) : 0;
+	return why ? cei_raise(builder->report, CEOV_ERR_INVALID, 0, "%s" CEI_MEASURED_SUFFIX
+			       ", line %u: %s", builder->where, number, why) : 0;
 }
 
 int cei_builder_take_gpus(struct cei_machine_builder *builder)
@@ -348,7 +348,7 @@ int cei_builder_take_measured(struct cei_machine_builder *builder)
 
 	if (!builder->measured)
 		return 0;
-	snprintf(where, sizeof(where), "%s.measured", builder->where);
+	snprintf(where, sizeof(where), "%s" CEI_MEASURED_SUFFIX, builder->where);
 	return cei_machine_take_measured(builder->report, builder->machine, where,
 					 builder->measured);
 }
