@@ -398,6 +398,7 @@ endif
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \
 	%D%/testing.c %D%/testing.h \
+	%D%/testing_ucx.c \
 	%D%/unit/alive_rig.c %D%/unit/alive_rig.h \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
 	%D%/unit/stream_rig.c %D%/unit/stream_rig.h \

@@ -33,6 +33,10 @@ int testing_fails(int (*run)(void));
  * which take several times as long and look for something else than the last wrong round. */
 uint32_t testing_share(uint32_t n);
 
+/* Whether UCX is there. It is looked for in a child, so that this process and those that it forks
+ * begin without it. In a program that calls this no leaks are looked for (testing_ucx.c). */
+int testing_has_ucx(void);
+
 /* The seed in CEOVERLAP_TEST_SEED. */
 uint64_t testing_seed(void);
 

@@ -7,10 +7,8 @@
  * With CEOVERLAP_TEST_LOSS set ("make check-nodes-loss") also the loss of one of the processes.
  * That is no part of "make check" because UCX 1.13.1 itself crashed once in some 80 runs of it. */
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ceoverlap/collective.h>
@@ -18,8 +16,6 @@
 #include "base/site.h"
 #include "system/bootstrap_fixture.h"
 #include "testing.h"
-
-#include "config.h"
 
 #define NODES       4u
 #define PROCESSES   16u
@@ -272,27 +268,9 @@ static void add_tests(TCase *tcase)
 		tcase_add_test(tcase, test_a_process_that_is_lost_among_256_ranks);
 }
 
-/* Turns the leak check of an address sanitizer off: it crashes in processes that UCX runs in. */
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-	return 1;
-}
-
-/* In a child, so that this process and those that it forks begin without UCX. */
-static int has_ucx(void)
-{
-	pid_t child = HAVE_UCX ? fork() : -1;
-	int status = 1;
-
-	if (!child)
-		_exit(!dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL));
-	return child > 0 && waitpid(child, &status, 0) == child && !status;
-}
-
 int main(void)
 {
-	if (!has_ucx()) {
+	if (!testing_has_ucx()) {
 		printf("skipped: there is no UCX\n");
 		return 77;
 	}

@@ -4,7 +4,6 @@
 /* Losses that are noticed at odd times, over UCX: while a process of another node is still opening,
  * and while the one that speaks for its node hears nothing. Two processes stand for each node. */
 
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +18,6 @@
 #include "ce_engine/open.h"
 #include "system/bootstrap_fixture.h"
 #include "testing.h"
-
-#include "config.h"
 
 extern const struct cei_backend_ops cei_backend_host;
 extern const struct cei_backend_ops cei_backend_net;
@@ -187,27 +184,9 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, test_a_loss_is_told_again_when_who_was_told_ends);
 }
 
-/* Turns the leak check of an address sanitizer off: it crashes in processes that UCX runs in. */
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-	return 1;
-}
-
-/* In a child, so that this process and those that it forks begin without UCX. */
-static int has_ucx(void)
-{
-	pid_t child = HAVE_UCX ? fork() : -1;
-	int status = 1;
-
-	if (!child)
-		_exit(!dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL));
-	return child > 0 && waitpid(child, &status, 0) == child && !status;
-}
-
 int main(void)
 {
-	if (!has_ucx()) {
+	if (!testing_has_ucx()) {
 		printf("skipped: there is no UCX\n");
 		return 77;
 	}

@@ -4,7 +4,6 @@
 /* Groups of several nodes in real processes, over UCX: each process says by CEOVERLAP_NODE which
  * node it is on. Two processes stand for each node. */
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +16,6 @@
 #include "base/clock.h"
 #include "system/bootstrap_fixture.h"
 #include "testing.h"
-
-#include "config.h"
 
 #define RANKS    4u
 #define BYTES    (UINT64_C(3) << 20)
@@ -526,27 +523,9 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, test_two_groups_at_once);
 }
 
-/* Turns the leak check of an address sanitizer off: it crashes in processes that UCX runs in. */
-int __lsan_is_turned_off(void);
-int __lsan_is_turned_off(void)
-{
-	return 1;
-}
-
-/* In a child, so that this process and those that it forks begin without UCX. */
-static int has_ucx(void)
-{
-	pid_t child = HAVE_UCX ? fork() : -1;
-	int status = 1;
-
-	if (!child)
-		_exit(!dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL));
-	return child > 0 && waitpid(child, &status, 0) == child && !status;
-}
-
 int main(void)
 {
-	if (!has_ucx()) {
+	if (!testing_has_ucx()) {
 		printf("skipped: there is no UCX\n");
 		return 77;
 	}
