@@ -81,10 +81,11 @@ class Operators:
 
     def compare_numbers(self, what: str, numbers: torch.Tensor, least: int, limit: int) -> None:
         """Raises an error at all ranks if one of them has a number below least, or not below limit,
-        where `compares` says that calls are compared. It waits for the GPU, so it looks at nothing
-        while a CUDA graph is captured."""
+        or has come with something else than `what`, where `compares` says that calls are compared.
+        It waits for the GPU, so it looks at nothing while a CUDA graph is captured."""
         if not self.compares or self._group.is_capturing():
             return
+        self._group.agree("call", what)
         numbers = numbers.long()
         wrong = numbers[(numbers < least) | (numbers >= limit)]
         told = self._group.exchange(str(int(wrong[0])) if len(wrong) else "")

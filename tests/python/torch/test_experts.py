@@ -438,6 +438,19 @@ def names_no_expert(compares):
     data.group.operators.compares = False
 
 
+def is_called_by_one_rank():
+    """The others call something else; where calls are compared, all say so and go on."""
+    data = Data(14, torch.float32)
+    group = data.group
+    group.operators.compares = True
+    x = torch.ones(8, device=group.device)
+    raises(errors.InvalidError, "must be the same at all ranks",
+           *((ct.all_reduce, x) if group.rank else (data.run, 1)))
+    equal(ct.all_reduce(x), x * group.size, "after it")
+    data.check(data.run(1))
+    group.operators.compares = False
+
+
 def is_not_captured():
     group = Group.of()
     x = normal(1, group.rank, (4, HIDDEN))
@@ -509,6 +522,9 @@ class Experts(unittest.TestCase):
 
     def test_experts_that_do_not_exist_where_calls_are_compared(self):
         rig.run(names_no_expert, True)
+
+    def test_a_rank_that_calls_something_else(self):
+        rig.run(is_called_by_one_rank)
 
     @rig.needs_gpus
     @rig.needs_one_node
