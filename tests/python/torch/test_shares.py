@@ -82,20 +82,22 @@ def same_bits(got, expected, what):
         rig.equal(got[name], one, f"{what}: {name}")
 
 
+def pass_on(source, target, path):
+    """Saves a checkpoint of one model in a folder and loads it into another one."""
+    dcp.save(source.state_dict(), checkpoint_id=path)
+    state = target.state_dict()
+    dcp.load(state, checkpoint_id=path)
+    target.load_state_dict(state)
+
+
 def is_saved_and_loaded():
     """A checkpoint of the parallelized model is one of the plain model, and the reverse."""
     path = folder()
     plain, ours, expected = block(1), parallelize(block(), None, PLAN), whole(block())
-    dcp.save(ours.state_dict(), checkpoint_id=f"{path}/ours")
-    state = plain.state_dict()
-    dcp.load(state, checkpoint_id=f"{path}/ours")
-    plain.load_state_dict(state)
+    pass_on(ours, plain, f"{path}/ours")
     same_bits(whole(plain), expected, "loaded by a plain model")
-    dcp.save(plain.state_dict(), checkpoint_id=f"{path}/plain")
     again = parallelize(block(2), None, PLAN)
-    state = again.state_dict()
-    dcp.load(state, checkpoint_id=f"{path}/plain")
-    again.load_state_dict(state)
+    pass_on(plain, again, f"{path}/plain")
     same_bits(whole(again), expected, "loaded by a parallelized model")
     rig.equal(again(batch(0)), ours(batch(0)), "result")
     dist.barrier()

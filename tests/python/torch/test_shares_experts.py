@@ -9,10 +9,9 @@ import unittest
 import rig
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from rig import normal, raises
-from test_shares import (N_STEPS, WHOLE, assert_close, folder, mesh_of, needs_own_gpus, same_bits,
-                         whole, whole_number)
+from test_shares import (N_STEPS, WHOLE, assert_close, folder, mesh_of, needs_own_gpus, pass_on,
+                         same_bits, whole, whole_number)
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 from torch.distributed.tensor import Replicate, Shard
@@ -96,16 +95,10 @@ def is_saved_and_loaded(kind):
     """A checkpoint of the parallelized model is one of the plain model, and the reverse."""
     path, theirs, other = folder(), plain(), plain(1)
     ours, expected = parallel(kind, theirs), whole(theirs)
-    dcp.save(ours.state_dict(), checkpoint_id=f"{path}/ours")
-    state = other.state_dict()
-    dcp.load(state, checkpoint_id=f"{path}/ours")
-    other.load_state_dict(state)
+    pass_on(ours, other, f"{path}/ours")
     same_bits(whole(other), expected, "loaded by a plain model")
-    dcp.save(theirs.state_dict(), checkpoint_id=f"{path}/plain")
     again = parallel(kind, plain(2))
-    state = again.state_dict()
-    dcp.load(state, checkpoint_id=f"{path}/plain")
-    again.load_state_dict(state)
+    pass_on(theirs, again, f"{path}/plain")
     same_bits(whole(again), expected, "loaded by a parallelized model")
     x = normal(0, dist.get_rank(), (6, HIDDEN))
     rig.equal(again(x), ours(x), "result")
