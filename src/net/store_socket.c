@@ -58,6 +58,26 @@ static void take_addresses(const struct addrinfo *found,
 	}
 }
 
+/* Takes an address in figures, which needs no name server and so no thread of the C library.
+ * Returns 0, or getaddrinfo()'s result. */
+static int take_figures(const struct cei_store_place *place,
+			struct cei_store_addresses *ret_addresses)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+					.ai_socktype = SOCK_STREAM };
+	struct addrinfo *found = NULL;
+	char port[8];
+	int r;
+
+	snprintf(port, sizeof(port), "%u", place->port);
+	r = getaddrinfo(place->host, port, &hints, &found);
+	if (r)
+		return r;
+	take_addresses(found, ret_addresses);
+	freeaddrinfo(found);
+	return 0;
+}
+
 /* A query of the C library, which may go on when nobody waits for it any more. */
 struct query {
 	struct gaicb    query;
@@ -105,10 +125,13 @@ static int await_query(struct query *query, uint64_t deadline_ns)
 int cei_store_resolve(struct cei_report *report, const struct cei_store_place *place,
 		      uint64_t deadline_ns, struct cei_store_addresses *ret_addresses)
 {
-	struct query *query = query_of(place);
 	struct gaicb *list[1];
+	struct query *query;
 	int r;
 
+	if (!take_figures(place, ret_addresses))
+		return 0;
+	query = query_of(place);
 	if (!query)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "no memory to look up %s",
 				 place->host);

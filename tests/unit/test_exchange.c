@@ -5,6 +5,7 @@
 
 #include "net/exchange.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,6 +123,32 @@ START_TEST(test_torchrun)
 	assert_opens("store", 5, 6);
 	ck_assert_str_eq(exchange.where, "127.0.0.1:78");
 	ck_assert_str_eq(exchange.job, "a call's");
+}
+END_TEST
+
+static uint32_t n_threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	uint32_t n = 0;
+
+	ck_assert_ptr_nonnull(tasks);
+	while (readdir(tasks))
+		n++;
+	closedir(tasks);
+	return n;
+}
+
+START_TEST(test_address_in_figures_needs_no_thread)
+{
+	static const char *const hosts[] = { "127.0.0.1", "::1", "10.0.0.7" };
+	uint32_t n = n_threads(), i;
+
+	set_torchrun();
+	for (i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+		setenv("MASTER_ADDR", hosts[i], 1);
+		assert_opens("store", 3, 8);
+		ck_assert_uint_eq(n_threads(), n);
+	}
 }
 END_TEST
 
@@ -262,6 +289,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_nothing_is_shown);
 	tcase_add_test(tcase, test_torchrun);
+	tcase_add_test(tcase, test_address_in_figures_needs_no_thread);
 	tcase_add_test(tcase, test_numbers_of_launchers);
 	tcase_add_test(tcase, test_order_of_means);
 	tcase_add_test(tcase, test_bad_numbers);
