@@ -26,6 +26,7 @@
 #include "base/clock.h"
 
 #define COMMAND_BYTES 512
+#define CABLES        (NAMESPACES_RAILS + 1)  /* of a node; by the last one nodes meet */
 
 /* --- commands -------------------------------------------------------------------------- */
 
@@ -153,7 +154,7 @@ static int await_carriers(const struct namespaces *nodes)
 	uint32_t node, rail;
 
 	for (node = 0; node < nodes->n; node++)
-		for (rail = 0; rail < NAMESPACES_RAILS; rail++)
+		for (rail = 0; rail < CABLES; rail++)
 			if (await_carrier(nodes, node, rail))
 				return -1;
 	return 0;
@@ -165,14 +166,14 @@ static const char *make(struct namespaces *nodes, uint32_t n)
 
 	if (enter_hub())
 		return "user and network namespaces are not allowed here";
-	for (rail = 0; rail < NAMESPACES_RAILS; rail++)
+	for (rail = 0; rail < CABLES; rail++)
 		if (run_quietly("ip link add br%u type bridge 2> /dev/null && "
 				"ip link set br%u up", rail, rail))
 			return "ip (iproute2) is not here, or makes no bridge";
 	for (node = 0; node < n; node++) {
 		if (start_holder(nodes))
 			return "sysfs cannot be mounted in a namespace here";
-		for (rail = 0; rail < NAMESPACES_RAILS; rail++)
+		for (rail = 0; rail < CABLES; rail++)
 			if (wire(nodes, node, rail))
 				return "ip makes no veth pairs here";
 	}

@@ -4,10 +4,11 @@
 #define NAMESPACES_H
 
 /*
- * Nodes on one machine: network namespaces, each with two network interfaces, e0 and e1. The
- * interfaces of equal number are joined by a bridge in a further namespace, that of the process
- * which makes all this. It needs no root, but user namespaces and the programs ip and tc. What
- * is made ends with the processes that are in it.
+ * Nodes on one machine: network namespaces, each with two network interfaces, e0 and e1, whose
+ * cables tests change, and one to meet by, e2, whose cable stays as it is. The interfaces of equal
+ * number are joined by a bridge in a further namespace, that of the process which makes all this.
+ * It needs no root, but user namespaces and the programs ip and tc. What is made ends with the
+ * processes that are in it.
  */
 
 #include <stdint.h>
@@ -15,6 +16,8 @@
 
 #define NAMESPACES_MAX   4u
 #define NAMESPACES_RAILS 2u
+
+#define NAMESPACES_STORE "10.77.3.1:2900"       /* where node 0 can listen, on its e2 */
 
 struct namespaces {
 	uint32_t n;

@@ -135,8 +135,8 @@ static int open_group(struct node_process *process)
 		members[i] = (struct ceov_member){ plan->node * LIFE_RANKS + i, testing_host };
 	snprintf(node, sizeof(node), "node %u", plan->node);
 	snprintf(group, sizeof(group), "%s/group%u", plan->folder, plan->node);
-	network.bootstrap = plan->by_callback ? CEOV_BOOTSTRAP_CALLBACK : CEOV_BOOTSTRAP_FOLDER;
-	network.where = plan->by_callback ? NULL : plan->folder;
+	network.bootstrap = plan->by_callback ? CEOV_BOOTSTRAP_CALLBACK : CEOV_BOOTSTRAP_STORE;
+	network.where = plan->by_callback ? NULL : NAMESPACES_STORE;
 	network.all_gather = plan->by_callback ? all_gather : NULL;
 	network.all_gather_arg = process;
 	network.process = plan->node;

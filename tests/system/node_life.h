@@ -68,7 +68,7 @@ struct life_shared {
 struct life_plan {                              /* what a process does */
 	struct life_shared *shared;
 	struct life        *life;
-	const char         *folder;             /* where the processes meet */
+	const char         *folder;             /* of each node's socket */
 	uint32_t            node;
 	uint32_t            n_nodes;
 	uint64_t            timeout_ns;         /* peer_timeout_ns */
