@@ -341,6 +341,8 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 %C%_unit_test_cells_LDADD = $(LDADD) $(JSON_C_LIBS)
 %C%_unit_test_cells_SOURCES = %D%/unit/test_cells.c tools/common/cells.c tools/common/cells.h
 
+%C%_system_test_evil_peer_SOURCES = %D%/system/test_evil_peer.c \
+	%D%/system/evil_wire.c %D%/system/evil_wire.h
 %C%_system_test_meeting_SOURCES = %D%/system/test_meeting.c \
 	%D%/system/meeting_fixture.c %D%/system/meeting_fixture.h
 %C%_system_test_meeting_strays_SOURCES = %D%/system/test_meeting_strays.c \

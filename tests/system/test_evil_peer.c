@@ -9,21 +9,16 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "ipc/bootstrap_private.h"
+#include "system/evil_wire.h"
 #include "testing.h"
 
 #define SIZE_BYTES 8192u
@@ -36,6 +31,8 @@ enum {
 	AT_REGION_KIND = 20, AT_HAS_FD = 24, AT_SIZE = 28, AT_OFFSET = 36, AT_DEVICE = 44,
 	AT_BUFFER_ID = 52, AT_INSTANCE = 60, AT_PID = 76, AT_HANDLE = 84, AT_UUID = 148,
 };
+
+#define REGION_BYTES 144u               /* of each region */
 
 enum outcome { REFUSED, TAKEN, EITHER };
 
@@ -52,8 +49,8 @@ struct lie {
 	enum outcome outcome;
 };
 
-#define BUFFER CEI_EXPORT_BUFFER
-#define SIGNAL CEI_EXPORT_SIGNAL
+#define BUFFER 1u                       /* kinds of exports */
+#define SIGNAL 2u
 
 static const struct lie lies[] = {
 	{ BUFFER, 0, 0, 0, HONEST, 0, TAKEN },
@@ -64,9 +61,9 @@ static const struct lie lies[] = {
 	{ BUFFER, AT_PLACE, 4, 1, HONEST, 0, REFUSED },
 	{ BUFFER, AT_COUNTERS, 4, 1, HONEST, 0, REFUSED },
 	{ BUFFER, AT_FLAGS, 4, 1, HONEST, 0, REFUSED },
-	{ BUFFER, AT_REGIONS, 4, 0, NO_FILE, -(int)CEI_WIRE_REGION_BYTES, REFUSED },
+	{ BUFFER, AT_REGIONS, 4, 0, NO_FILE, -(int)REGION_BYTES, REFUSED },
 	{ BUFFER, AT_REGIONS, 4, 0, HONEST, 0, REFUSED },
-	{ BUFFER, AT_REGIONS, 4, 2, TWO_FILES, CEI_WIRE_REGION_BYTES, REFUSED },
+	{ BUFFER, AT_REGIONS, 4, 2, TWO_FILES, REGION_BYTES, REFUSED },
 	{ BUFFER, AT_REGIONS, 4, 3, HONEST, 0, REFUSED },
 	{ BUFFER, AT_REGIONS, 4, UINT32_MAX, HONEST, 0, REFUSED },
 	{ BUFFER, AT_REGION_KIND, 4, 7, HONEST, 0, REFUSED },
@@ -105,8 +102,8 @@ static const struct lie lies[] = {
 	{ SIGNAL, AT_COUNTERS, 4, SIZE_BYTES, HONEST, 0, REFUSED },
 	{ SIGNAL, AT_COUNTERS, 4, UINT32_MAX, HONEST, 0, REFUSED },
 	{ SIGNAL, AT_FLAGS, 4, 0x80, HONEST, 0, REFUSED },
-	{ SIGNAL, AT_REGIONS, 4, 0, NO_FILE, -(int)CEI_WIRE_REGION_BYTES, REFUSED },
-	{ SIGNAL, AT_REGIONS, 4, 2, TWO_FILES, CEI_WIRE_REGION_BYTES, REFUSED },
+	{ SIGNAL, AT_REGIONS, 4, 0, NO_FILE, -(int)REGION_BYTES, REFUSED },
+	{ SIGNAL, AT_REGIONS, 4, 2, TWO_FILES, REGION_BYTES, REFUSED },
 	{ SIGNAL, AT_REGION_KIND, 8, CEOV_PLACE_GPU, NO_FILE, 0, REFUSED },
 	{ SIGNAL, AT_SIZE, 8, 64, OTHER_SIZE, 0, REFUSED },
 };
@@ -119,14 +116,6 @@ enum answer { NONE_WITH_FILES, ERROR_WITH_FILES, OTHER_NUMBER, NUMBER_0, OTHER_R
 	      ODD_TYPE, N_ANSWERS };
 
 /* --- the peer -------------------------------------------------------------- */
-
-#define must(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "peer, line %d: %s\n", __LINE__, #condition); \
-			_exit(99); \
-		} \
-	} while (0)
 
 static char path[108];
 
@@ -179,69 +168,52 @@ static uint32_t files_of(const struct lie *lie, int *fds)
 	return n;
 }
 
-static void describe(const struct lie *lie, int fd, struct cei_export *export)
+static void put(uint8_t *bytes, uint32_t at, uint64_t value, uint32_t n_bytes)
 {
-	struct cei_writer writer = cei_writer_on(export->bytes, sizeof(export->bytes));
-	struct cei_wire_described told = { .kind = lie->kind, .n_regions = 1 };
-	struct stat stat = { .st_ino = 0 };
 	uint32_t i;
 
-	told.n_counters = lie->kind == SIGNAL ? N_COUNTERS : 0;
-	must(fd < 0 || !fstat(fd, &stat));
-	told.regions[0].has_fd = 1;
-	told.regions[0].size_bytes = SIZE_BYTES;
-	told.regions[0].buffer_id = stat.st_ino;
-	told.regions[0].pid = (uint64_t)getpid();
-	told.regions[1] = told.regions[0];
-	cei_wire_put_described(&writer, &told);
-	if (lie->n_more > 0)
-		cei_wire_put_region(&writer, &told.regions[1]);
-	export->n_bytes = (uint32_t)(20 + (int)CEI_WIRE_REGION_BYTES + lie->n_more);
-	for (i = 0; i < lie->n_bytes; i++)
-		export->bytes[lie->at + i] = (uint8_t)(lie->value >> 8 * i);
+	for (i = 0; i < n_bytes; i++)
+		bytes[at + i] = (uint8_t)(value >> 8 * i);
 }
 
-static void tell_lie(int fd, struct cei_message *reply, const struct lie *lie)
+static void describe(const struct lie *lie, int fd, struct evil_reply *reply)
 {
-	struct cei_export *export = &reply->reply.export;
-	int fds[CEI_EXPORT_FDS_MAX];
+	struct stat stat = { .st_ino = 0 };
+	uint32_t at;
+
+	must(fd < 0 || !fstat(fd, &stat));
+	put(reply->bytes, AT_KIND, lie->kind, 4);
+	put(reply->bytes, AT_COUNTERS, lie->kind == SIGNAL ? N_COUNTERS : 0, 4);
+	put(reply->bytes, AT_REGIONS, 1, 4);
+	for (at = 0; at <= REGION_BYTES; at += REGION_BYTES) {
+		put(reply->bytes, at + AT_HAS_FD, 1, 4);
+		put(reply->bytes, at + AT_SIZE, SIZE_BYTES, 8);
+		put(reply->bytes, at + AT_BUFFER_ID, stat.st_ino, 8);
+		put(reply->bytes, at + AT_PID, (uint64_t)getpid(), 8);
+	}
+	reply->n_bytes = (uint32_t)((int)(AT_REGION_KIND + REGION_BYTES) + lie->n_more);
+	put(reply->bytes, lie->at, lie->value, lie->n_bytes);
+}
+
+static void tell_lie(int fd, struct evil_reply *reply, const struct lie *lie)
+{
+	int fds[EVIL_FDS_MAX];
 	uint32_t i;
 
-	export->n_fds = files_of(lie, fds);
-	describe(lie, export->n_fds ? fds[0] : -1, export);
-	must(!cei_socket_send(fd, reply, fds, export->n_fds));
-	for (i = 0; i < export->n_fds; i++)
+	reply->n_fds = files_of(lie, fds);
+	describe(lie, reply->n_fds ? fds[0] : -1, reply);
+	evil_answer(fd, reply, fds, reply->n_fds);
+	for (i = 0; i < reply->n_fds; i++)
 		close(fds[i]);
 }
 
-/* Sends a message of the given type with descriptors, which such messages must not have. */
-static void send_odd(int fd, uint32_t type, const int *fds)
+static void give_answer(int fd, struct evil_reply *reply, enum answer answer)
 {
-	struct cei_message message = { .type = type == 99 ? CEI_MESSAGE_BYE : type };
-	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
+	int fds[EVIL_FDS_MAX], i;
 
-	message.id = 12345;
-	if (type == CEI_MESSAGE_HELLO) {
-		message.hello.n_ranks = 2;
-		message.hello.party.n_ranks = 1;
-	}
-	if (type != 99) {
-		must(!cei_socket_send(fd, &message, fds, CEI_EXPORT_FDS_MAX));
-		return;
-	}
-	must(cei_message_encode(&message, bytes) == 16);
-	bytes[8] = 99;
-	must(send(fd, bytes, 16, MSG_NOSIGNAL) == 16);
-}
-
-static void give_answer(int fd, struct cei_message *message, enum answer answer)
-{
-	struct cei_wire_reply *reply = &message->reply;
-	int fds[CEI_EXPORT_FDS_MAX], i;
-
-	for (i = 0; i < (int)CEI_EXPORT_FDS_MAX; i++)
+	for (i = 0; i < (int)EVIL_FDS_MAX; i++)
 		must((fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
-	reply->export.n_fds = CEI_EXPORT_FDS_MAX;
+	reply->n_fds = EVIL_FDS_MAX;
 	if (answer == NONE_WITH_FILES)
 		reply->result = CEOV_NONE;
 	if (answer == ERROR_WITH_FILES)
@@ -253,100 +225,54 @@ static void give_answer(int fd, struct cei_message *message, enum answer answer)
 	if (answer == NUMBER_0)
 		reply->number = 0;
 	if (answer == OTHER_RANK)
-		reply->export.rank = 0;
+		reply->rank = 0;
 	if (answer == OTHER_NAME)
-		reply->export.name[0] ^= 1;
+		reply->name[0] ^= 1;
 	if (answer == TOO_MANY_FDS_SAID)
-		reply->export.n_fds = CEI_EXPORT_FDS_MAX + 1;
+		reply->n_fds = EVIL_FDS_MAX + 1;
 	if (answer == A_DROP)
-		send_odd(fd, CEI_MESSAGE_DROP, fds);
+		evil_say_odd(fd, EVIL_DROP, fds);
 	else if (answer == A_BARRIER)
-		send_odd(fd, CEI_MESSAGE_BARRIER, fds);
+		evil_say_odd(fd, EVIL_BARRIER, fds);
 	else if (answer == A_HELLO)
-		send_odd(fd, CEI_MESSAGE_HELLO, fds);
+		evil_say_odd(fd, EVIL_HELLO, fds);
 	else if (answer == ODD_TYPE)
-		send_odd(fd, 99, fds);
+		evil_say_odd(fd, EVIL_NONE, fds);
 	else
-		must(!cei_socket_send(fd, message, fds, CEI_EXPORT_FDS_MAX));
+		evil_answer(fd, reply, fds, EVIL_FDS_MAX);
 	if (answer == TWICE)
-		must(!cei_socket_send(fd, message, fds, CEI_EXPORT_FDS_MAX));
-	for (i = 0; i < (int)CEI_EXPORT_FDS_MAX; i++)
+		evil_answer(fd, reply, fds, EVIL_FDS_MAX);
+	for (i = 0; i < (int)EVIL_FDS_MAX; i++)
 		close(fds[i]);
-}
-
-/* Sends an answer. Rank 0 may have closed the connection meanwhile, because of an answer before. */
-static void answer_honestly(int fd, const struct cei_message *message)
-{
-	int r = cei_socket_send(fd, message, NULL, 0);
-
-	if (r == CEOV_ERR_PEER_LOST)
-		_exit(0);
-	must(!r);
 }
 
 /* Answers "lie N" and "answer N" with the N-th lie or answer. For other names it answers that
  * nothing is exported. */
-static void answer_find(int fd, const struct cei_wire_find *find)
+static void answer_find(int fd, struct evil_reply *reply)
 {
-	struct cei_message message = { .type = CEI_MESSAGE_REPLY };
 	unsigned number;
 
-	message.reply.number = find->number;
-	message.reply.id = 1;
-	message.reply.export.rank = find->rank;
-	memcpy(message.reply.export.name, find->name, sizeof(find->name));
-	if (sscanf(find->name, "lie %u", &number) == 1) {
-		tell_lie(fd, &message, &lies[number]);
-	} else if (sscanf(find->name, "answer %u", &number) == 1) {
-		give_answer(fd, &message, (enum answer)number);
+	if (sscanf(reply->name, "lie %u", &number) == 1) {
+		tell_lie(fd, reply, &lies[number]);
+	} else if (sscanf(reply->name, "answer %u", &number) == 1) {
+		give_answer(fd, reply, (enum answer)number);
 	} else {
-		message.reply.result = CEOV_NONE;
-		answer_honestly(fd, &message);
+		reply->result = CEOV_NONE;
+		evil_answer(fd, reply, NULL, 0);
 	}
-}
-
-static int come(void)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
-	const struct timespec pause = { .tv_nsec = 1000000 };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), tries = 0;
-
-	must(fd >= 0);
-	strcpy(address.sun_path, path);
-	while (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
-		must(tries++ < 20000);
-		nanosleep(&pause, NULL);
-	}
-	hello.hello.n_ranks = 2;
-	hello.hello.party.n_ranks = 1;
-	hello.hello.party.ranks[0] = 1;
-	must(!cei_socket_send(fd, &hello, NULL, 0));
-	return fd;
 }
 
 /* Answers requests until rank 0 closes the connection. */
 static void be_evil(void)
 {
-	struct cei_received received;
-	int fd = come(), r;
+	struct evil_reply reply;
+	int fd = evil_come(path);
+	uint32_t type;
 
-	for (;;) {
-		must(!cei_socket_wait(fd, POLLIN, cei_deadline(TESTING_PATIENCE)));
-		r = cei_socket_receive(fd, &received);
-		if (r == CEOV_ERR_PEER_LOST)
-			_exit(0);
-		if (r == CEOV_NONE)
-			continue;
-		must(!r);
-		cei_received_close_fds(&received);
-		if (received.message.type == CEI_MESSAGE_FIND)
-			answer_find(fd, &received.message.find);
-		else if (received.message.type == CEI_MESSAGE_BARRIER)
-			answer_honestly(fd, &received.message);
-		else if (received.message.type == CEI_MESSAGE_BYE)
-			_exit(0);
-	}
+	while ((type = evil_hear(fd, &reply)) != EVIL_BYE)
+		if (type == EVIL_FIND)
+			answer_find(fd, &reply);
+	_exit(0);
 }
 
 /* --- rank 0 ---------------------------------------------------------------- */
