@@ -32,10 +32,10 @@ sleepers() {
 	done 2> /dev/null
 }
 
-# clean WHAT: neither folders nor sleepers are left.
+# clean WHAT: no sleepers are left.
 clean() {
 	local left
-	left=$(find "$folder" -maxdepth 1 -name 'ceoverlap-run-*'; sleepers)
+	left=$(sleepers)
 	[ -z "$left" ] || fail "$1: left behind: $left"
 }
 
@@ -63,21 +63,21 @@ holds() {
 # shellcheck disable=SC2016 # the processes expand it
 told='echo "$CEOVERLAP_PROCESS of $CEOVERLAP_PROCESSES ${CEOVERLAP_NODE-none}" \
 	"$CEOVERLAP_BOOTSTRAP ${CEOVERLAP_RANK-none} ${CEOVERLAP_GROUP-none}" \
-	"$(stat -c %a "$CEOVERLAP_FOLDER") $CEOVERLAP_JOB"; touch "$CEOVERLAP_FOLDER/left"'
+	"$CEOVERLAP_STORE $CEOVERLAP_JOB"'
 
 CEOVERLAP_RANK=7 CEOVERLAP_GROUP=/x expect 0 "five processes on two nodes" -n 5 --nodes 2 \
 	sh -c "$told"
 sort -o "$out" "$out"
 for number in 0 1 2 3 4; do
 	node=$((number * 2 / 5))
-	holds "$out" "^$number of 5 node$node folder none none 700 ceoverlap-run-......$" \
+	holds "$out" "^$number of 5 node$node store none none 127.0.0.1:[0-9]+ ceoverlap-run-[0-9-]+$" \
 		"process $number is told who it is"
 done
 [ "$(wc -l < "$out")" = 5 ] || fail "five processes were started"
 [ "$(awk '{ print $NF }' "$out" | sort -u | wc -l)" = 1 ] || fail "all have one job"
 job=$(awk 'NR == 1 { print $NF }' "$out")
 expect 0 "one node" -n 1 sh -c "$told"
-holds "$out" "^0 of 1 none folder " "without --nodes no node is named"
+holds "$out" "^0 of 1 none store " "without --nodes no node is named"
 [ "$(awk '{ print $NF }' "$out")" != "$job" ] || fail "each run has a job of its own"
 expect 0 "standard input is empty" -n 2 sh -c '! read -r line'
 
@@ -117,8 +117,8 @@ holds "$errors" "process 1 of 3 was ended by signal 11 " "its signal is named"
 # Process 1 fails only when process 0 listens.
 # shellcheck disable=SC2016
 expect 3 "others may end in their own way" -n 2 sh -c \
-	"$fails"'{ until [ -e "$CEOVERLAP_FOLDER/ready" ]; do sleep 0.05; done; exit 3; }
-	trap "echo told; exit 9" TERM; : > "$CEOVERLAP_FOLDER/ready"; sleep '"$nap"' & wait'
+	"$fails"'{ until [ -e "$TMPDIR/ready" ]; do sleep 0.05; done; exit 3; }
+	trap "echo told; exit 9" TERM; : > "$TMPDIR/ready"; sleep '"$nap"' & wait'
 holds "$out" "^told$" "the others get SIGTERM"
 started=$SECONDS
 expect 5 "a process that does not want to end" -n 2 --grace 0.3 sh -c \
@@ -190,7 +190,6 @@ until_so has_lines 2 || fail "the processes do not start"
 kill -KILL "$pid"
 wait "$pid" 2> /dev/null
 until_so nobody_sleeps || fail "processes outlive a launcher that was killed"
-rm -rf "$folder"/ceoverlap-run-*
 
 # --- arguments ----------------------------------------------------------------------------
 
@@ -207,7 +206,6 @@ expect 2 "a time that is none" -n 1 --grace soon true
 expect 2 "an unknown option" --nothing -n 1 true
 expect 0 "options of the program are its own" -n 1 echo -n 2 --label
 holds "$out" "^2 --label$" "they reach it"
-TMPDIR=/nonexistent expect 1 "no place for the folder" -n 1 true
 
 # --- a group ------------------------------------------------------------------------------
 
@@ -233,6 +231,16 @@ export LD_LIBRARY_PATH=$folder/no-ucx${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 expect 0 "a group of one node without UCX" -n 4 --label --timeout 50 "$party"
 for rank in 0 1 2 3; do
 	holds "$out" "^$rank: rank $rank is on node 0$" "rank $rank is on the only node"
+done
+# Each run has a port of its own.
+pids=()
+for one in 1 2 3 4 5 6 7 8; do
+	timeout 60 "$run" -n 4 --timeout 50 "$party" > "$out.$one" 2>&1 &
+	pids+=($!)
+done
+for one in 1 2 3 4 5 6 7 8; do
+	wait "${pids[one - 1]}" || { fail "run $one of 8 at once"; cat "$out.$one"; }
+	[ "$(grep -c 'is on node 0$' "$out.$one")" = 4 ] || fail "run $one of 8 has all ranks"
 done
 expect 1 "a group of two nodes without UCX" -n 4 --nodes 2 --timeout 50 "$party"
 holds "$errors" "cannot reach others by ucx: .*(libucp.so.0|built without UCX)" "it says why"

@@ -31,11 +31,9 @@ if [ -z "${IN_NAMESPACES:-}" ]; then
 fi
 
 holders=()
-folder=$(mktemp -d) || exit 1
 # shellcheck disable=SC2317,SC2329 # the trap calls it
 clean() {
 	[ ${#holders[@]} = 0 ] || kill -KILL "${holders[@]}" 2> /dev/null
-	rm -rf "$folder"
 }
 trap clean EXIT
 
@@ -78,7 +76,7 @@ for node in "${holders[@]}"; do         # the kernel notices carriers later
 	done
 done
 
-export CEOVERLAP_BOOTSTRAP=folder CEOVERLAP_FOLDER=$folder CEOVERLAP_NICS=e0
+export CEOVERLAP_BOOTSTRAP=store CEOVERLAP_STORE=10.78.0.1:2900 CEOVERLAP_NICS=e0
 export CEOVERLAP_PROCESSES=$((nodes * ranks))
 export CEOVERLAP_TRANSPORTS=${CEOVERLAP_TRANSPORTS:-tcp}
 pids=()

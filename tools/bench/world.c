@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "tools/bench/children.h"
@@ -79,10 +80,10 @@ static struct ceov_network make_network(const struct bench_run *run, uint32_t ra
 	struct ceov_network network = CEOV_NETWORK_INIT;
 
 	snprintf(node, n_bytes, "bench node %u", made.nodes[rank]);
-	network.bootstrap = CEOV_BOOTSTRAP_FOLDER;
+	network.bootstrap = CEOV_BOOTSTRAP_STORE;
 	network.process = rank;
 	network.n_processes = run->n_ranks;
-	network.where = run->children.folder;
+	network.where = run->store;
 	network.job = "ceoverlap-bench";
 	network.node = node;
 	return network;
@@ -125,10 +126,9 @@ static int process_main(void *arg, uint32_t number)
 	r = open_context(run, number, 1, &context);
 	if (r)
 		return bench_fail(&rank, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
-	/* When ceov_open() returns, nobody opens the shared files of one node again; they are
-	 * removed now in case the run is killed later. Processes of several nodes may still read
-	 * theirs. */
-	if (!number && run->options->n_nodes < 2)
+	/* When ceov_open() returns, nobody opens the shared files again; they are removed now in
+	 * case the run is killed later. */
+	if (!number)
 		bench_children_remove_folder(&run->children);
 	rank.context = context;
 	r = bench_run_cases(run, &rank);
@@ -285,15 +285,22 @@ static int make_shared(struct bench_run *run)
 static int run_own(struct bench_run *run, const char *machine)
 {
 	const struct bench_options *options = run->options;
-	int r;
+	int r, port = -1;
 
-	if (bench_children_begin(&run->children, options->one_process ? "the ranks' process"
-				 : "rank"))
+	if (options->n_nodes > 1 && (port = port_reserve(run->store)) < 0) {
+		fprintf(stderr, "ceoverlap-bench: no port can be reserved: %s\n", strerror(errno));
 		return EXIT_FAILURE;
-	snprintf(run->group, sizeof(run->group), "%s/group", run->children.folder);
-	r = run_and_report(run, machine);
-	bench_children_end(&run->children);
-	return r;
+	}
+	r = bench_children_begin(&run->children, options->one_process ? "the ranks' process"
+				 : "rank");
+	if (!r) {
+		snprintf(run->group, sizeof(run->group), "%s/group", run->children.folder);
+		r = run_and_report(run, machine);
+		bench_children_end(&run->children);
+	}
+	if (port >= 0)
+		close(port);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int bench_world_run(const struct bench_options *options,

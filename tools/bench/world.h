@@ -9,6 +9,7 @@
 
 #include "tools/bench/bench.h"
 #include "tools/bench/children.h"
+#include "tools/common/port.h"
 #include "tools/bench/overlap/overlap.h"
 
 /* Memory that all ranks share. Of a run whose ranks a launcher started, each process has its own,
@@ -39,6 +40,7 @@ struct bench_run {
 	uint32_t                        n_gpus; /* 0: ranks are on host memory */
 	int                             is_launched;    /* a launcher started the ranks */
 	char                            group[96];
+	char                            store[PORT_STORE_BYTES];        /* where nodes meet */
 	struct bench_children           children;
 };
 

@@ -5,9 +5,11 @@
 ceoverlap_bench_SOURCES += \
 	%D%/cells.c %D%/cells.h \
 	%D%/output.c %D%/output.h \
+	%D%/port.c %D%/port.h \
 	%D%/refused.c %D%/refused.h \
 	%D%/streams.c %D%/streams.h
 ceoverlap_run_SOURCES += \
+	%D%/port.c %D%/port.h \
 	%D%/refused.c %D%/refused.h \
 	%D%/streams.c %D%/streams.h
 ceoverlap_info_SOURCES += \

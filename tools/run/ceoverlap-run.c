@@ -8,7 +8,10 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "config.h"
@@ -105,16 +108,29 @@ static void start_all(struct run *run)
 		}
 }
 
+/* Chooses where the processes meet. Returns 0, or -1, reported on stderr. The descriptor that
+ * reserves the port stays open until this program ends. */
+static int choose_meeting(struct run *run)
+{
+	if (port_reserve(run->store) < 0) {
+		fprintf(stderr, "ceoverlap-run: no port of the loopback interface can be reserved "
+			"for the processes to meet at: %s\n", strerror(errno));
+		return -1;
+	}
+	snprintf(run->job, sizeof(run->job), "ceoverlap-run-%d-%llu", (int)getpid(),
+		 (unsigned long long)cei_now_ns());
+	return 0;
+}
+
 /* Returns the exit status. */
 static int work(struct run *run)
 {
-	if (run_orphans_adopt() || run_signals_take(run) || run_folder_make(run))
+	if (run_orphans_adopt() || run_signals_take(run) || choose_meeting(run))
 		return EXIT_FAILURE;
 	start_all(run);
 	run_supervise(run);
 	run_orphans_end();
 	run_labels_end(run);
-	run_folder_remove(run);
 	return run->status;
 }
 
@@ -125,8 +141,9 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, "[--] PROGRAM [ARGUMENT...]",
 		"Starts the processes of one group on this machine. The processes find each other "
-		"in a private folder; each is told its number and how many there are, and with "
-		"--nodes which node it acts as. When one fails, the others are told to end. "
+		"at a port of the loopback interface; each is told its number and how many there "
+		"are, and with --nodes which node it acts as. When one fails, the others are told "
+		"to end. "
 		"Nothing that was started is left at the end.\v"
 		"Exit status: 0 when all processes ended well; that of the first one that failed, "
 		"or 128 and its signal's number; 124 when the timeout was over; 126 and 127 when "

@@ -5,7 +5,6 @@
 ceoverlap_run_LDADD = libceoverlap_core.la
 ceoverlap_run_SOURCES = \
 	%D%/ceoverlap-run.c \
-	%D%/folder.c \
 	%D%/labels.c \
 	%D%/orphans.c \
 	%D%/process.c \

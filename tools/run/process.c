@@ -39,8 +39,8 @@ static void set_environment(const struct run *run, uint32_t number)
 	unsetenv("CEOVERLAP_RANK");
 	unsetenv("CEOVERLAP_RANKS");
 	unsetenv("CEOVERLAP_GROUP");
-	set_text("CEOVERLAP_BOOTSTRAP", "folder");
-	set_text("CEOVERLAP_FOLDER", run->folder);
+	set_text("CEOVERLAP_BOOTSTRAP", "store");
+	set_text("CEOVERLAP_STORE", run->store);
 	set_text("CEOVERLAP_JOB", run->job);
 	set_number("CEOVERLAP_PROCESS", number);
 	set_number("CEOVERLAP_PROCESSES", options->n_processes);

@@ -5,16 +5,18 @@
 
 /*
  * ceoverlap-run starts the processes of one group on this machine, passes signals on to them, and
- * ends all when one fails. When it ends, nothing that it started is left, nor is the folder in
- * which the processes met. It has one thread, which makes all calls here.
+ * ends all when one fails. When it ends, nothing that it started is left. It has one thread, which
+ * makes all calls here.
  */
 
 #include <signal.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "tools/common/port.h"
+
 #define RUN_PROCESSES_MAX 1024u
-#define RUN_FOLDER_BYTES  128u          /* room for the folder's path */
+#define RUN_JOB_BYTES     48u
 #define RUN_LINE_BYTES    16384u        /* longer lines are printed in parts of this size */
 
 #define RUN_STATUS_TIMEOUT 124          /* exit statuses as those of timeout(1) and of a shell */
@@ -44,8 +46,9 @@ struct run_process {
 
 struct run {
 	const struct run_options *options;
-	char                folder[RUN_FOLDER_BYTES];
-	const char         *job;        /* the folder's last part */
+	char                store[PORT_STORE_BYTES];    /* where the processes meet; its port is
+							 * reserved as long as this program runs */
+	char                job[RUN_JOB_BYTES];         /* a name that no other run has */
 	struct run_process  processes[RUN_PROCESSES_MAX];
 	uint32_t            n_started;
 	uint32_t            n_alive;
@@ -58,15 +61,6 @@ struct run {
 	sigset_t            mask_before;        /* the signal mask that processes start with */
 	struct sigaction    pipe_before;        /* and what they do at SIGPIPE */
 };
-
-/* --- folder.c ----------------------------------------------------------------------------- */
-
-/* Makes a private folder in TMPDIR or /tmp and names the job after it. Returns 0, or -1, reported
- * on stderr. */
-int  run_folder_make(struct run *run);
-
-/* Removes it with all that is in it; reports on stderr what cannot be removed. */
-void run_folder_remove(const struct run *run);
 
 /* --- process.c ---------------------------------------------------------------------------- */
 
