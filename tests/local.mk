@@ -438,6 +438,7 @@ libtesting_la_SOURCES = \
 	%D%/conformance/transport_processes.c \
 	%D%/conformance/ucx_aborts.c %D%/conformance/ucx_aborts.h \
 	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h \
+	tools/common/port.c tools/common/port.h \
 	%D%/system/daemon_fixture.c %D%/system/daemon_fixture.h \
 	%D%/system/daemon_rig.c %D%/system/daemon_rig.h \
 	%D%/system/fake_daemon.c %D%/system/fake_daemon.h

@@ -4,6 +4,7 @@
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -84,11 +85,18 @@ def in_threads(n, function):
     return results
 
 
-def _of_nodes(folder, n, n_nodes, rank):
-    """What makes n processes act as so many nodes, which meet at a folder."""
-    if n_nodes == 1:
-        return {"CEOVERLAP_GROUP": os.path.join(folder, "group")}
-    return {"CEOVERLAP_BOOTSTRAP": "folder", "CEOVERLAP_FOLDER": folder, "CEOVERLAP_JOB": "a test",
+def _reserve_port():
+    """A socket that keeps its port from others, while a server that reuses addresses, as a group's
+    store does, can listen there."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
+
+
+def _of_nodes(port, n, n_nodes, rank):
+    """What makes n processes act as so many nodes, which meet at a port."""
+    return {"CEOVERLAP_BOOTSTRAP": "store", "CEOVERLAP_STORE": f"127.0.0.1:{port}",
             "CEOVERLAP_PROCESS": str(rank), "CEOVERLAP_PROCESSES": str(n),
             "CEOVERLAP_NODE": f"node {rank * n_nodes // n}", "CEOVERLAP_TRANSPORTS": "tcp",
             "UCX_LOG_LEVEL": "fatal"}
@@ -98,12 +106,15 @@ def in_processes(n, program, n_nodes=1, has_ranks=True):
     """The program's text in n processes, each a rank of a group by its environment, of so many
     nodes; returns [(exit status, output)]. Without has_ranks a process of several nodes only gets
     its number. Each process ends by itself or is killed."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _reserve_port() as reserved:
         processes = []
         try:
             for rank in range(n):
-                environment = dict(os.environ, CEOVERLAP_PLACE="host",
-                                   **_of_nodes(folder, n, n_nodes, rank))
+                environment = dict(os.environ, CEOVERLAP_PLACE="host")
+                if n_nodes == 1:
+                    environment["CEOVERLAP_GROUP"] = os.path.join(folder, "group")
+                else:
+                    environment.update(_of_nodes(reserved.getsockname()[1], n, n_nodes, rank))
                 if has_ranks:
                     environment.update(CEOVERLAP_RANK=str(rank), CEOVERLAP_RANKS=str(n))
                 processes.append(subprocess.Popen(

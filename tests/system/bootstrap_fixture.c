@@ -24,7 +24,9 @@
 struct shared *shared;
 char directory[96];
 char path[104];
+char store[PORT_STORE_BYTES];
 
+static int store_fd;
 static pid_t parties[PARTIES_MAX];
 static int n_parties;
 
@@ -261,12 +263,15 @@ static void set_up(void)
 	ck_assert_int_eq(testing_template("ceoverlap-test", directory, sizeof(directory)), 1);
 	ck_assert_ptr_nonnull(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/group", directory);
+	store_fd = port_reserve(store);
+	ck_assert_int_ge(store_fd, 0);
 }
 
 static void tear_down(void)
 {
 	while (n_parties)
 		kill_party(parties[0]);
+	close(store_fd);
 	unlink(path);
 	rmdir(directory);
 	munmap(shared, sizeof(*shared));

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "ipc/bootstrap.h"
+#include "tools/common/port.h"
 
 #define NS_PER_MS   UINT64_C(1000000)
 #define PATIENCE_MS UINT64_C(20000)             /* limit for a wait that should be short */
@@ -46,6 +47,7 @@ struct party {                          /* a process of the group */
 extern struct shared *shared;
 extern char directory[96];              /* created for each test */
 extern char path[104];                   /* path of the group's socket */
+extern char store[PORT_STORE_BYTES];     /* where processes of several nodes can meet */
 
 /* --- called in any process ----------------------------------------------- */
 

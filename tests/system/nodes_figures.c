@@ -75,8 +75,8 @@ static ceov_context *open_process(uint32_t number)
 
 	snprintf(node, sizeof(node), "node %u", number);
 	snprintf(group, sizeof(group), "%s/group%u", directory, number);
-	network.bootstrap = CEOV_BOOTSTRAP_FOLDER;
-	network.where = directory;
+	network.bootstrap = CEOV_BOOTSTRAP_STORE;
+	network.where = store;
 	network.process = number;
 	network.n_processes = n_processes;
 	network.job = "nodes_figures";

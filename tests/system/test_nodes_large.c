@@ -64,8 +64,8 @@ static void open_process(struct process *process)
 	snprintf(group, sizeof(group), "%s/group%u", directory, at);
 	for (i = 0; i < MEMBERS; i++)
 		members[i] = (struct ceov_member){ rank_of(process, i), testing_host };
-	network.bootstrap = CEOV_BOOTSTRAP_FOLDER;
-	network.where = directory;
+	network.bootstrap = CEOV_BOOTSTRAP_STORE;
+	network.where = store;
 	network.process = process->number;
 	network.n_processes = PROCESSES;
 	network.job = "test_nodes_large";

@@ -49,8 +49,8 @@ static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_l
 
 	snprintf(node, sizeof(node), "node %u", rank / 2);
 	snprintf(group, sizeof(group), "%s/group%u", directory, rank / 2);
-	network.bootstrap = CEOV_BOOTSTRAP_FOLDER;
-	network.where = directory;
+	network.bootstrap = CEOV_BOOTSTRAP_STORE;
+	network.where = store;
 	network.process = rank;
 	network.n_processes = n_ranks;
 	network.job = "test_nodes_losses";

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +24,7 @@
 /* Until a silent process counts as lost. */
 static uint64_t peer_timeout_ns = 2 * TESTING_SECOND;
 
-/* A process of a group that meets in the test's folder; two ranks share a node. */
+/* A process of a group that meets at the test's store; two ranks share a node. */
 static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_log *log)
 {
 	struct ceov_network network = CEOV_NETWORK_INIT;
@@ -36,8 +35,8 @@ static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_l
 
 	snprintf(node, sizeof(node), "node %u", rank / 2);
 	snprintf(group, sizeof(group), "%s/group%u", directory, rank / 2);
-	network.bootstrap = CEOV_BOOTSTRAP_FOLDER;
-	network.where = directory;
+	network.bootstrap = CEOV_BOOTSTRAP_STORE;
+	network.where = store;
 	network.process = rank;
 	network.n_processes = n_ranks;
 	network.job = "test_nodes_processes";
@@ -429,7 +428,7 @@ START_TEST(test_who_closes_behind_a_barrier_hinders_nobody)
 END_TEST
 
 /* Everything is from the environment: each process has the rank of its number. */
-static void open_at(const char *folder, uint32_t number)
+static void open_at(const char *where, uint32_t number)
 {
 	char text[16], node[16];
 	ceov_signal *own = NULL, *found = NULL;
@@ -438,8 +437,8 @@ static void open_at(const char *folder, uint32_t number)
 
 	snprintf(text, sizeof(text), "%u", number);
 	snprintf(node, sizeof(node), "node %u", number / 2);
-	setenv("CEOVERLAP_BOOTSTRAP", "folder", 1);
-	setenv("CEOVERLAP_FOLDER", folder, 1);
+	setenv("CEOVERLAP_BOOTSTRAP", "store", 1);
+	setenv("CEOVERLAP_STORE", where, 1);
 	setenv("CEOVERLAP_JOB", "test_nodes_processes", 1);
 	setenv("CEOVERLAP_PROCESS", text, 1);
 	setenv("CEOVERLAP_PROCESSES", "3", 1);
@@ -461,7 +460,7 @@ static void open_at(const char *folder, uint32_t number)
 
 static void open_from_environment(uint32_t number)
 {
-	open_at(directory, number);
+	open_at(store, number);
 }
 
 START_TEST(test_ranks_from_the_launcher)
@@ -474,38 +473,28 @@ START_TEST(test_ranks_from_the_launcher)
 }
 END_TEST
 
-static void name_folder(uint32_t group, char ret_folder[sizeof(directory) + 32])
-{
-	snprintf(ret_folder, sizeof(directory) + 32, "%s/of group %u", directory, group);
-}
+static char stores[2][PORT_STORE_BYTES];
 
 static void open_one_of_two(uint32_t number)
 {
-	char folder[sizeof(directory) + 32];
 	uint32_t round;
 
-	name_folder(number / 3, folder);
 	for (round = 0; round < ROUNDS; round++)
-		open_at(folder, number % 3);
+		open_at(stores[number / 3], number % 3);
 }
 
 /* Neither group has a name, and their nodes have the same ones: only where they meet differs. */
 START_TEST(test_two_groups_at_once)
 {
-	char folder[sizeof(directory) + 32];
+	int fds[2] = { port_reserve(stores[0]), port_reserve(stores[1]) };
 	uint32_t number;
 
-	for (number = 0; number < 2; number++) {
-		name_folder(number, folder);
-		ck_assert_int_eq(mkdir(folder, 0700), 0);
-	}
+	ck_assert(fds[0] >= 0 && fds[1] >= 0);
 	for (number = 0; number < 6; number++)
 		start(open_one_of_two, number);
 	assert_all_end_well();
-	for (number = 0; number < 2; number++) {
-		name_folder(number, folder);
-		ck_assert_int_eq(rmdir(folder), 0);
-	}
+	close(fds[0]);
+	close(fds[1]);
 }
 END_TEST
 

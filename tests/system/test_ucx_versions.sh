@@ -24,7 +24,7 @@ runs=0
 for name in "${!CEOVERLAP_@}"; do
 	case $name in CEOVERLAP_TEST_*) ;; *) unset "$name" ;; esac
 done
-export CEOVERLAP_NICS=lo CEOVERLAP_PLACE=host CEOVERLAP_BOOTSTRAP=folder CEOVERLAP_PROCESSES=4
+export CEOVERLAP_NICS=lo CEOVERLAP_PLACE=host
 
 fail() {
 	echo "FAIL: $1"
@@ -52,25 +52,18 @@ with_version() {
 }
 
 # run_group PATH PROGRAM: processes 0 and 1 are a node with what is here, 2 and 3 are one with this
-# LD_LIBRARY_PATH and program. Returns how many of the four failed.
+# LD_LIBRARY_PATH and program. Returns how many of the four failed. To the launcher all of them
+# end well, or it would end those that have not yet said why they fail.
 run_group() {
-	local rank pids=() n=0 path program
-
 	runs=$((runs + 1))
 	meeting=$folder/group$runs
-	mkdir "$meeting" || exit 99
-	for rank in 0 1 2 3; do
-		path=$here program=$party
-		[ "$rank" -lt 2 ] || path=$1 program=$2
-		CEOVERLAP_PROCESS=$rank CEOVERLAP_NODE=node$((rank / 2)) \
-			CEOVERLAP_FOLDER=$meeting CEOVERLAP_JOB=versions LD_LIBRARY_PATH=$path timeout 60 "$program" \
-			> "$meeting.$rank.out" 2> "$meeting.$rank.err" &
-		pids+=($!)
-	done
-	for rank in 0 1 2 3; do
-		wait "${pids[rank]}" || n=$((n + 1))
-	done
-	return "$n"
+	# shellcheck disable=SC2016 # the processes expand it
+	here=$here party=$party path=$1 program=$2 meeting=$meeting \
+		./ceoverlap-run -n 4 --nodes 2 --timeout 60 sh -c '
+		[ "$CEOVERLAP_PROCESS" -lt 2 ] || here=$path party=$program
+		LD_LIBRARY_PATH=$here "$party" > "$meeting.$CEOVERLAP_PROCESS.out" \
+			2> "$meeting.$CEOVERLAP_PROCESS.err" || : > "$meeting.$CEOVERLAP_PROCESS.failed"'
+	return "$(find "$folder" -name "group$runs.*.failed" | wc -l)"
 }
 
 # refused WHAT OURS THEIRS: the last group was refused, and every process named both versions.
