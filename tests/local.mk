@@ -146,6 +146,7 @@ pure_suites = \
 	%D%/unit/test_file \
 	%D%/unit/test_area \
 	%D%/unit/test_cursor \
+	%D%/unit/test_message_bytes \
 	%D%/unit/test_group_id \
 	%D%/unit/test_record \
 	%D%/unit/test_book \
