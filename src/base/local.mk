@@ -20,6 +20,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rank_set.c %D%/rank_set.h \
 	%D%/lane_set.h \
 	%D%/cursor.c %D%/cursor.h \
+	%D%/codec.c %D%/codec.h \
 	%D%/ids.c %D%/ids.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/futex.c %D%/futex.h \
