@@ -114,7 +114,7 @@ static int await(struct cei_exchange *exchange, int fd, uint32_t types, uint64_t
 	const struct cei_store_expected expected = { exchange->n_processes,
 						     types | 1u << CEI_STORE_REFUSE };
 	struct store *store = exchange->private;
-	struct cei_store_refuse refuse;
+	const struct cei_store_message *message = &store->inbox.message;
 	int r;
 
 	for (;;) {
@@ -130,17 +130,16 @@ static int await(struct cei_exchange *exchange, int fd, uint32_t types, uint64_t
 		return cei_raise(exchange->config.report, r, 0, "process 0's store at %s has "
 				 "version %u of the protocol, process %u has version %u: install "
 				 "one version of ceoverlap", exchange->where,
-				 store->inbox.head.version, exchange->process, CEI_STORE_VERSION);
+				 message->version, exchange->process, CEI_STORE_VERSION);
 	if (r == CEOV_ERR_NO_MEMORY)
 		return raise_store(exchange, r, 0, "no memory for its message");
-	if (r || (store->inbox.head.type == CEI_STORE_REFUSE &&
-		  cei_store_get_refuse(store->inbox.body, store->inbox.head.n_bytes, &refuse)))
+	if (r)
 		return raise_store(exchange, CEOV_ERR_INVALID, 0, "who listens there is no store "
 				   "of ceoverlap; choose another port (CEOVERLAP_STORE)");
-	if (store->inbox.head.type != CEI_STORE_REFUSE)
+	if (message->type != CEI_STORE_REFUSE)
 		return 0;
-	return cei_raise(exchange->config.report, refuse.error, 0, "process 0 says: %s",
-			 refuse.text);
+	return cei_raise(exchange->config.report, message->refuse.error, 0,
+			 "process 0 says: %s", message->refuse.text);
 }
 
 /* Connects to one of the addresses. Returns 0 or the errno of the last one. */
@@ -165,8 +164,10 @@ static int connect_any(struct store *store, uint64_t deadline_ns, int *ret_fd)
  * raised. */
 static int try_join(struct cei_exchange *exchange, uint64_t deadline_ns, int *ret_error)
 {
-	const struct cei_store_hello hello = { exchange->group, exchange->process,
-					       exchange->n_processes };
+	const struct cei_store_message hello = {
+		.type = CEI_STORE_HELLO,
+		.hello = { exchange->group, exchange->process, exchange->n_processes },
+	};
 	struct store *store = exchange->private;
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 	int fd = -1, r;
@@ -175,7 +176,8 @@ static int try_join(struct cei_exchange *exchange, uint64_t deadline_ns, int *re
 	if (*ret_error)
 		return CEOV_NONE;
 	cei_store_inbox_clear(&store->inbox);
-	*ret_error = cei_store_send(fd, bytes, cei_store_put_hello(&hello, bytes), deadline_ns);
+	*ret_error = cei_store_send(fd, bytes, cei_encode(&cei_store_protocol, &hello, bytes),
+				    deadline_ns);
 	r = *ret_error ? CEOV_NONE : await(exchange, fd, 1u << CEI_STORE_JOINED, deadline_ns);
 	cei_store_inbox_clear(&store->inbox);
 	if (r == CEOV_NONE && !*ret_error)
@@ -215,10 +217,12 @@ static int send_part(struct cei_exchange *exchange, const void *own, uint32_t n_
 		     uint64_t deadline_ns)
 {
 	struct store *store = exchange->private;
+	const struct cei_store_message part = {
+		.type = CEI_STORE_PART, .part = { exchange->n_rounds, n_bytes, own },
+	};
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 	int error = cei_store_send(store->fd, bytes,
-				   cei_store_put_part(exchange->n_rounds, n_bytes, bytes),
-				   deadline_ns);
+				   cei_encode(&cei_store_protocol, &part, bytes), deadline_ns);
 
 	if (!error && n_bytes)
 		error = cei_store_send(store->fd, own, n_bytes, deadline_ns);
@@ -230,10 +234,9 @@ static int send_part(struct cei_exchange *exchange, const void *own, uint32_t n_
 
 static int take_all(struct cei_exchange *exchange, struct cei_gathered *ret_gathered)
 {
-	const struct cei_store_wanted wanted = { exchange->n_rounds, exchange->n_processes };
 	struct store *store = exchange->private;
-	int r = cei_store_get_all(store->inbox.body, store->inbox.head.n_bytes, &wanted,
-				  ret_gathered);
+	int r = cei_store_get_all(&store->inbox.message.all, exchange->n_rounds,
+				  exchange->n_processes, ret_gathered);
 
 	if (!r)
 		return 0;

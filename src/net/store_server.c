@@ -84,11 +84,12 @@ static void free_gone(struct cei_store_server *server)
 /* Sends a refusal, if the socket takes it at once. */
 static void refuse(const struct guest *guest, int error, const char *text)
 {
-	struct cei_store_refuse message = { .error = error };
+	struct cei_store_message message = { .type = CEI_STORE_REFUSE, .refuse.error = error };
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 
-	snprintf(message.text, sizeof(message.text), "%s", text);
-	(void)cei_store_send(guest->fd, bytes, cei_store_put_refuse(&message, bytes), 0);
+	snprintf(message.refuse.text, sizeof(message.refuse.text), "%s", text);
+	(void)cei_store_send(guest->fd, bytes, cei_encode(&cei_store_protocol, &message, bytes),
+			     0);
 }
 
 /* Refuses a process, logs it, because the group then waits for it in vain, and closes. */
@@ -216,17 +217,14 @@ static int check_hello(struct cei_store_server *server, struct guest *guest,
 
 static void welcome(struct cei_store_server *server, struct guest *guest)
 {
-	struct cei_store_hello hello;
+	static const struct cei_store_message joined = { .type = CEI_STORE_JOINED };
+	struct cei_store_hello hello = guest->inbox.message.hello;
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 
-	if (cei_store_get_hello(guest->inbox.body, guest->inbox.head.n_bytes, &hello)) {
-		close_guest(server, guest);
-		return;
-	}
 	if (!check_hello(server, guest, &hello))
 		return;
 	cei_store_inbox_clear(&guest->inbox);
-	if (cei_store_send(guest->fd, bytes, cei_store_put_joined(bytes), 0)) {
+	if (cei_store_send(guest->fd, bytes, cei_encode(&cei_store_protocol, &joined, bytes), 0)) {
 		close_guest(server, guest);
 		return;
 	}
@@ -239,10 +237,7 @@ static void welcome(struct cei_store_server *server, struct guest *guest)
 
 static void take_part(struct cei_store_server *server, struct guest *guest)
 {
-	uint32_t round;
-
-	if (cei_store_get_part(guest->inbox.body, guest->inbox.head.n_bytes, &round) ||
-	    round != server->exchange->n_rounds) {
+	if (guest->inbox.message.part.round != server->exchange->n_rounds) {
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is in another exchange "
 			  "than process 0", guest->process);
 		return;
@@ -290,7 +285,7 @@ static void hear(struct cei_store_server *server, struct guest *guest)
 	if (r == CEOV_ERR_VERSION)
 		turn_away(server, guest, r, "a process has version %u of the store's protocol, "
 			  "process 0 has version %u: install one version of ceoverlap",
-			  guest->inbox.head.version, CEI_STORE_VERSION);
+			  guest->inbox.message.version, CEI_STORE_VERSION);
 	else if (r)
 		lose(server, guest);
 	else if (guest->process == NOBODY)
@@ -372,8 +367,7 @@ static int put_together(struct cei_store_server *server, const void *own, uint32
 	if (lengths) {
 		lengths[0] = n_bytes;
 		for (i = 1; i < n; i++)
-			lengths[i] = (uint32_t)(server->guests[i]->inbox.head.n_bytes -
-						CEI_STORE_PART_BYTES);
+			lengths[i] = (uint32_t)server->guests[i]->inbox.message.part.n_bytes;
 		r = cei_gathered_init(ret_gathered, n, lengths);
 		free(lengths);
 	}
@@ -384,7 +378,7 @@ static int put_together(struct cei_store_server *server, const void *own, uint32
 		memcpy(cei_gathered_part(ret_gathered, 0, &length), own, n_bytes);
 	for (i = 1; i < n; i++) {
 		part = cei_gathered_part(ret_gathered, i, &length);
-		memcpy(part, server->guests[i]->inbox.body + CEI_STORE_PART_BYTES, length);
+		memcpy(part, server->guests[i]->inbox.message.part.bytes, length);
 	}
 	return 0;
 }

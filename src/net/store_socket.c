@@ -317,13 +317,13 @@ static int receive_some(int fd, uint8_t *bytes, uint64_t n_bytes, uint64_t *ret_
 /* Decodes the complete head and makes room for the body. */
 static int open_body(const struct cei_store_expected *expected, struct cei_store_inbox *inbox)
 {
-	int r = cei_store_get_head(inbox->head_bytes, expected->n_processes, &inbox->head);
+	int r = cei_store_get_head(inbox->head_bytes, expected->n_processes, &inbox->message);
 
 	if (r)
 		return r;
-	if (!(expected->types & 1u << inbox->head.type))
+	if (!(expected->types & 1u << inbox->message.type))
 		return CEOV_ERR_INVALID;
-	inbox->body = malloc(inbox->head.n_bytes ? (size_t)inbox->head.n_bytes : 1);
+	inbox->body = malloc(inbox->message.n_bytes ? (size_t)inbox->message.n_bytes : 1);
 	return inbox->body ? 0 : CEOV_ERR_NO_MEMORY;
 }
 
@@ -345,13 +345,13 @@ int cei_store_receive(int fd, const struct cei_store_expected *expected,
 		if (r)
 			return r;
 	}
-	while ((n_body = inbox->n_got - CEI_STORE_HEAD_BYTES) < inbox->head.n_bytes) {
-		r = receive_some(fd, inbox->body + n_body, inbox->head.n_bytes - n_body, &n);
+	while ((n_body = inbox->n_got - CEI_STORE_HEAD_BYTES) < inbox->message.n_bytes) {
+		r = receive_some(fd, inbox->body + n_body, inbox->message.n_bytes - n_body, &n);
 		if (r)
 			return r;
 		inbox->n_got += n;
 	}
-	return 0;
+	return cei_store_get_body(inbox->body, &inbox->message);
 }
 
 void cei_store_inbox_clear(struct cei_store_inbox *inbox)

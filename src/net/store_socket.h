@@ -50,10 +50,10 @@ int cei_store_wait(int fd, short events, uint64_t deadline_ns);
 
 /* A message that is being received. */
 struct cei_store_inbox {
-	uint8_t               head_bytes[CEI_STORE_HEAD_BYTES];
-	struct cei_store_head head;
-	uint64_t              n_got;            /* bytes, the head's included */
-	uint8_t              *body;             /* NULL until the head is complete */
+	uint8_t                  head_bytes[CEI_STORE_HEAD_BYTES];
+	struct cei_store_message message;
+	uint64_t                 n_got;         /* bytes, the head's included */
+	uint8_t                 *body;          /* NULL until the head is complete */
 };
 
 /* What may come: other types are CEOV_ERR_INVALID. */
@@ -64,7 +64,7 @@ struct cei_store_expected {
 
 /* Receives what is there without blocking. 0: a message is complete, until inbox_clear. CEOV_NONE:
  * more has to come. CEOV_ERR_PEER_LOST: the connection has ended. CEOV_ERR_VERSION,
- * CEOV_ERR_INVALID: as from cei_store_get_head(). CEOV_ERR_NO_MEMORY. Not raised. */
+ * CEOV_ERR_INVALID: as from cei_store_get_head() and _body(). CEOV_ERR_NO_MEMORY. Not raised. */
 int  cei_store_receive(int fd, const struct cei_store_expected *expected,
 		       struct cei_store_inbox *inbox);
 void cei_store_inbox_clear(struct cei_store_inbox *inbox);

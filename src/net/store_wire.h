@@ -4,7 +4,7 @@
 #define CEI_STORE_WIRE_H
 
 /*
- * Messages between process 0's store and the other processes. To bytes and back; pure functions.
+ * Messages between process 0's store and the other processes. Pure functions.
  * Each message is a head and n_bytes of body. Head and REFUSE are the same in every version, so
  * that a process can tell one of another version why it is refused.
  */
@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/codec.h"
 #include "net/gathered.h"
 
 #define CEI_STORE_MAGIC      UINT32_C(0x54534543)       /* "CEST" */
@@ -27,18 +28,7 @@ enum cei_store_type {
 	CEI_STORE_ALL,          /* from process 0: the bytes of all */
 };
 
-#define CEI_STORE_HELLO_BYTES  16u
-#define CEI_STORE_REFUSE_BYTES (4u + CEI_STORE_TEXT_BYTES)
-#define CEI_STORE_PART_BYTES   4u               /* and the process's own */
-#define CEI_STORE_ALL_BYTES    8u               /* and a length and bytes for each process */
-#define CEI_STORE_SMALL_BYTES  (CEI_STORE_HEAD_BYTES + CEI_STORE_REFUSE_BYTES)
-
-struct cei_store_head {
-	uint32_t magic;
-	uint32_t version;
-	uint32_t type;
-	uint64_t n_bytes;
-};
+#define CEI_STORE_SMALL_BYTES  (CEI_STORE_HEAD_BYTES + 4u + CEI_STORE_TEXT_BYTES)
 
 struct cei_store_hello {
 	uint64_t group;
@@ -51,37 +41,53 @@ struct cei_store_refuse {
 	char    text[CEI_STORE_TEXT_BYTES];
 };
 
-/* Encode whole messages, into room of CEI_STORE_SMALL_BYTES bytes; return their length. */
-size_t cei_store_put_hello(const struct cei_store_hello *hello, uint8_t *bytes);
-size_t cei_store_put_joined(uint8_t *bytes);
-size_t cei_store_put_refuse(const struct cei_store_refuse *refuse, uint8_t *bytes);
+struct cei_store_part {
+	uint32_t       round;
+	uint64_t       n_bytes;                 /* encoding counts them, and they are sent behind */
+	const uint8_t *bytes;
+};
 
-/* Encodes a PART's head and round; its n_bytes follow. Returns the length. */
-size_t cei_store_put_part(uint32_t round, uint32_t n_bytes, uint8_t *bytes);
+struct cei_store_all {
+	uint32_t       round;
+	uint32_t       n_processes;
+	uint64_t       n_bytes;                 /* likewise */
+	const uint8_t *bytes;                   /* of each process a length in 32 bits, and then of
+						 * each its bytes */
+};
+
+struct cei_store_message {
+	uint32_t magic;                         /* set by decoding, as received; so are version */
+	uint32_t version;                       /* and n_bytes */
+	uint32_t type;                          /* enum cei_store_type */
+	uint64_t n_bytes;                       /* of the body */
+	union {
+		struct cei_store_hello  hello;
+		struct cei_store_refuse refuse;
+		struct cei_store_part   part;
+		struct cei_store_all    all;
+	};
+};
+
+/* All fit in CEI_STORE_SMALL_BYTES, without what is sent behind PART and ALL. */
+extern const struct cei_protocol cei_store_protocol;
 
 /* Returns a whole ALL message, allocated; NULL: no memory. */
 uint8_t *cei_store_put_all(uint32_t round, const struct cei_gathered *gathered,
 			   uint64_t *ret_n_bytes);
 
 /* Decodes a head. CEOV_ERR_INVALID: of another magic, or of a type or a length that no message of
- * a group of n_processes has. CEOV_ERR_VERSION: of another version; its REFUSE is no error. */
+ * a group of n_processes has. CEOV_ERR_VERSION: of another version; its REFUSE is no error. Not
+ * raised. */
 int cei_store_get_head(const uint8_t bytes[CEI_STORE_HEAD_BYTES], uint32_t n_processes,
-		       struct cei_store_head *ret_head);
+		       struct cei_store_message *ret_message);
 
-/* Decode bodies, whose length is the head's. CEOV_ERR_INVALID. get_part's and get_all's bytes
- * are in the body. Not raised. */
-int cei_store_get_hello(const uint8_t *body, uint64_t n_bytes,
-			struct cei_store_hello *ret_hello);
-int cei_store_get_refuse(const uint8_t *body, uint64_t n_bytes,
-			 struct cei_store_refuse *ret_refuse);
-int cei_store_get_part(const uint8_t *body, uint64_t n_bytes, uint32_t *ret_round);
+/* Decodes the body of n_bytes of a message, whose head is there. The bytes of PART and ALL stay in
+ * it; a refusal's text may be printed. CEOV_ERR_INVALID, not raised. */
+int cei_store_get_body(const uint8_t *body, struct cei_store_message *message);
 
-/* What an ALL has to be. */
-struct cei_store_wanted {
-	uint32_t round;
-	uint32_t n_processes;
-};
-int cei_store_get_all(const uint8_t *body, uint64_t n_bytes,
-		      const struct cei_store_wanted *wanted, struct cei_gathered *ret_gathered);
+/* CEOV_ERR_INVALID: it is of another round or group, or its lengths are wrong; CEOV_ERR_NO_MEMORY.
+ * Not raised. */
+int cei_store_get_all(const struct cei_store_all *all, uint32_t round, uint32_t n_processes,
+		      struct cei_gathered *ret_gathered);
 
 #endif /* CEI_STORE_WIRE_H */

@@ -146,9 +146,28 @@ END_TEST
 
 static size_t hello_of(uint32_t process, uint64_t group, uint8_t *bytes)
 {
-	struct cei_store_hello hello = { group, process, meeting.n_processes };
+	struct cei_store_message message = {
+		.type = CEI_STORE_HELLO, .hello = { group, process, meeting.n_processes },
+	};
 
-	return cei_store_put_hello(&hello, bytes);
+	return cei_encode(&cei_store_protocol, &message, bytes);
+}
+
+static size_t joined_of(uint8_t *bytes)
+{
+	struct cei_store_message message = { .type = CEI_STORE_JOINED };
+
+	return cei_encode(&cei_store_protocol, &message, bytes);
+}
+
+/* Without the n_bytes that are said to follow. */
+static size_t part_of(uint32_t round, uint64_t n_bytes, uint8_t *bytes)
+{
+	struct cei_store_message message = {
+		.type = CEI_STORE_PART, .part = { round, n_bytes, NULL },
+	};
+
+	return cei_encode(&cei_store_protocol, &message, bytes);
 }
 
 /* The group number of the fixture's processes. */
@@ -164,20 +183,20 @@ static void assert_refused(const uint8_t *bytes, size_t n_bytes, int error, cons
 {
 	uint8_t answer[CEI_STORE_SMALL_BYTES + 1];
 	char number[20];
-	struct cei_store_refuse refuse;
-	struct cei_store_head head;
+	struct cei_store_message message;
 	int fd = stray();
 
 	say(fd, bytes, n_bytes);
 	ck_assert_uint_eq(hear(fd, answer, sizeof(answer)), CEI_STORE_SMALL_BYTES);
-	ck_assert_int_eq(cei_store_get_head(answer, meeting.n_processes, &head), 0);
-	ck_assert_uint_eq(head.type, CEI_STORE_REFUSE);
-	ck_assert_int_eq(cei_store_get_refuse(answer + CEI_STORE_HEAD_BYTES, head.n_bytes,
-					      &refuse), 0);
-	ck_assert_int_eq(refuse.error, error);
-	ck_assert_msg(strstr(refuse.text, text), "'%s' lacks '%s'", refuse.text, text);
+	ck_assert_int_eq(cei_store_get_head(answer, meeting.n_processes, &message), 0);
+	ck_assert_uint_eq(message.type, CEI_STORE_REFUSE);
+	ck_assert_int_eq(cei_store_get_body(answer + CEI_STORE_HEAD_BYTES, &message), 0);
+	ck_assert_int_eq(message.refuse.error, error);
+	ck_assert_msg(strstr(message.refuse.text, text), "'%s' lacks '%s'", message.refuse.text,
+		      text);
 	snprintf(number, sizeof(number), "%016" PRIx64, own_group());
-	ck_assert_msg(!strstr(refuse.text, number), "'%s' tells the group's number", refuse.text);
+	ck_assert_msg(!strstr(message.refuse.text, number), "'%s' tells the group's number",
+		      message.refuse.text);
 	close(fd);
 }
 
@@ -208,9 +227,9 @@ START_TEST(test_odd_hellos)
 	assert_refused(bytes, n, CEOV_ERR_STATE, "two processes say that they are process 0");
 	n = hello_of(3, own_group(), bytes);
 	assert_refused(bytes, n, CEOV_ERR_INVALID, "process 3 of 3");
-	n = cei_store_put_part(0, 0, bytes);
+	n = part_of(0, 0, bytes);
 	assert_closed(bytes, n);
-	n = cei_store_put_joined(bytes);
+	n = joined_of(bytes);
 	assert_closed(bytes, n);
 	n = hello_of(1, own_group(), bytes);
 	bytes[12]++;                            /* the length */
@@ -237,11 +256,11 @@ START_TEST(test_odd_parts)
 		say(fd, bytes, hello_of(1, own_group(), bytes));
 		ck_assert_uint_eq(hear(fd, answer, sizeof(answer)), sizeof(answer));
 		if (i == 0)             /* of another round */
-			say(fd, bytes, cei_store_put_part(7, 0, bytes));
+			say(fd, bytes, part_of(7, 0, bytes));
 		else if (i == 1)        /* a second hello */
 			say(fd, bytes, hello_of(1, own_group(), bytes));
 		else                    /* a part that is cut off */
-			say(fd, bytes, cei_store_put_part(0, 100, bytes));
+			say(fd, bytes, part_of(0, 100, bytes));
 		if (i == 2)
 			shutdown(fd, SHUT_WR);
 		hear(fd, bytes, sizeof(bytes));
@@ -317,7 +336,7 @@ START_TEST(test_a_store_that_lies)
 		start(1);
 		guest = accept(fd, NULL, NULL);
 		ck_assert_int_ge(guest, 0);
-		say(guest, bytes, cei_store_put_joined(bytes));
+		say(guest, bytes, joined_of(bytes));
 		say(guest, lie, n_all);
 		await_all();
 		if (i < 3)

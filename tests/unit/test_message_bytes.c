@@ -53,23 +53,33 @@ static void count(void *value, size_t n_bytes)
 
 /* --- the store ------------------------------------------------------------------ */
 
+static void assert_store(struct cei_store_message *message, uint32_t type, const char *expected)
+{
+	uint8_t bytes[CEI_STORE_SMALL_BYTES];
+
+	message->type = type;
+	assert_bytes(bytes, cei_encode(&cei_store_protocol, message, bytes), expected);
+}
+
 START_TEST(test_store)
 {
-	struct cei_store_hello hello = { UINT64_C(0x0102030405060708), 0x11121314, 0x21222324 };
-	struct cei_store_refuse refuse = { .error = CEOV_ERR_STATE };
-	uint8_t bytes[CEI_STORE_SMALL_BYTES], *all;
+	struct cei_store_message message = {
+		.hello = { UINT64_C(0x0102030405060708), 0x11121314, 0x21222324 },
+	};
+	uint8_t *all;
 	const uint32_t lengths[] = { 2, 0, 1 };
 	struct cei_gathered gathered;
 	uint64_t n_bytes;
 
-	assert_bytes(bytes, cei_store_put_hello(&hello, bytes),
+	assert_store(&message, CEI_STORE_HELLO,
 		     "4345535401000000010000001000*7 08070605040302011413121124232221");
-	assert_bytes(bytes, cei_store_put_joined(bytes),
+	assert_store(&message, CEI_STORE_JOINED,
 		     "43455354010000000200*11 ");
-	strcpy(refuse.text, "no room");
-	assert_bytes(bytes, cei_store_put_refuse(&refuse, bytes),
+	message.refuse = (struct cei_store_refuse){ CEOV_ERR_STATE, "no room" };
+	assert_store(&message, CEI_STORE_REFUSE,
 		     "434553540100000003000000cc00*7 feffffff6e6f20726f6f6d00*193 ");
-	assert_bytes(bytes, cei_store_put_part(0x31323334, 0x4142, bytes),
+	message.part = (struct cei_store_part){ 0x31323334, 0x4142, NULL };
+	assert_store(&message, CEI_STORE_PART,
 		     "434553540100000004000000464100*6 34333231");
 	ck_assert_int_eq(cei_gathered_init(&gathered, 3, lengths), 0);
 	memcpy(gathered.bytes, "abc", 3);
