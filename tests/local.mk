@@ -147,6 +147,7 @@ pure_suites = \
 	%D%/unit/test_area \
 	%D%/unit/test_cursor \
 	%D%/unit/test_message_bytes \
+	%D%/unit/test_messages \
 	%D%/unit/test_group_id \
 	%D%/unit/test_record \
 	%D%/unit/test_book \
@@ -401,6 +402,7 @@ endif
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \
 	%D%/testing.c %D%/testing.h \
+	%D%/made_message.c %D%/made_message.h \
 	%D%/testing_ucx.c \
 	%D%/unit/alive_rig.c %D%/unit/alive_rig.h \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
