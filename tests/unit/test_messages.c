@@ -11,7 +11,8 @@
 #include "made_message.h"
 #include "testing.h"
 
-#define N_ROUNDS 300u
+#define N_ROUNDS  300u
+#define LENGTH_AT 12u
 
 static uint64_t state;
 static uint8_t *bytes, *changed, *again;
@@ -219,6 +220,156 @@ START_TEST(test_versions_and_types)
 }
 END_TEST
 
+/* --- bounds ---------------------------------------------------------------------- */
+
+/* A field of an encoded message. */
+struct place {
+	const struct cei_protocol *protocol;
+	const struct cei_field    *field;
+	size_t                     at;          /* in bytes, which are a valid message */
+	size_t                     n_bytes;
+};
+
+static void assert_refused(const struct place *place, const uint8_t *input, size_t n_bytes)
+{
+	ck_assert_msg(cei_decode(place->protocol, input, n_bytes, back) == CEOV_ERR_INVALID,
+		      "a field of kind %u at byte %zu, of %lld to %llu, is accepted out of bounds",
+		      place->field->kind, place->at, (long long)place->field->least,
+		      (unsigned long long)cei_field_most(place->field));
+}
+
+static void try_number(const struct place *place, uint64_t number)
+{
+	memcpy(changed, bytes, place->n_bytes);
+	memcpy(changed + place->at, &number, place->field->kind == CEI_U64 ? 8 : 4);
+	assert_refused(place, changed, place->n_bytes);
+}
+
+static void try_numbers(const struct place *place)
+{
+	const struct cei_field *field = place->field;
+	int64_t lowest = field->kind == CEI_I32 ? INT32_MIN : 0;
+	uint64_t most = field->kind == CEI_I32 ? (uint64_t)field->most : cei_field_most(field);
+
+	if (field->least > lowest)
+		try_number(place, (uint64_t)field->least - 1);
+	if (most != (field->kind == CEI_I32 ? INT32_MAX :
+		     field->kind == CEI_U32 ? UINT32_MAX : UINT64_MAX))
+		try_number(place, most + 1);
+}
+
+/* The text is not ended, goes on behind its end, and is too short. */
+static void try_text(const struct place *place)
+{
+	uint16_t room = place->field->room;
+
+	memcpy(changed, bytes, place->n_bytes);
+	memset(changed + place->at, 'x', room);
+	assert_refused(place, changed, place->n_bytes);
+	memset(changed + place->at, 0, room);
+	changed[place->at] = 'x';
+	changed[place->at + room - 1] = 'x';
+	assert_refused(place, changed, place->n_bytes);
+	memset(changed + place->at, 0, room);
+	if (place->field->least)
+		assert_refused(place, changed, place->n_bytes);
+}
+
+/* Replaces what is counted, which takes n_old bytes, by n of n_unit bytes each, and sets the
+ * length. */
+static void try_count(const struct place *place, size_t n_old, uint32_t n, size_t n_unit)
+{
+	size_t at = place->at, n_bytes = place->n_bytes - n_old + n * n_unit, i;
+	uint32_t n_body;
+
+	memcpy(changed, bytes, at);
+	memcpy(changed + at, &n, sizeof(n));
+	at += sizeof(n);
+	for (i = 0; i < n; i++)
+		memcpy(changed + at + i * n_unit, bytes + at, n_unit);
+	memcpy(changed + at + n * n_unit, bytes + at + n_old, place->n_bytes - at - n_old);
+	if (place->protocol->has_length) {
+		memcpy(&n_body, bytes + LENGTH_AT, sizeof(n_body));
+		n_body += (uint32_t)(n_bytes - place->n_bytes);
+		memcpy(changed + LENGTH_AT, &n_body, sizeof(n_body));
+	}
+	assert_refused(place, changed, n_bytes);
+}
+
+static size_t try_layout(struct place *place, const struct cei_layout *layout, const char *value);
+
+static void try_counted(struct place *place, const char *value)
+{
+	const struct cei_field *field = place->field;
+	struct place inner = *place;
+	size_t n_all, n_unit = 1;
+	uint32_t n;
+
+	memcpy(&n, value + field->count_at, sizeof(n));
+	n_all = n;
+	if (field->kind == CEI_LIST && n) {
+		inner.at += 4;
+		n_unit = try_layout(&inner, field->of, value + field->at);
+		n_all = n * n_unit;
+	}
+	if (n)
+		try_count(place, n_all, (uint32_t)cei_field_most(field) + 1, n_unit);
+	if (field->least)
+		try_count(place, n_all, (uint32_t)field->least - 1, n_unit);
+}
+
+/* Tries all fields of the value, which begins at place->at. Returns how many bytes it takes. */
+static size_t try_layout(struct place *place, const struct cei_layout *layout, const char *value)
+{
+	struct cei_layout before = *layout;
+	size_t begin = place->at;
+	struct cei_writer writer;
+	int32_t is_left_out;
+	uint32_t i;
+
+	for (i = 0; i <= layout->n_fields; i++) {
+		before.n_fields = (uint16_t)i;
+		writer = cei_writer_on(again, MADE_BYTES_MAX);
+		cei_put_layout(&writer, &before, value);
+		if (i == layout->n_fields)
+			break;
+		place->at = begin + writer.at;
+		place->field = &layout->fields[i];
+		memcpy(&is_left_out, value + place->field->unless_at, sizeof(is_left_out));
+		if (place->field->unless_at && is_left_out)
+			continue;
+		if (place->field->kind <= CEI_I32)
+			try_numbers(place);
+		else if (place->field->kind == CEI_TEXT)
+			try_text(place);
+		else if (place->field->kind != CEI_RAW && place->field->kind != CEI_REST)
+			try_counted(place, value);
+	}
+	place->at = begin;
+	return writer.at;
+}
+
+/* Every field's bounds are kept, of those that a message of this type has. */
+START_TEST(test_bounds)
+{
+	const struct cei_protocol *protocol = made_protocols[_i].protocol;
+	struct place place = { .protocol = protocol };
+	uint32_t type, round;
+
+	for (type = 1; type < protocol->n_kinds; type++) {
+		for (round = 0; round < testing_share(N_ROUNDS / 10); round++) {
+			made_message(&state, protocol, type, message);
+			place.n_bytes = made_bytes(protocol, message, bytes);
+			ck_assert_int_eq(cei_decode(protocol, bytes, place.n_bytes, message), 0);
+			place.at = 0;
+			place.at = try_layout(&place, protocol->head, message);
+			try_layout(&place, cei_message_body(protocol, type),
+				   (const char *)message + protocol->body_at);
+		}
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("messages");
@@ -230,6 +381,7 @@ int main(void)
 	tcase_add_test(tcase, test_tables);
 	tcase_add_loop_test(tcase, test_messages_come_back, 0, n);
 	tcase_add_loop_test(tcase, test_versions_and_types, 0, n);
+	tcase_add_loop_test(tcase, test_bounds, 0, n);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }
