@@ -25,7 +25,7 @@ import signal
 import subprocess
 import sys
 
-LIMIT = 12              # files of a circle within one folder
+LIMIT = 6               # files of a circle within one folder
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
 
 
