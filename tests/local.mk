@@ -468,7 +468,7 @@ AM_TESTS_ENVIRONMENT = \
 	export CC='$(CC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
 		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
-EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
+EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/product/sizes.sh \
 	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
 	%D%/product/pairs.cc \

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# The limits of the style: 600 lines a .c or .cu file, 60 lines a function, 5
-# parameters (public calls apart: the header is their contract; and functions that UCX
-# calls), 100 columns (aim for 90); the two head lines in every file; no notes of unfinished work.
+# The limits of the style: 60 lines a function, 5 parameters (public calls apart: the header is
+# their contract; and functions that UCX calls), 100 columns (aim for 90); the two head lines in
+# every file; no notes of unfinished work. A .c or .cu file of more than 600 lines is named, but is
+# no failure: it is split where it does two things, not where a line too many stands.
 set -u
 
 srcdir=${srcdir:-.}
@@ -61,7 +62,9 @@ awk '
 	}
 
 	FNR == 1 { head = ""; in_function = 0 }
-	FNR == 601 && FILENAME ~ /\.(c|cu)$/ { complain("more than 600 lines") }
+	FNR == 601 && FILENAME ~ /\.(c|cu)$/ {
+		printf "advice: %s: more than 600 lines\n", FILENAME
+	}
 	columns($0) > 100 { complain("more than 100 columns") }
 	/^\{$/ {
 		in_function = FNR
