@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/service_wire.h"
 #include "net/store_wire.h"
 
 #define TRIES_MAX 1000000u              /* until a value makes sense: a few are usual */
 
 const struct made_protocol made_protocols[] = {
 	{ "store", &cei_store_protocol },
+	{ "daemon", &cei_service_protocol },
 };
 const uint32_t made_n_protocols = sizeof(made_protocols) / sizeof(made_protocols[0]);
 

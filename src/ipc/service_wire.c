@@ -1,244 +1,174 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Encodes and decodes messages between a daemon and its clients. */
+/* The tables of messages between a daemon and its clients. */
 
 #include "ipc/service_wire.h"
 
-#include <string.h>
-
-#include "base/cursor.h"
 #include "base/report.h"
 #include "ipc/wire.h"
 
-/* --- bodies --------------------------------------------------------------- */
+static const struct cei_field member_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_service_member, rank) },
+	{ CEI_U32, CEI_AT(struct cei_service_member, kind), .most = CEOV_PLACE_GPU },
+	{ CEI_RAW, CEI_AT(struct cei_service_member, uuid) },
+};
+static const struct cei_layout member_layout =
+	CEI_LAYOUT(member_fields, struct cei_service_member, NULL);
 
-static void put_hello(struct cei_writer *writer, const struct cei_service_hello *hello)
+/* Ranks of the group, each once. */
+static int are_members(const struct cei_service_hello *hello)
 {
-	const struct cei_service_member *member;
-	uint32_t i;
+	uint32_t i, k;
 
-	cei_wire_put_u32(writer, hello->n_ranks);
-	cei_wire_put_u32(writer, hello->n_members);
 	for (i = 0; i < hello->n_members; i++) {
-		member = &hello->members[i];
-		cei_wire_put_u32(writer, member->rank);
-		cei_wire_put_u32(writer, member->kind);
-		cei_wire_put_bytes(writer, member->uuid, sizeof(member->uuid));
+		if (hello->members[i].rank >= hello->n_ranks)
+			return 0;
+		for (k = 0; k < i; k++)
+			if (hello->members[k].rank == hello->members[i].rank)
+				return 0;
 	}
-	cei_wire_put_u64(writer, hello->deadline_ns);
-	cei_wire_put_u64(writer, hello->max_chunk_bytes);
-	cei_wire_put_u32(writer, hello->urgency);
-	cei_wire_put_bytes(writer, hello->name, sizeof(hello->name));
+	return 1;
 }
 
-/* Makes the reader fail. */
-static void refuse(struct cei_reader *reader, int is_wrong)
+static int is_hello(const void *value)
 {
-	if (is_wrong)
-		reader->failed = 1;
+	const struct cei_service_hello *hello = value;
+
+	return are_members(hello) && !hello->name[sizeof(hello->name) - 1];
 }
 
-static void get_member(struct cei_reader *reader, const struct cei_service_hello *hello,
-		       struct cei_service_member *ret_member)
+static const struct cei_field hello_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_service_hello, n_ranks), .least = 1, .most = CEI_RANKS_MAX },
+	{ CEI_LIST, CEI_AT(struct cei_service_hello, members),
+	  CEI_COUNT(struct cei_service_hello, n_members), .least = 1, .of = &member_layout },
+	{ CEI_U64, CEI_AT(struct cei_service_hello, deadline_ns), .least = 1 },
+	{ CEI_U64, CEI_AT(struct cei_service_hello, max_chunk_bytes), .least = 1 },
+	{ CEI_U32, CEI_AT(struct cei_service_hello, urgency), .most = CEOV_URGENCY_BACKGROUND },
+	{ CEI_RAW, CEI_AT(struct cei_service_hello, name) },
+};
+static const struct cei_layout hello_body =
+	CEI_LAYOUT(hello_fields, struct cei_service_hello, is_hello);
+
+static int is_welcome(const void *value)
 {
-	const struct cei_service_member *before;
+	const struct cei_service_welcome *welcome = value;
 
-	ret_member->rank = cei_wire_get_u32(reader);
-	ret_member->kind = cei_wire_get_u32(reader);
-	cei_wire_get_bytes(reader, ret_member->uuid, sizeof(ret_member->uuid));
-	refuse(reader, ret_member->rank >= hello->n_ranks);
-	refuse(reader, ret_member->kind != CEOV_PLACE_HOST && ret_member->kind != CEOV_PLACE_GPU);
-	for (before = hello->members; before < ret_member; before++)
-		refuse(reader, before->rank == ret_member->rank);
+	return !(welcome->serves >> CEI_MEMBERS_MAX) &&
+	       (uint32_t)__builtin_popcount(welcome->serves) == welcome->n_rings;
 }
 
-static void get_hello(struct cei_reader *reader, struct cei_service_hello *ret_hello)
+static const struct cei_field welcome_fields[] = {
+	{ CEI_U64, CEI_AT(struct cei_service_welcome, instance) },
+	{ CEI_U32, CEI_AT(struct cei_service_welcome, serves) },
+	{ CEI_U32, CEI_AT(struct cei_service_welcome, n_rings), .least = 1 },
+	{ CEI_U32, CEI_AT(struct cei_service_welcome, n_plans_max) },
+	{ CEI_U32, CEI_AT(struct cei_service_welcome, n_transfers_max) },
+	{ CEI_U64, CEI_AT(struct cei_service_welcome, n_bytes_max) },
+};
+static const struct cei_layout welcome_body =
+	CEI_LAYOUT(welcome_fields, struct cei_service_welcome, is_welcome);
+
+static int is_plan(const void *value)
 {
-	uint32_t i;
+	const struct cei_service_plan *plan = value;
 
-	ret_hello->n_ranks = cei_wire_get_u32(reader);
-	ret_hello->n_members = cei_wire_get_u32(reader);
-	refuse(reader, !ret_hello->n_ranks || ret_hello->n_ranks > CEI_RANKS_MAX);
-	refuse(reader, !ret_hello->n_members || ret_hello->n_members > CEI_MEMBERS_MAX);
-	for (i = 0; !reader->failed && i < ret_hello->n_members; i++)
-		get_member(reader, ret_hello, &ret_hello->members[i]);
-	ret_hello->deadline_ns = cei_wire_get_u64(reader);
-	ret_hello->max_chunk_bytes = cei_wire_get_u64(reader);
-	ret_hello->urgency = cei_wire_get_u32(reader);
-	cei_wire_get_bytes(reader, ret_hello->name, sizeof(ret_hello->name));
-	refuse(reader, !ret_hello->deadline_ns || !ret_hello->max_chunk_bytes);
-	refuse(reader, ret_hello->urgency > CEOV_URGENCY_BACKGROUND);
-	refuse(reader, ret_hello->name[sizeof(ret_hello->name) - 1]);
+	return plan->n_fds <= plan->n_memories &&
+	       plan->n_bytes > (uint64_t)plan->n_memories * CEI_WIRE_REGION_BYTES;
 }
 
-static void put_welcome(struct cei_writer *writer, const struct cei_service_welcome *welcome)
+static const struct cei_field plan_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_service_plan, n_bytes) },
+	{ CEI_U32, CEI_AT(struct cei_service_plan, n_memories) },
+	{ CEI_U32, CEI_AT(struct cei_service_plan, n_fds) },
+};
+static const struct cei_layout plan_body =
+	CEI_LAYOUT(plan_fields, struct cei_service_plan, is_plan);
+
+static const struct cei_field part_fields[] = {
+	{ CEI_VIEW, CEI_AT(struct cei_service_part, bytes),
+	  CEI_COUNT(struct cei_service_part, n_bytes), .most = CEI_SERVICE_PART_BYTES },
+};
+static const struct cei_layout part_body =
+	CEI_LAYOUT(part_fields, struct cei_service_part, NULL);
+
+static const struct cei_field handle_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_service_handle, slot) },
+	{ CEI_U32, CEI_AT(struct cei_service_handle, generation) },
+};
+static const struct cei_layout handle_body =
+	CEI_LAYOUT(handle_fields, struct cei_service_handle, NULL);
+
+static const struct cei_field stayed_fields[] = {
+	{ CEI_U64, CEI_AT(struct cei_service_stayed, n_plans) },
+};
+static const struct cei_layout stayed_body =
+	CEI_LAYOUT(stayed_fields, struct cei_service_stayed, NULL);
+
+static int is_failure(const void *value)
 {
-	cei_wire_put_u64(writer, welcome->instance[0]);
-	cei_wire_put_u64(writer, welcome->instance[1]);
-	cei_wire_put_u32(writer, welcome->serves);
-	cei_wire_put_u32(writer, welcome->n_rings);
-	cei_wire_put_u32(writer, welcome->n_plans_max);
-	cei_wire_put_u32(writer, welcome->n_transfers_max);
-	cei_wire_put_u64(writer, welcome->n_bytes_max);
+	const struct ceov_failure *failure = value;
+
+	return !failure->text[sizeof(failure->text) - 1];
 }
 
-static void get_welcome(struct cei_reader *reader, struct cei_service_welcome *ret_welcome)
-{
-	ret_welcome->instance[0] = cei_wire_get_u64(reader);
-	ret_welcome->instance[1] = cei_wire_get_u64(reader);
-	ret_welcome->serves = cei_wire_get_u32(reader);
-	ret_welcome->n_rings = cei_wire_get_u32(reader);
-	ret_welcome->n_plans_max = cei_wire_get_u32(reader);
-	ret_welcome->n_transfers_max = cei_wire_get_u32(reader);
-	ret_welcome->n_bytes_max = cei_wire_get_u64(reader);
-	refuse(reader, !ret_welcome->n_rings || ret_welcome->serves >> CEI_MEMBERS_MAX ||
-	       (uint32_t)__builtin_popcount(ret_welcome->serves) != ret_welcome->n_rings);
-}
+static const struct cei_field failure_fields[] = {
+	{ CEI_I32, CEI_AT(struct ceov_failure, error), .least = CEI_ERROR_LOWEST, .most = -1 },
+	{ CEI_U32, CEI_AT(struct ceov_failure, native_code) },
+	{ CEI_U32, CEI_AT(struct ceov_failure, rank) },
+	{ CEI_U32, CEI_AT(struct ceov_failure, transfer) },
+	{ CEI_U64, CEI_AT(struct ceov_failure, chunk) },
+	{ CEI_U64, CEI_AT(struct ceov_failure, mark_value) },
+	{ CEI_U64, CEI_AT(struct ceov_failure, seen_value) },
+	{ CEI_RAW, CEI_AT(struct ceov_failure, text) },
+};
+static const struct cei_layout failure_body =
+	CEI_LAYOUT(failure_fields, struct ceov_failure, is_failure);
 
-static void put_plan(struct cei_writer *writer, const struct cei_service_plan *plan)
-{
-	cei_wire_put_u32(writer, plan->n_bytes);
-	cei_wire_put_u32(writer, plan->n_memories);
-	cei_wire_put_u32(writer, plan->n_fds);
-}
+static const struct cei_message_kind kinds[] = {
+	[CEI_SERVICE_HELLO] =     { "HELLO", &hello_body },
+	[CEI_SERVICE_WELCOME] =   { "WELCOME", &welcome_body },
+	[CEI_SERVICE_REFUSED] =   { "REFUSED", &failure_body },
+	[CEI_SERVICE_READY] =     { "READY", &cei_no_body },
+	[CEI_SERVICE_PLAN] =      { "PLAN", &plan_body },
+	[CEI_SERVICE_PART] =      { "PART", &part_body },
+	[CEI_SERVICE_COMMITTED] = { "COMMITTED", &handle_body },
+	[CEI_SERVICE_DROP] =      { "DROP", &handle_body },
+	[CEI_SERVICE_DROPPED] =   { "DROPPED", &cei_no_body },
+	[CEI_SERVICE_EXPLAIN] =   { "EXPLAIN", &handle_body },
+	[CEI_SERVICE_EXPLAINED] = { "EXPLAINED", &cei_no_body },
+	[CEI_SERVICE_FAILURE] =   { "FAILURE", &failure_body },
+	[CEI_SERVICE_BYE] =       { "BYE", &cei_no_body },
+	[CEI_SERVICE_STAYED] =    { "STAYED", &stayed_body },
+};
 
-static void get_plan(struct cei_reader *reader, struct cei_service_plan *ret_plan)
-{
-	ret_plan->n_bytes = cei_wire_get_u32(reader);
-	ret_plan->n_memories = cei_wire_get_u32(reader);
-	ret_plan->n_fds = cei_wire_get_u32(reader);
-	refuse(reader, ret_plan->n_fds > ret_plan->n_memories);
-	refuse(reader, ret_plan->n_bytes <=
-	       (uint64_t)ret_plan->n_memories * CEI_WIRE_REGION_BYTES);
-}
+static const struct cei_field head_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_service_message, magic) },
+	{ CEI_U32, CEI_AT(struct cei_service_message, version) },
+	{ CEI_U32, CEI_AT(struct cei_service_message, type) },
+	{ CEI_U32, CEI_AT(struct cei_service_message, number) },
+};
+static const struct cei_layout head =
+	CEI_LAYOUT(head_fields, struct cei_service_message, NULL);
 
-static void put_part(struct cei_writer *writer, const struct cei_service_part *part)
-{
-	cei_wire_put_u32(writer, part->n_bytes);
-	cei_wire_put_bytes(writer, part->bytes, part->n_bytes);
-}
-
-static void get_part(struct cei_reader *reader, struct cei_service_part *ret_part)
-{
-	ret_part->n_bytes = cei_wire_get_u32(reader);
-	refuse(reader, ret_part->n_bytes > CEI_SERVICE_PART_BYTES ||
-	       ret_part->n_bytes > reader->n_bytes - reader->at);
-	if (reader->failed)
-		return;
-	ret_part->bytes = reader->bytes + reader->at;
-	reader->at += ret_part->n_bytes;
-}
-
-static void put_failure(struct cei_writer *writer, const struct ceov_failure *failure)
-{
-	cei_wire_put_u32(writer, (uint32_t)failure->error);
-	cei_wire_put_u32(writer, (uint32_t)failure->native_code);
-	cei_wire_put_u32(writer, failure->rank);
-	cei_wire_put_u32(writer, failure->transfer);
-	cei_wire_put_u64(writer, failure->chunk);
-	cei_wire_put_u64(writer, failure->mark_value);
-	cei_wire_put_u64(writer, failure->seen_value);
-	cei_wire_put_bytes(writer, failure->text, sizeof(failure->text));
-}
-
-static void get_failure(struct cei_reader *reader, struct ceov_failure *ret_failure)
-{
-	ret_failure->error = (int)cei_wire_get_u32(reader);
-	ret_failure->native_code = (int)cei_wire_get_u32(reader);
-	ret_failure->rank = cei_wire_get_u32(reader);
-	ret_failure->transfer = cei_wire_get_u32(reader);
-	ret_failure->chunk = cei_wire_get_u64(reader);
-	ret_failure->mark_value = cei_wire_get_u64(reader);
-	ret_failure->seen_value = cei_wire_get_u64(reader);
-	cei_wire_get_bytes(reader, ret_failure->text, sizeof(ret_failure->text));
-	refuse(reader, ret_failure->error >= 0 || ret_failure->error < CEI_ERROR_LOWEST);
-	refuse(reader, ret_failure->text[sizeof(ret_failure->text) - 1]);
-}
-
-static void put_handle(struct cei_writer *writer, const struct cei_service_handle *handle)
-{
-	cei_wire_put_u32(writer, handle->slot);
-	cei_wire_put_u32(writer, handle->generation);
-}
-
-static void get_handle(struct cei_reader *reader, struct cei_service_handle *ret_handle)
-{
-	ret_handle->slot = cei_wire_get_u32(reader);
-	ret_handle->generation = cei_wire_get_u32(reader);
-}
-
-/* --- messages --------------------------------------------------------------- */
-
-static void put_body(struct cei_writer *writer, const struct cei_service_message *message)
-{
-	switch ((enum cei_service_type)message->type) {
-	case CEI_SERVICE_HELLO:     put_hello(writer, &message->hello); break;
-	case CEI_SERVICE_WELCOME:   put_welcome(writer, &message->welcome); break;
-	case CEI_SERVICE_PLAN:      put_plan(writer, &message->plan); break;
-	case CEI_SERVICE_PART:      put_part(writer, &message->part); break;
-	case CEI_SERVICE_COMMITTED:
-	case CEI_SERVICE_DROP:
-	case CEI_SERVICE_EXPLAIN:   put_handle(writer, &message->handle); break;
-	case CEI_SERVICE_REFUSED:
-	case CEI_SERVICE_FAILURE:   put_failure(writer, &message->failure); break;
-	case CEI_SERVICE_STAYED:    cei_wire_put_u64(writer, message->stayed.n_plans); break;
-	case CEI_SERVICE_READY:
-	case CEI_SERVICE_EXPLAINED:
-	case CEI_SERVICE_DROPPED:
-	case CEI_SERVICE_BYE:       break;
-	}
-}
+const struct cei_protocol cei_service_protocol = {
+	.magic = CEI_SERVICE_MAGIC,
+	.version = CEI_SERVICE_VERSION,
+	.other_magic = CEOV_ERR_VERSION,
+	.refusal = CEI_SERVICE_REFUSED,
+	.n_bytes_max = CEI_SERVICE_BYTES_MAX,
+	.body_at = offsetof(struct cei_service_message, hello),
+	.head = &head,
+	CEI_KINDS(kinds),
+};
 
 size_t cei_service_encode(const struct cei_service_message *message, uint8_t *bytes)
 {
-	struct cei_writer writer = cei_writer_on(bytes, CEI_SERVICE_BYTES_MAX);
-
-	cei_wire_put_u32(&writer, CEI_SERVICE_MAGIC);
-	cei_wire_put_u32(&writer, CEI_SERVICE_VERSION);
-	cei_wire_put_u32(&writer, message->type);
-	cei_wire_put_u32(&writer, message->number);
-	put_body(&writer, message);
-	return writer.at;
-}
-
-static void get_body(struct cei_reader *reader, struct cei_service_message *message)
-{
-	switch ((enum cei_service_type)message->type) {
-	case CEI_SERVICE_HELLO:     get_hello(reader, &message->hello); break;
-	case CEI_SERVICE_WELCOME:   get_welcome(reader, &message->welcome); break;
-	case CEI_SERVICE_PLAN:      get_plan(reader, &message->plan); break;
-	case CEI_SERVICE_PART:      get_part(reader, &message->part); break;
-	case CEI_SERVICE_COMMITTED:
-	case CEI_SERVICE_DROP:
-	case CEI_SERVICE_EXPLAIN:   get_handle(reader, &message->handle); break;
-	case CEI_SERVICE_REFUSED:
-	case CEI_SERVICE_FAILURE:   get_failure(reader, &message->failure); break;
-	case CEI_SERVICE_STAYED:    message->stayed.n_plans = cei_wire_get_u64(reader); break;
-	case CEI_SERVICE_READY:
-	case CEI_SERVICE_EXPLAINED:
-	case CEI_SERVICE_DROPPED:
-	case CEI_SERVICE_BYE:       break;
-	default:                    reader->failed = 1; break;
-	}
+	return cei_encode(&cei_service_protocol, message, bytes);
 }
 
 int cei_service_decode(const uint8_t *bytes, size_t n_bytes,
 		       struct cei_service_message *ret_message)
 {
-	struct cei_reader reader = cei_reader_on(bytes, n_bytes);
-
-	memset(ret_message, 0, sizeof(*ret_message));
-	ret_message->magic = cei_wire_get_u32(&reader);
-	ret_message->version = cei_wire_get_u32(&reader);
-	ret_message->type = cei_wire_get_u32(&reader);
-	ret_message->number = cei_wire_get_u32(&reader);
-	if (reader.failed)
-		return CEOV_ERR_INVALID;
-	if (ret_message->magic != CEI_SERVICE_MAGIC ||
-	    (ret_message->version != CEI_SERVICE_VERSION &&
-	     ret_message->type != CEI_SERVICE_REFUSED))
-		return CEOV_ERR_VERSION;
-	get_body(&reader, ret_message);
-	return cei_reader_end(&reader);
+	return cei_decode(&cei_service_protocol, bytes, n_bytes, ret_message);
 }

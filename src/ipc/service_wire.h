@@ -26,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/codec.h"
 #include "base/cuda_driver.h"
 #include "base/site.h"
 #include "ipc/datagram.h"
@@ -105,9 +106,9 @@ struct cei_service_stayed {
 };
 
 struct cei_service_message {
-	uint32_t type;                          /* enum cei_service_type */
 	uint32_t magic;                         /* set by decoding, as received */
 	uint32_t version;                       /* set by decoding, as received */
+	uint32_t type;                          /* enum cei_service_type */
 	uint32_t number;                        /* of a request, in it and in its answer */
 	union {
 		struct cei_service_hello   hello;
@@ -119,6 +120,8 @@ struct cei_service_message {
 		struct ceov_failure        failure;     /* REFUSED, FAILURE */
 	};
 };
+
+extern const struct cei_protocol cei_service_protocol;
 
 /* Encodes a message into bytes, which must have room for CEI_SERVICE_BYTES_MAX. Every message fits
  * whose part is no longer than CEI_SERVICE_PART_BYTES. Returns the number of bytes written. */
