@@ -153,7 +153,7 @@ pure_suites = \
 	%D%/unit/test_book \
 	%D%/unit/test_exchange \
 	%D%/unit/test_store_wire \
-	%D%/unit/test_service_wire \
+	%D%/unit/test_message_sense \
 	%D%/unit/test_service_offer \
 	%D%/unit/test_route \
 	%D%/unit/test_route_fixtures \
