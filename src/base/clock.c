@@ -70,12 +70,18 @@ static void pause_for(struct cei_backoff *backoff, uint64_t now_ns, uint64_t lim
 
 static int spin(struct cei_backoff *backoff)
 {
+	uint64_t before_ns;
+
 	if (backoff->n_spins == CEI_BACKOFF_SPINS)
 		return 0;
-	if (++backoff->n_spins % CEI_BACKOFF_SPINS_A_YIELD)
+	if (++backoff->n_spins % CEI_BACKOFF_SPINS_A_YIELD) {
 		cei_relax();
-	else
-		sched_yield();
+		return 1;
+	}
+	before_ns = cei_now_ns();
+	sched_yield();
+	if (cei_now_ns() - before_ns > CEI_BACKOFF_YIELD_LONG_NS)
+		backoff->n_spins = CEI_BACKOFF_SPINS;
 	return 1;
 }
 

@@ -27,9 +27,12 @@ uint64_t cei_deadline(uint64_t timeout_ns);
  * the time waited so far, up to CEI_BACKOFF_SLEEP_LONG_NS, so that a thread which waits for seconds
  * takes little of a processor. Between spins it yields now and then: that costs little
  * where nobody else wants the processor, and where somebody does, it often is who is waited for.
+ * A yield that takes longer than CEI_BACKOFF_YIELD_LONG_NS ends the spins: with a low priority on
+ * a busy processor each may take a third of a second.
  */
 #define CEI_BACKOFF_SPINS           256u
 #define CEI_BACKOFF_SPINS_A_YIELD   16u
+#define CEI_BACKOFF_YIELD_LONG_NS   UINT64_C(1000000)
 #define CEI_BACKOFF_LATE            64u
 #define CEI_BACKOFF_SLEEP_MIN_NS    UINT64_C(5000)
 #define CEI_BACKOFF_SLEEP_MAX_NS    UINT64_C(50000)

@@ -3,10 +3,28 @@
 
 /* Tests how a thread that polls backs off: which steps may sleep, and what they remember. */
 
+#include <sched.h>
+#include <time.h>
+
 #include "base/clock.h"
 #include "testing.h"
 
 #define WAIT_NS UINT64_C(60000000)
+
+/* The backoff's yields, which take as long as a test says. */
+static struct {
+	long     takes_ns;
+	uint32_t n;
+} yields;
+
+/* In place of the C library's. */
+int sched_yield(void)
+{
+	struct timespec pause = { 0, yields.takes_ns };
+
+	yields.n++;
+	return yields.takes_ns ? nanosleep(&pause, NULL) : 0;
+}
 
 static uint32_t step_for(struct cei_backoff *backoff, uint64_t wait_ns)
 {
@@ -30,6 +48,23 @@ START_TEST(test_spins_before_it_reads_the_clock)
 	cei_backoff_step(&backoff);
 	ck_assert_uint_ne(backoff.since_ns, 0);
 	ck_assert_uint_eq(backoff.sleep_takes_ns, CEI_BACKOFF_SLEEP_TAKES_NS);
+}
+END_TEST
+
+/* Where a yield takes long, who spins yields no more than who waits for the first sleep. */
+START_TEST(test_stops_to_spin_where_yields_take_long)
+{
+	struct cei_backoff backoff;
+	uint32_t i;
+
+	yields.takes_ns = 2 * (long)CEI_BACKOFF_YIELD_LONG_NS;
+	cei_backoff_reset(&backoff);
+	for (i = 0; i < CEI_BACKOFF_SPINS_A_YIELD; i++)
+		cei_backoff_step(&backoff);
+	ck_assert_uint_eq(yields.n, 1);
+	ck_assert_uint_eq(backoff.since_ns, 0);
+	cei_backoff_step(&backoff);
+	ck_assert_uint_ne(backoff.since_ns, 0);
 }
 END_TEST
 
@@ -108,6 +143,7 @@ static Suite *suite(void)
 	TCase *all = tcase_create("backoff");
 
 	tcase_add_test(all, test_spins_before_it_reads_the_clock);
+	tcase_add_test(all, test_stops_to_spin_where_yields_take_long);
 	tcase_add_test(all, test_measures_its_sleeps);
 	tcase_add_test(all, test_keeps_what_it_measured);
 	tcase_add_test(all, test_does_not_sleep_too_early);
