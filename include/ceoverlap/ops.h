@@ -47,7 +47,7 @@
  * STREAMS    A run on a GPU is ordered in the caller's stream as a kernel is: after the
  *            work queued before it, and before the work queued after it. On host ranks
  *            a run is done when the call returns; each rank calls from its own thread.
- *            If the workspace is capturable, a run that repeats an earlier one with an
+ *            If the workspace is capturable (GRAPHS), a run that repeats an earlier one with an
  *            equal struct (so set unused fields to 0) is queued as one CUDA graph, for
  *            which the driver takes some GPU memory at the first repetition. Memory that
  *            was freed and allocated again at the same address is recognised as another.
@@ -74,7 +74,12 @@
  *            on a workspace with shares_sms needs only a part of its SMs to proceed.
  *            Do not create or release ops, which allocates and frees GPU memory, while a
  *            peer's run waits for a run that this rank has not called yet.
- * GRAPHS     Workspaces that are capturable: captures count as runs, so all ranks make the
+ * GRAPHS     Workspaces of groups whose ranks are all on GPUs of one node are capturable; behind a
+ *            daemon only if all ranks say so (`is_capturable`). The calling thread, not the
+ *            engine's, queues what their runs transfer, before the kernels that wait for it. This
+ *            does not hold for workspaces whose first op is one of experts (ceov_moe_*), whose rows
+ *            the engine counts: these take no other ops but GEMMs with marks, and capturable ones
+ *            no ops of experts. Captures count as runs, so all ranks make the
  *            same ones in the same order. Runs follow each other within a graph, too,
  *            whatever its branches. From the first run in a capture until its end, runs
  *            outside of that capture are refused (CEOV_ERR_STATE), of that workspace and
@@ -119,16 +124,13 @@ struct ceov_workspace_config {
 					 * allocated: a run uses one half while peers finish with
 					 * the other one. Between 2 and 8 GPUs of one node 1.7
 					 * to 3 MiB more are, for ops of few bytes */
-	int         is_capturable;      /* 0, or 1: runs may be captured into CUDA graphs,
-					 * and may be made without a capture, too. The calling
-					 * thread, not the engine's, then queues the copies,
-					 * before the kernels that wait for them. So this
-					 * suits processes that load kernels or free GPU memory
-					 * during a run, which delays work that is queued
-					 * later. A run waits until all ranks have begun it: a
-					 * process with several ranks loads its kernels before.
-					 * For the same reason it is the faster one between more
-					 * than two GPUs (docs/operators.md) */
+	int         is_capturable;      /* for ranks on GPUs behind a daemon: 0, and its engines
+					 * make the copies of runs, as its operator shares them
+					 * out; or 1: the calling thread queues them on streams
+					 * of this process, and runs may be captured into CUDA
+					 * graphs (GRAPHS). No effect without a daemon. 1 is
+					 * refused in groups of several nodes, and on host
+					 * ranks */
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's. If the
 					 * workspace is not capturable, it counts from the
 					 * call of the run, so it must be long enough for the
@@ -156,9 +158,9 @@ struct ceov_workspace_config {
 					 * released after those that follow it */
 };
 
-/* Allocates the workspace and exports it to the group. Does not wait for peers, but, if it is
- * capturable, for the kernels that run on the GPU. A capturable workspace takes some 30 MiB of the
- * GPU's memory for CUDA graphs. In a group of several nodes it is refused (CEOV_ERR_INVALID). */
+/* Allocates the workspace and exports it to the group. Does not wait for peers. The first op of a
+ * capturable workspace takes some 30 MiB of the GPU's memory for CUDA graphs, and its creation may
+ * wait for the kernels that run on the GPU. */
 int  ceov_workspace_create(ceov_context *context,
 			   const struct ceov_workspace_config *config,
 			   ceov_workspace **ret_workspace);
@@ -166,7 +168,7 @@ int  ceov_workspace_create(ceov_context *context,
 /* Finds the peers' workspaces; afterwards ops can be created. Blocks. CEOV_PENDING:
  * timeout_ns passed and some peer has not created its workspace yet; call again. If one
  * process has several ranks, create the workspaces of all of them first. CEOV_ERR_INVALID: a
- * peer's workspace of that name has another size or another is_capturable. */
+ * peer's workspace of that name has another size. */
 int  ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns);
 
 /* Returns 0, or the error that ended a run of the workspace. Never blocks. */
@@ -782,7 +784,7 @@ struct ceov_moe_routing {
 uint64_t ceov_moe_dispatch_scratch_bytes(const struct ceov_moe *shape, uint32_t n_ranks);
 uint64_t ceov_moe_combine_scratch_bytes(const struct ceov_moe *shape, uint32_t n_ranks);
 
-/* CEOV_ERR_INVALID in capturable workspaces, which do not have them yet. */
+/* CEOV_ERR_INVALID in capturable workspaces that have had other ops: see GRAPHS. */
 int  ceov_moe_dispatch_create(ceov_workspace *workspace, const struct ceov_moe *shape,
 			      ceov_op **ret_op);
 int  ceov_moe_combine_create(ceov_workspace *workspace, const struct ceov_moe *shape,

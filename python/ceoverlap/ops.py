@@ -92,7 +92,8 @@ class Workspace(_object.Object):
     name           1 to 40 bytes, the same at all ranks; each open workspace has its own
     scratch_bytes  the largest scratch_bytes() of its operators, the same at all ranks; twice
                    that is allocated
-    capturable     whether runs may be captured into CUDA graphs
+    capturable     behind a daemon: whether runs may be captured into CUDA graphs, and the daemon
+                   then has no part in them. On GPUs of one node without a daemon they always may
     deadline_s     limit of every wait of a run, in seconds; 0: the context's
     shares_sms     whether other kernels that wait for peers may run at the same time
     n_sms          how many SMs the kernels of runs take at most, the same at all ranks; 0: all.

@@ -62,13 +62,17 @@ struct cei_op_kind {
 	uint32_t    run_bytes;          /* size of the struct that the run call takes */
 	uint32_t    run_first_bytes;    /* size of that struct in the first header that had it, if
 					 * it has grown since: then take() and job() read the struct
-					 * by cei_sized_take(), and lacks() refuses capturable
-					 * workspaces. 0: the struct has not grown */
+					 * by cei_sized_take(), and is_counted is set, since
+					 * graphs compare whole structs. 0: the struct has not
+					 * grown */
 	uint32_t    n_stages;           /* stages of a run, which makes at most one launch for
 					 * each; 0 only if is_local */
 	int         is_local;           /* 1: a run needs no other rank. It uses neither scratch
 					 * nor signals of the workspace, and is no part of the
 					 * sequence that runs of all ranks form */
+	int         is_counted;         /* 1: a run sends as many rows as it has counted, which only
+					 * the engine reads, so the calling thread cannot queue
+					 * its transfers */
 
 	int         gathers;            /* of kinds with a product. 1: its operand comes from all
 					 * ranks, which may differ in n. 0: it goes to all ranks,
@@ -99,9 +103,9 @@ struct cei_op_kind {
 	 * itself stores to peers. A kind that has no such shapes sets no function. */
 	int (*has_sm_lane)(const struct cei_op_shape *shape);
 
-	/* Returns whether runs by the engine gain by ranks that begin them together: they do if
-	 * they are long, since copies of ranks that are out of step meet at receivers. Then copies
-	 * have to follow the stream. A kind that never gains sets no function. */
+	/* Returns whether runs that the engine launches gain by ranks that begin them together:
+	 * they do if they are long, since copies of ranks that are out of step meet at receivers.
+	 * Then copies have to follow the stream. A kind that never gains sets no function. */
 	int (*meets)(const struct cei_op_shape *shape);
 
 	/* Returns the bytes of one unit of shape->rows, which is a row, an element or a byte, as

@@ -478,25 +478,34 @@ START_TEST(test_wrong_values_end_the_run)
 }
 END_TEST
 
-static void refuse_capturable(struct gpu_op_rank *rank, const void *arg)
+/* A workspace's first op decides whether the calling thread or the engine carries out its runs. */
+static void refuse_others(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { NAME, 1, 0, 0, 0 };
-	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
-	ceov_op *op = NULL;
+	const struct op_case sum = gpu_op_case_plain(OP_ALL_REDUCE, 2);
+	ceov_workspace *workspace = gpu_op_workspace(rank, &plain);
+	ceov_op *op = NULL, *other = NULL;
 
 	(void)arg;
-	ck_assert_int_eq(ceov_moe_dispatch_create(workspace, &experts.shape, &op),
+	ck_assert_int_eq(op_case_create(&sum, workspace, &op), 0);
+	ck_assert_int_eq(ceov_moe_dispatch_create(workspace, &experts.shape, &other),
 			 CEOV_ERR_INVALID);
-	ck_assert_int_eq(ceov_moe_combine_create(workspace, &experts.shape, &op),
+	ck_assert_int_eq(ceov_moe_combine_create(workspace, &experts.shape, &other),
 			 CEOV_ERR_INVALID);
+	ceov_op_release(op);
+	gpu_op_workspace_release(rank, workspace);
+	workspace = gpu_op_workspace(rank, &plain);
+	ck_assert_int_eq(ceov_moe_dispatch_create(workspace, &experts.shape, &op), 0);
+	ck_assert_int_eq(op_case_create(&sum, workspace, &other), CEOV_ERR_INVALID);
+	ck_assert_ptr_null(workspace->capture);
+	ceov_op_release(op);
 	gpu_op_workspace_release(rank, workspace);
 }
 
-START_TEST(test_capturable_workspaces_are_refused)
+START_TEST(test_other_operators_need_another_workspace)
 {
 	experts.n_ranks = 2;
 	gpu_experts_shape(&experts);
-	each_rank(2, refuse_capturable, NULL);
+	each_rank(2, refuse_others, NULL);
 }
 END_TEST
 
@@ -517,7 +526,7 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_add_loop_test(cases, test_runs_are_queued_ahead, n_all == 2, 2);
 	tcase_add_loop_test(cases, test_a_late_rank, n_all == 2, 2);
 	tcase_add_loop_test(cases, test_wrong_values_end_the_run, 0, 6);
-	tcase_add_test(cases, test_capturable_workspaces_are_refused);
+	tcase_add_test(cases, test_other_operators_need_another_workspace);
 	suite_add_tcase(made, cases);
 	return made;
 }

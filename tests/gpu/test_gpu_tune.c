@@ -76,8 +76,7 @@ static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspac
 		gpu_op_data_turn(&data, op, GPU_CONSUME, i);
 		gpu_op_data_check(&data, GPU_CONSUME, i);
 	}
-	ck_assert_uint_eq(n_graphs(workspace), workspace->is_capturable ?
-			  gpu_op_n_graphs(rank->rig, CEI_OP_HALVES) : 0);
+	ck_assert_uint_eq(n_graphs(workspace), gpu_op_n_graphs(rank->rig, CEI_OP_HALVES));
 	*ret_n_runs = workspace->n_runs;
 	ck_assert_int_eq(ceov_op_tune(op, stream), 0);
 	*ret_n_runs = workspace->n_runs - *ret_n_runs;
@@ -121,8 +120,7 @@ static void tune_each(struct gpu_op_rank *rank, const void *arg)
 		ck_assert_ptr_nonnull(strstr(first.text, "tuned: "));
 		ck_assert_ptr_nonnull(strstr(first.text, "the model's choice"));
 		if (!rank->rank)
-			printf("%u ranks, capturable %d, %u runs measured\n%s",
-			       rank->rig->n_ranks, workspace->is_capturable,
+			printf("%u ranks, %u runs measured\n%s", rank->rig->n_ranks,
 			       (unsigned)n_runs, first.text);
 		second = tune(rank, workspace, &one, &n_runs);
 		ck_assert_uint_eq(n_runs, 0);
@@ -133,34 +131,10 @@ static void tune_each(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_tuned_once)
 {
-	const struct gpu_op_mode mode = { "tune", _i, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "tune", 0, 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	gpu_op_each(&rig, tune_each, &mode);
-	gpu_op_close(&rig);
-}
-END_TEST
-
-/* Ops in capturable workspaces have separate keys, so that the two kinds of workspaces do not share
- * stored results. */
-static void tune_first(struct gpu_op_rank *rank, const void *arg)
-{
-	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
-	struct op_case one = case_of(2, rank->rig->n_ranks);
-	uint64_t n_runs;
-
-	(void)tune(rank, workspace, &one, &n_runs);
-	ck_assert_uint_gt(n_runs, 0);
-	gpu_op_workspace_release(rank, workspace);
-}
-
-START_TEST(test_kinds_of_workspaces_are_kept_apart)
-{
-	struct gpu_op_mode mode = { "tune", 0, 0, 0, 0 };
-
-	gpu_op_open(&rig, n_all);
-	for (; mode.is_capturable < 2; mode.is_capturable++)
-		gpu_op_each(&rig, tune_first, &mode);
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -173,8 +147,7 @@ static Suite *suite(uint32_t n_ranks)
 	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(all, 100);
 	tcase_add_checked_fixture(all, set_up, tear_down);
-	tcase_add_loop_test(all, test_tuned_once, 0, 2);
-	tcase_add_test(all, test_kinds_of_workspaces_are_kept_apart);
+	tcase_add_test(all, test_tuned_once);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -149,7 +149,7 @@ START_TEST(test_how_sums_are_cut)
 
 	one.tuning.n_pieces = 3;
 	op_rig_open(&rig, 4, SCRATCH, &log_);
-	rig.workspaces[0]->is_capturable = _i;
+	rig.workspaces[0]->capture = _i ? (struct cei_capture *)&rig : NULL;    /* never used */
 	op = op_case_made(&one, rig.workspaces[0]);
 	ck_assert_int_eq(op->stages[0].awaits_start, !_i);
 	for (target = 1; target < 4; target++) {
@@ -160,7 +160,7 @@ START_TEST(test_how_sums_are_cut)
 		ck_assert_uint_eq(sums.mark, target == 3 ? first + 2 : first);
 		ck_assert_uint_eq(sums.last_ready, 2);
 	}
-	rig.workspaces[0]->is_capturable = 0;
+	rig.workspaces[0]->capture = NULL;
 	ceov_op_release(op);
 	op_rig_release(&rig);
 	op_rig_close(&rig);

@@ -15,6 +15,7 @@
 #include "ce_engine/objects/signal.h"
 #include "op_rig.h"
 #include "ops/core/workspace.h"
+#include "ops/kinds.h"
 
 #define SCRATCH UINT64_C(10000)
 
@@ -208,18 +209,35 @@ START_TEST(test_peers_differ_in_size)
 }
 END_TEST
 
-/* A capturable workspace needs a GPU, so here another object with its name stands for one. */
-START_TEST(test_peers_differ_in_mode)
+/* A host rank plays a GPU whose peers are on GPUs, too. */
+START_TEST(test_operators_of_experts_are_alone)
 {
-	ceov_context *context = testing_open(2, &log_);
-	ceov_workspace *first = op_workspace(context, 0, "w", SCRATCH, 0);
-	ceov_buffer *other = testing_buffer(context, 1, 16);
+	struct ceov_workspace *workspace;
+	struct op_rig rig;
 
-	ck_assert_int_eq(ceov_buffer_share(other, "ws.w.c.scratch"), 0);
-	ck_assert_int_eq(ceov_workspace_connect(first, 0), CEOV_ERR_INVALID);
-	testing_log_has(&log_, "is_capturable 0 at rank 0", "1 at rank 1", NULL);
-	ck_assert_int_eq(ceov_buffer_release(other), 0);
-	ceov_close(context);
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	workspace = rig.workspaces[0];
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_moe_combine), 0);
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_all_gather), 0);
+	ck_assert_int_eq(cei_workspace_is_capturable(workspace), 0);
+	workspace->least[CEI_ALLREDUCE_QUEUES] = 1;
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_gemm_marks), 0);
+	ck_assert_int_eq(cei_workspace_is_capturable(workspace), 1);
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_moe_dispatch), 0);
+	ck_assert_int_eq(cei_workspace_is_capturable(workspace), 0);
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_gemm_marks), 0);
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_all_gather), CEOV_ERR_INVALID);
+	testing_log_has(&log_, "ceov_all_gather_create", "has had operators of experts", NULL);
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_moe_combine), 0);
+	workspace->is_counted = 0;
+	workspace->capture = (struct cei_capture *)&rig;        /* never used */
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_all_gather), 0);
+	ck_assert_int_eq(cei_workspace_is_capturable(workspace), 1);
+	ck_assert_int_eq(cei_workspace_take_kind(workspace, &cei_moe_dispatch), CEOV_ERR_INVALID);
+	testing_log_has(&log_, "ceov_moe_dispatch_create", "rows are counted by the engine", NULL);
+	workspace->capture = NULL;
+	op_rig_release(&rig);
+	op_rig_close(&rig);
 }
 END_TEST
 
@@ -488,7 +506,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_connect_waits_for_peers);
 	tcase_add_test(all, test_another_thread_sees_it_connected);
 	tcase_add_test(all, test_peers_differ_in_size);
-	tcase_add_test(all, test_peers_differ_in_mode);
+	tcase_add_test(all, test_operators_of_experts_are_alone);
 	tcase_add_test(all, test_released_after_its_ops_and_peers);
 	tcase_add_test(all, test_released_before_what_it_follows);
 	tcase_add_test(all, test_close_releases_the_rest);

@@ -11,7 +11,7 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 {
 	(void)ret_capture;
 	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
-			 "workspace '%s': is_capturable: this build is without CUDA",
+			 "workspace '%s': this build is without CUDA",
 			 workspace->name);
 }
 

@@ -190,10 +190,10 @@ static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *be
 	begin->own = workspace->rank;
 	begin->timeout_ns = workspace->deadline_ns;
 	begin->status = (uint32_t *)capture->gpu->status;
-	r = cei_gpu_signal(capture->gpu, workspace->done[workspace->rank], &begin->done);
+	r = cei_gpu_signal(capture->gpu, workspace->met[workspace->rank], &begin->done);
 	for (i = 0; !r && i < workspace->n_ranks; i++)
 		if (i != workspace->rank)
-			r = cei_gpu_peer_counter(capture->gpu, workspace->done[i], workspace->rank,
+			r = cei_gpu_peer_counter(capture->gpu, workspace->met[i], workspace->rank,
 						 &begin->peer_done[i]);
 	return r;
 }

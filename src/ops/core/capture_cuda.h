@@ -41,8 +41,8 @@
 
 struct cei_capture;
 
-/* Prepares a workspace for runs that can be captured. The executor must be open, and the
- * workspace's own `done` signal must exist. May wait for all kernels of the GPU. */
+/* Prepares a workspace, which is connected, for runs that can be captured. May wait for all kernels
+ * of the GPU. */
 int  cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture);
 
 /* Frees the capture, whose runs must have ended. NULL is allowed. */

@@ -93,7 +93,7 @@ void cei_direct_job(const struct cei_run *run, struct cei_direct_job *ret_job)
 		job->scratch[rank] = scratch_of(workspace, rank);
 	for (half = 0; half < CEI_DIRECT_HALVES; half++)
 		job->arrived[half] = workspace->arrived[half];
-	job->done = workspace->done;
+	job->done = workspace->met;
 	job->marks = cei_run_marks(run, NULL, NULL);
 	if (workspace->capture)
 		job->words = cei_capture_words(workspace->capture);

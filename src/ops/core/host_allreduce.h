@@ -39,6 +39,7 @@ enum cei_allreduce_fact {               /* facts about the rank's GPU; a value o
 					 * a number of them of its own where ranks share a GPU */
 	CEI_ALLREDUCE_PACKETS,          /* 1: stores of 16 bytes to peers' memory arrive whole: its
 					 * bytes go to all of them by NVLink, or stay in its GPU */
+	CEI_ALLREDUCE_QUEUES,           /* 1: its calling thread can queue what a run transfers */
 	CEI_ALLREDUCE_FACTS
 };
 

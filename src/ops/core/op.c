@@ -323,7 +323,7 @@ int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape
 	 * another GPU, so graphs and groups of several nodes have tunings of their own. */
 	if (n_nodes > 1)
 		snprintf(nodes, sizeof(nodes), "%u-nodes-", n_nodes);
-	snprintf(text, sizeof(text), "%s%s%s", workspace->is_capturable ? "graph-" : "", nodes,
+	snprintf(text, sizeof(text), "%s%s%s", workspace->capture ? "graph-" : "", nodes,
 		 machine);
 	cei_tuning_key(text, shape, key);
 	return 0;
@@ -339,8 +339,7 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 
 	if (!r)
 		r = cei_tunings_recall(key, &tuning);
-	if (!r && shape->kind->lacks &&
-	    shape->kind->lacks(workspace, shape, &tuning, &rates))
+	if (!r && shape->kind->lacks && shape->kind->lacks(workspace, shape, &tuning, &rates))
 		r = CEOV_NONE;
 	if (!r)
 		*ret_tuning = tuning;
@@ -356,9 +355,8 @@ static void refine(ceov_op *op, const struct cei_rates *rates)
 	struct ceov_op_tuning tuning;
 
 	if (!cei_op_says_nothing(&op->given) || cei_selector_is_direct(op->choice.mode) ||
-	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
-	    tuning.mode != op->choice.mode || tuning.n_pieces != op->choice.n_pieces ||
-	    tuning.cut != op->choice.cut.kind)
+	    cei_op_recall(op->workspace, &op->shape, &tuning) || tuning.mode != op->choice.mode ||
+	    tuning.n_pieces != op->choice.n_pieces || tuning.cut != op->choice.cut.kind)
 		return;
 	cei_selector_choose(&op->shape, rates, &tuning, &op->choice);
 	op->is_tuned = 1;
@@ -441,6 +439,8 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		: refuse(workspace, kind, "no ret_op");
 	ceov_op *op;
 
+	if (!r)
+		r = cei_workspace_take_kind(workspace, kind);
 	if (r)
 		return r;
 	op = calloc(1, sizeof(*op));
@@ -453,7 +453,7 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	cei_sized_take(&op->given, tuning, sizeof(op->given));
 	cei_selector_choose(shape, &rates, &op->given, &op->choice);
 	refine(op, &rates);
-	op->meets = meets(op);
+	op->meets = !workspace->capture && meets(op);
 	cei_object_use(&workspace->object);
 	cei_object_init(&op->object, workspace->object.context, &cei_op_type);
 	r = build(op);
@@ -532,7 +532,7 @@ static int say_chunks(const ceov_op *op, int fd)
 	char text[96];
 
 	if (op->shape.n_ranks == 1 || cei_selector_is_direct(op->choice.mode) ||
-	    op->workspace->is_capturable)
+	    op->workspace->capture)
 		return 0;
 	snprintf(text, sizeof(text), "chunks: at most %" PRIu64 " bytes (%s)\n",
 		 given && given < most ? given : most,

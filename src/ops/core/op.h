@@ -170,9 +170,9 @@ int  cei_op_says_nothing(const struct ceov_op_tuning *tuning);
  * about their GPUs, and defaults for everything else. The workspace must be connected. */
 struct cei_rates cei_op_rates(const ceov_workspace *workspace);
 
-/* Writes the key under which the op's tuning is stored. Ops in capturable workspaces have
- * other keys than ops whose runs the engine launches. CEOV_NONE: tunings of this executor
- * are not stored. */
+/* Writes the key under which the op's tuning is stored. Ops whose runs the calling thread
+ * queues have other keys than ops whose runs the engine launches. CEOV_NONE: tunings of this
+ * executor are not stored. */
 int  cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 		char key[CEI_TUNING_KEY_BYTES]);
 

@@ -44,7 +44,7 @@ int cei_op_check_stream(const ceov_op *op, const void *stream)
 {
 	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
 		return 0;
-	if (stream && op->workspace->capture && !op->kind->is_local)
+	if (stream && !op->kind->is_local && op->workspace->capture)
 		return 0;
 	if (stream && op->kind->is_local)
 		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
@@ -244,14 +244,15 @@ static int check_capture(const struct cei_run *run)
 	struct cei_executor *executor = &workspace->executor;
 	int captures = 0, r = 0;
 
-	if (!workspace->capture)
+	if (!cei_workspace_is_capturable(workspace))
 		r = executor->ops->is_capturing(executor, run->stream, &captures);
 	if (r || !captures)
 		return r;
 	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: the stream is being captured; create workspace '%s' with "
-			 "is_capturable for that", run->op->kind->name, workspace->rank,
-			 workspace->name);
+			 "%s: rank %u: the stream is being captured, but the engine launches runs "
+			 "of workspace '%s': it has operators of experts, or some rank is on the "
+			 "host, on another node, or behind a daemon without is_capturable",
+			 run->op->kind->name, workspace->rank, workspace->name);
 }
 
 /* Begins a run: checks the workspace, and orders the stream behind the last run's stream. It does

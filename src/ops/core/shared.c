@@ -26,16 +26,9 @@ struct part {                           /* a kind of buffer or signal that each 
 	int       (*exists)(const ceov_workspace *workspace);   /* NULL: in all workspaces */
 };
 
-static int is_capturable(const ceov_workspace *workspace)
+static int is_on_one_node(const ceov_workspace *workspace)
 {
-	return workspace->is_capturable;
-}
-
-/* The same at all ranks. */
-static int may_meet(const ceov_workspace *workspace)
-{
-	return !workspace->is_capturable && workspace->n_ranks > 2 &&
-		!cei_workspace_has_nodes(workspace);
+	return !cei_workspace_has_nodes(workspace);
 }
 
 static const struct part parts[] = {
@@ -46,8 +39,7 @@ static const struct part parts[] = {
 	{ "here", offsetof(struct ceov_workspace, here), 0, CEI_OP_HALVES, 1, NULL },
 	{ "tune", offsetof(struct ceov_workspace, allreduce.signals),
 	  CEI_ALLREDUCE_COUNTERS + CEI_AGREE_COUNTERS, 0, 1, NULL },
-	{ "done", offsetof(struct ceov_workspace, done), 0, 1, 0, is_capturable },
-	{ "met", offsetof(struct ceov_workspace, met), 0, 1, 0, may_meet },
+	{ "met", offsetof(struct ceov_workspace, met), 0, 1, 0, is_on_one_node },
 };
 
 #define PARTS (sizeof(parts) / sizeof(parts[0]))
@@ -64,11 +56,9 @@ static ceov_signal **slot(const ceov_workspace *workspace, const struct part *pa
 }
 
 /* Writes the name under which a part is exported into buffer, and returns it. */
-static const char *name_of(const ceov_workspace *workspace, int is_capturable,
-			   const char *part, char *buffer)
+static const char *name_of(const ceov_workspace *workspace, const char *part, char *buffer)
 {
-	snprintf(buffer, CEI_NAME_BYTES, "ws.%s.%c.%s", workspace->name,
-		 is_capturable ? 'c' : 'e', part);
+	snprintf(buffer, CEI_NAME_BYTES, "ws.%s.%s", workspace->name, part);
 	return buffer;
 }
 
@@ -130,17 +120,15 @@ int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 int cei_shared_offer(ceov_workspace *workspace)
 {
 	uint32_t rank = workspace->rank, i;
-	int is_capturable = workspace->is_capturable;
 	char name[CEI_NAME_BYTES];
 	int r = 0;
 
 	for (i = 0; !r && i < PARTS; i++)
 		if (has(workspace, &parts[i]))
 			r = ceov_signal_share(*slot(workspace, &parts[i], rank),
-					      name_of(workspace, is_capturable,
-						      parts[i].name, name));
+					      name_of(workspace, parts[i].name, name));
 	return r ? r : ceov_buffer_share(workspace->scratch[rank],
-					 name_of(workspace, is_capturable, "scratch", name));
+					 name_of(workspace, "scratch", name));
 }
 
 /* --- scratch and signals of peers ------------------------------------------ */
@@ -152,28 +140,6 @@ static int release_buffer(ceov_buffer **buffer)
 	if (!r)
 		*buffer = NULL;
 	return r;
-}
-
-/* Raises an error if the peer has a workspace of this name that differs in is_capturable, because
- * then it will never export what this rank looks for. CEOV_NONE: the peer has exported no such
- * workspace. */
-static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
-{
-	ceov_buffer *found = NULL;
-	char name[CEI_NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
-	int r;
-
-	name_of(workspace, !workspace->is_capturable, "scratch", name);
-	r = cei_buffer_find(workspace->object.context, &lookup, &found);
-	if (r)
-		return r;
-	(void)ceov_buffer_release(found);
-	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
-			 "ceov_workspace_connect: '%s' has is_capturable %d at rank %u and "
-			 "%d at rank %u; give all ranks the same", workspace->name,
-			 workspace->is_capturable, workspace->rank,
-			 !workspace->is_capturable, rank);
 }
 
 /* Returns the size of both halves of a rank's scratch, without the mail that only GPUs have. */
@@ -208,11 +174,9 @@ static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 
 	if (workspace->scratch[rank])
 		return 0;
-	name_of(workspace, workspace->is_capturable, "scratch", name);
+	name_of(workspace, "scratch", name);
 	r = cei_buffer_find(workspace->object.context, &lookup,
 			    &workspace->scratch[rank]);
-	if (r == CEOV_NONE)
-		return refuse_other_mode(workspace, rank);
 	return r ? r : check_size(workspace, rank);
 }
 
@@ -228,7 +192,7 @@ int cei_shared_find(ceov_workspace *workspace, uint32_t rank)
 		signal = slot(workspace, &parts[i], rank);
 		if (*signal || !has(workspace, &parts[i]))
 			continue;
-		name_of(workspace, workspace->is_capturable, parts[i].name, name);
+		name_of(workspace, parts[i].name, name);
 		r = cei_signal_find(workspace->object.context, &lookup, signal);
 	}
 	return r;

@@ -48,6 +48,7 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
+#include "ops/kind.h"
 #include "ops/tuning/selector.h"
 
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)
@@ -235,6 +236,16 @@ static void find_facts(ceov_workspace *workspace, const struct ceov_place *place
 		cei_allreduce_turned(cei_machine_peer_t0(machine, place->index));
 }
 
+/* Returns whether the rank's calling thread can queue what runs transfer. Behind a daemon it does
+ * only where the caller says so, because the daemon, which shares links among its clients, knows
+ * nothing of such runs. */
+static int can_queue(const ceov_context *context, const struct ceov_workspace_config *config,
+		     const struct ceov_place *place)
+{
+	return place->kind == CEOV_PLACE_GPU && !has_nodes(context) &&
+		(!context->there || config->is_capturable);
+}
+
 static int build(ceov_workspace *workspace, const struct ceov_place *place)
 {
 	int is_told = workspace->executor.n_sms != 0;
@@ -247,8 +258,6 @@ static int build(ceov_workspace *workspace, const struct ceov_place *place)
 		find_facts(workspace, place, is_told);
 	if (!r)
 		r = create_signals(workspace, *place);
-	if (!r && workspace->is_capturable)
-		r = cei_capture_open(workspace, &workspace->capture);
 	if (!r)
 		r = cei_allreduce_tell_facts(&workspace->allreduce);
 	return r ? r : cei_shared_offer(workspace);
@@ -329,7 +338,6 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->rank = config.rank;
 	workspace->n_ranks = context->site.n_ranks;
 	workspace->is_host = context->site.members[member].place.kind == CEOV_PLACE_HOST;
-	workspace->is_capturable = config.is_capturable;
 	workspace->shares_sms = config.shares_sms;
 	workspace->half_bytes = (config.scratch_bytes + SCRATCH_ALIGN_BYTES - 1) /
 		SCRATCH_ALIGN_BYTES * SCRATCH_ALIGN_BYTES;
@@ -339,6 +347,8 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->allreduce.context = context;
 	workspace->allreduce.rank = workspace->rank;
 	workspace->allreduce.n_ranks = workspace->n_ranks;
+	workspace->allreduce.facts[CEI_ALLREDUCE_QUEUES] =
+		(uint64_t)can_queue(context, &config, &context->site.members[member].place);
 	workspace->leader = config.follows ? config.follows->leader : workspace;
 	if (workspace->leader != workspace)
 		cei_object_use(&workspace->leader->object);
@@ -462,6 +472,43 @@ int cei_workspace_check_connected(const ceov_workspace *workspace, const char *c
 	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_STATE, 0,
 			 "%s: workspace '%s' of rank %u is not connected yet", call,
 			 workspace->name, workspace->rank);
+}
+
+int cei_workspace_is_capturable(const ceov_workspace *workspace)
+{
+	return workspace->least[CEI_ALLREDUCE_QUEUES] == 1 && !workspace->is_counted;
+}
+
+/* The caller holds the lock. */
+static int take_kind(ceov_workspace *workspace, const struct cei_op_kind *kind)
+{
+	if (kind->is_counted && workspace->capture)
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
+				 "%s_create: rank %u: rows are counted by the engine, which has "
+				 "no part in runs of the ops that workspace '%s' has had; create "
+				 "a workspace of their own for operators of experts", kind->name,
+				 workspace->rank, workspace->name);
+	if (!kind->is_counted && workspace->is_counted)
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
+				 "%s_create: rank %u: workspace '%s' has had operators of "
+				 "experts, whose runs the engine launches; create another "
+				 "workspace", kind->name, workspace->rank, workspace->name);
+	workspace->is_counted = kind->is_counted;
+	if (kind->is_counted || workspace->capture)
+		return 0;
+	return cei_capture_open(workspace, &workspace->capture);
+}
+
+int cei_workspace_take_kind(ceov_workspace *workspace, const struct cei_op_kind *kind)
+{
+	int r;
+
+	if (kind->is_local || workspace->least[CEI_ALLREDUCE_QUEUES] != 1)
+		return 0;
+	pthread_mutex_lock(&workspace->lock);
+	r = take_kind(workspace, kind);
+	pthread_mutex_unlock(&workspace->lock);
+	return r;
 }
 
 uint32_t cei_workspace_start(const ceov_workspace *workspace)

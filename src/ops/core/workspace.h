@@ -10,7 +10,7 @@
  * HALVES: run e (from 1) uses half e % 2 of every rank's scratch, and the counters of that half in
  * `arrived` and `here`. Behind both halves GPUs have mail (kernels/direct_ll.h), in halves, too.
  *
- * COUNTERS: in run e a counter rises to e. The exceptions are `done`, and `ready` in captured runs
+ * COUNTERS: in run e a counter rises to e. The exceptions are `met`, and `ready` in captured runs
  * (capture_cuda.h). The signals and the indices of their counters are:
  *
  *   arrived  at each rank, one signal for each half: source rank * pieces + piece, or, in an
@@ -23,8 +23,9 @@
  *   ready    used by its own rank only: target rank * pieces + piece, or piece. The last
  *            counter is raised when the stream reaches the run (cei_workspace_start())
  *   sent     used by its own rank only: each operator assigns its counters
- *   done     at each rank, in capturable workspaces: counter r is the number of runs
- *            that rank r has finished
+ *   met      at each rank, if all are on one node: counter r says how far rank r is. Where calling
+ *            threads queue runs it is the number of runs that rank r has finished; else that of
+ *            the last run that rank r has come to whose ranks begin together (op.h)
  *
  * The counters of `allreduce` count rounds: see host_allreduce.h.
  */
@@ -64,7 +65,6 @@ struct ceov_workspace {
 	uint32_t            n_ranks;
 	struct cei_levels   levels;     /* which ranks gathers join directly */
 	int                 is_host;
-	int                 is_capturable;
 	int                 shares_sms; /* as in struct ceov_workspace_config */
 	ceov_workspace     *leader;     /* whose runs and this one's follow each other on GPUs;
 					 * itself if it follows none */
@@ -75,21 +75,24 @@ struct ceov_workspace {
 							    * is found */
 	ceov_signal        *arrived[CEI_OP_HALVES][CEI_OP_RANKS_MAX];
 	ceov_signal        *here[CEI_OP_RANKS_MAX];        /* [rank] */
-	ceov_signal        *done[CEI_OP_RANKS_MAX];        /* [rank]; NULL unless is_capturable */
 	ceov_signal        *met[CEI_OP_RANKS_MAX];         /* [rank], a counter for each rank; NULL
-							    * where no op meets (op.h) */
+							    * in a group of several nodes */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
 	struct cei_agree    agree;
 	struct cei_allreduce allreduce; /* exchange of numbers between ranks for tuning */
 	uint64_t            least[CEI_ALLREDUCE_FACTS]; /* [fact]: its lowest value over all
 							 * ranks; set when connected */
-	struct cei_capture *capture;    /* NULL: the engine launches runs */
+	struct cei_capture *capture;    /* by which the calling thread queues runs; NULL: the engine
+					 * launches them, or no op has needed one of the two yet.
+					 * Set under `lock` before the first op that needs it */
 	_Atomic int         is_connected;
 	_Atomic int         error;      /* the first error that ended a run */
 
 	pthread_mutex_t     lock;       /* held while a run is made; guards the fields below */
 	int                 is_leaving; /* 1: the release of the workspace has begun */
+	int                 is_counted; /* 1: it has had ops of kinds that are (kind.h), so the
+					 * engine launches its runs */
 	uint64_t            find_by_ns; /* while connecting: until when peers may answer */
 	uint64_t            n_runs;
 	/* Held, behind `lock`, while a run on a GPU is queued: the leader's, by all that follow
@@ -137,6 +140,16 @@ uint32_t cei_shared_signals(const ceov_workspace *workspace, ceov_signal **ret_s
  * for the message. */
 int  cei_workspace_check(const ceov_workspace *workspace, const char *call);
 int  cei_workspace_check_connected(const ceov_workspace *workspace, const char *call);
+
+/* Returns whether runs may be captured: calling threads of all ranks can queue what runs transfer,
+ * and the engine launches nothing for the workspace. The workspace is connected, and the caller
+ * holds its lock or is about to create an op. */
+int  cei_workspace_is_capturable(const ceov_workspace *workspace);
+
+/* Sees to it that runs of this kind can be made: the first op that is not local decides whether the
+ * calling thread queues the workspace's runs or the engine launches them. The workspace is
+ * connected. CEOV_ERR_INVALID: ops of the workspace need the other one of the two. */
+int  cei_workspace_take_kind(ceov_workspace *workspace, const struct cei_op_kind *kind);
 
 /* Checks without blocking whether launches or jobs have failed. Returns the error that
  * ended a run, without raising it again, or 0. The caller holds the workspace's lock. */

@@ -86,7 +86,7 @@ static int make_verdicts(ceov_op *op)
 	uint32_t i;
 	int r;
 
-	if (op->workspace->is_capturable)
+	if (op->workspace->capture)
 		return 0;
 	r = cei_op_make_counts(op);
 	if (r)

@@ -117,17 +117,6 @@ const char *cei_experts_fault(const struct cei_op_shape *shape)
 	return is_too_large(shape) ? "hidden times the rows of all blocks is above 2^48" : NULL;
 }
 
-const char *cei_experts_lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
-			      const struct ceov_op_tuning *tuning,
-			      const struct cei_rates *rates)
-{
-	(void)shape;
-	(void)tuning;
-	(void)rates;
-	return workspace->is_capturable ? "rows are counted by the engine, which takes no part in "
-		"graphs: create a workspace without is_capturable" : NULL;
-}
-
 static uint32_t header_rows(const struct cei_op_shape *shape)
 {
 	uint64_t bytes = n_local(shape) * sizeof(uint32_t);

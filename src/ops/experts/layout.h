@@ -16,9 +16,6 @@
 const struct ceov_op_tuning *cei_experts_shape(struct cei_op_shape *shape, const void *from,
 					       uint32_t n_ranks);
 const char *cei_experts_fault(const struct cei_op_shape *shape);
-const char *cei_experts_lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
-			      const struct ceov_op_tuning *tuning,
-			      const struct cei_rates *rates);
 uint64_t cei_experts_row_bytes(const struct cei_op_shape *shape);
 uint64_t cei_experts_scratch_bytes(const struct cei_op_shape *shape);
 uint32_t cei_experts_pieces(const struct cei_op_shape *shape);

@@ -144,7 +144,7 @@ static int queue_job(const struct cei_run *run)
 	struct cei_gemm_job job = job_of(op, run->operands, NULL, &op->product.all);
 	int captures = 0, r = 0;
 
-	if (op->workspace->is_capturable)
+	if (cei_workspace_is_capturable(op->workspace))
 		r = executor->ops->is_capturing(executor, run->stream, &captures);
 	if (!r && captures)
 		r = begin_captured(run);
