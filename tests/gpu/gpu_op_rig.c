@@ -161,7 +161,6 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	config.rank = rank->rank;
 	config.name = mode->name;
 	config.scratch_bytes = GPU_OP_SCRATCH;
-	config.is_capturable = mode->is_capturable;
 	config.shares_sms = mode->shares_sms;
 	config.deadline_ns = mode->deadline_ns;
 	config.n_sms = gpu_sms_for(&rank->gpu, rank->rig->n_ranks,

@@ -71,7 +71,6 @@ void gpu_op_meet(struct gpu_op_rank *rank);
 
 struct gpu_op_mode {
 	const char *name;               /* name of the workspace */
-	int         is_capturable;
 	uint64_t    deadline_ns;        /* 0: the context's deadline */
 	int         shares_sms;
 	uint32_t    n_at_once;          /* workspaces of a rank whose runs overlap in time; 0: 1 */

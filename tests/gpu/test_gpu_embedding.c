@@ -276,7 +276,7 @@ static void draw_shape(struct gpu_op_rank *rank, uint32_t number)
 /* Runs body with both kinds of workspace. */
 static void each_mode(uint32_t n_ranks, void (*body)(struct gpu_op_rank *rank, const void *arg))
 {
-	struct gpu_op_mode mode = { "embedding", 0, 0, 0, 0 };
+	struct gpu_op_mode mode = { "embedding", 0, 0, 0 };
 
 	random_data = testing_seed();
 	gpu_op_open(&rig, n_ranks);
@@ -391,7 +391,7 @@ END_TEST
 /* Captures a layer forth and back, and replays it with new tables and bags in the same memory. */
 static void replay(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "graphs", 0, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "graphs", 0, 0, 0 };
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	struct gpu_graph graph;
 	struct device device;

@@ -156,7 +156,7 @@ static uint32_t fault_word(const ceov_workspace *workspace)
 
 /* --- the tests --------------------------------------------------------------------- */
 
-static const struct gpu_op_mode plain = { NAME, 0, 0, 0, 0 };
+static const struct gpu_op_mode plain = { NAME, 0, 0, 0 };
 
 static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 {

@@ -112,9 +112,9 @@ static void run_in_part(struct gpu_op_rank *rank, const void *arg)
 START_TEST(test_streams_of_green_contexts)
 {
 	static const struct part parts[] = {
-		{ { "32", 0, TESTING_PATIENCE / 2, 0, 1 }, 32 },
-		{ { "16", 1, TESTING_PATIENCE / 2, 0, 1 }, 16 },
-		{ { "16 shared", 0, TESTING_PATIENCE / 2, 1, 1 }, 16 },
+		{ { "32", TESTING_PATIENCE / 2, 0, 1 }, 32 },
+		{ { "16", TESTING_PATIENCE / 2, 0, 1 }, 16 },
+		{ { "16 shared", TESTING_PATIENCE / 2, 1, 1 }, 16 },
 	};
 	uint32_t i;
 
@@ -189,17 +189,13 @@ static void run_crossed(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_two_runs_that_wait)
 {
-	static const struct gpu_op_mode modes[2][2] = {
-		{ { "product", 0, TESTING_PATIENCE / 2, 0, 2 },
-		  { "sum", 0, TESTING_PATIENCE / 2, 0, 2 } },
-		{ { "product", 1, TESTING_PATIENCE / 2, 0, 2 },
-		  { "sum", 1, TESTING_PATIENCE / 2, 0, 2 } },
+	static const struct gpu_op_mode modes[2] = {
+		{ "product", TESTING_PATIENCE / 2, 0, 2 },
+		{ "sum", TESTING_PATIENCE / 2, 0, 2 }
 	};
-	uint32_t i;
 
 	gpu_op_open(&rig, n_all);
-	for (i = 0; i < 2; i++)
-		gpu_op_each(&rig, run_crossed, modes[i]);
+	gpu_op_each(&rig, run_crossed, modes);
 	gpu_op_close(&rig);
 }
 END_TEST

@@ -48,11 +48,10 @@ static ceov_op *create(const struct move_case *one, ceov_workspace *workspace)
 static void each_mode(uint32_t n_ranks, const char *name,
 		      void (*body)(struct gpu_op_rank *rank, const void *arg))
 {
-	struct gpu_op_mode mode = { name, 0, 0, 0, 0 };
+	struct gpu_op_mode mode = { name, 0, 0, 0 };
 
 	gpu_op_open(&rig, n_ranks);
-	for (; mode.is_capturable < 2; mode.is_capturable++)
-		gpu_op_each(&rig, body, &mode);
+	gpu_op_each(&rig, body, &mode);
 	gpu_op_close(&rig);
 }
 
@@ -442,7 +441,7 @@ static void play(struct player *player)
 
 static void play_all(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "graphs", 1, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "graphs", 0, 0, 0 };
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	struct player player = { .rank = rank };
 	uint32_t i;
@@ -485,8 +484,7 @@ static void expect_end(struct gpu_op_rank *rank, ceov_workspace *workspace, int 
 static void miss_one(struct gpu_op_rank *rank, const void *arg)
 {
 	const struct gpu_op_mode *plain_mode = arg;
-	struct gpu_op_mode mode = { plain_mode->name, plain_mode->is_capturable, DEADLINE_NS,
-				    0, 0 };
+	struct gpu_op_mode mode = { plain_mode->name, DEADLINE_NS, 0, 0 };
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	struct move_case one = plain(1, rank->rig->n_ranks);
 	ceov_op *op = create(&one, workspace);

@@ -79,7 +79,7 @@ struct task {
 static void run_group(const struct group *group, const char *name,
 		      void (*body)(struct gpu_op_rank *rank, const void *arg))
 {
-	const struct task task = { { name, 0, DEADLINE_NS, 0, 0 }, group };
+	const struct task task = { { name, DEADLINE_NS, 0, 0 }, group };
 
 	open_group(group);
 	gpu_op_each(&rig, body, &task);

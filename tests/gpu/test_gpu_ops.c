@@ -166,8 +166,8 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 		try_shape(rank, workspace, &one, 4 * i);
 	}
 	if (!rank->rank)
-		printf("%u ranks, capturable %d: %u shapes of each operator, cuBLAS %s\n",
-		       rank->rig->n_ranks, shapes->mode.is_capturable, shapes->n,
+		printf("%u ranks: %u shapes of each operator, cuBLAS %s\n",
+		       rank->rig->n_ranks, shapes->n,
 		       has_library ? "too" : "is not here");
 	gpu_op_workspace_release(rank, workspace);
 }
@@ -175,7 +175,7 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 START_TEST(test_shapes_are_right_and_bits_repeat)
 {
 	const struct shapes shapes = {
-		{ "shapes", _i, 0, 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES)
+		{ "shapes", 0, 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES)
 	};
 
 	gpu_op_open(&rig, n_all);
@@ -184,16 +184,15 @@ START_TEST(test_shapes_are_right_and_bits_repeat)
 }
 END_TEST
 
-/* Tests fewer shapes, with both kinds of workspace. */
+/* Tests fewer shapes. */
 START_TEST(test_shapes_on_two_gpus)
 {
 	struct shapes shapes = {
-		{ "shapes", 0, 0, 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES) / 4 + 1
+		{ "shapes", 0, 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES) / 4 + 1
 	};
 
 	gpu_op_open(&rig, 2);
-	for (; shapes.mode.is_capturable < 2; shapes.mode.is_capturable++)
-		gpu_op_each(&rig, try_shapes, &shapes);
+	gpu_op_each(&rig, try_shapes, &shapes);
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -225,11 +224,10 @@ static void run_late(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_a_late_rank)
 {
-	struct gpu_op_mode mode = { "late", 0, 0, 0, 0 };
+	struct gpu_op_mode mode = { "late", 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
-	for (; mode.is_capturable < 2; mode.is_capturable++)
-		gpu_op_each(&rig, run_late, &mode);
+	gpu_op_each(&rig, run_late, &mode);
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -313,11 +311,10 @@ static void reuse_each(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_operands_are_free_behind_the_run)
 {
-	struct gpu_op_mode mode = { "reuse", 0, 0, 0, 0 };
+	struct gpu_op_mode mode = { "reuse", 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
-	for (; mode.is_capturable < 2; mode.is_capturable++)
-		gpu_op_each(&rig, reuse_each, &mode);
+	gpu_op_each(&rig, reuse_each, &mode);
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -406,19 +403,14 @@ static void run_two(struct gpu_op_rank *rank, const void *arg)
 	}
 }
 
-/* Tests two workspaces of either kind, and one of each kind. */
 START_TEST(test_two_workspaces_on_two_streams)
 {
-	static const struct gpu_op_mode modes[3][2] = {
-		{ { "one", 0, 0, 0, 2 }, { "two", 0, 0, 0, 2 } },
-		{ { "one", 1, 0, 0, 2 }, { "two", 1, 0, 0, 2 } },
-		{ { "one", 0, 0, 0, 2 }, { "two", 1, 0, 0, 2 } },
+	static const struct gpu_op_mode modes[2] = {
+		{ "one", 0, 0, 2 }, { "two", 0, 0, 2 }
 	};
-	uint32_t i;
 
 	gpu_op_open(&rig, n_all);
-	for (i = 0; i < 3; i++)
-		gpu_op_each(&rig, run_two, modes[i]);
+	gpu_op_each(&rig, run_two, modes);
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -501,15 +493,11 @@ static void run_beside_others(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_others_hold_sms)
 {
-	struct gpu_op_mode mode = { "held", 0, 0, 0, 0 };
-	int i;
+	struct gpu_op_mode mode = { "held", 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
-	for (i = 0; i < 4; i++) {
-		mode.is_capturable = i % 2;
-		mode.shares_sms = i / 2;
+	for (; mode.shares_sms < 2; mode.shares_sms++)
 		gpu_op_each(&rig, run_beside_others, &mode);
-	}
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -518,13 +506,12 @@ END_TEST
 
 static void be_process(uint32_t rank)
 {
-	struct shapes shapes = { { "shapes", 0, 0, 0, 0 }, PROCESS_SHAPES };
+	struct shapes shapes = { { "shapes", 0, 0, 0 }, PROCESS_SHAPES };
 	char path[200];
 
 	testing_path("group", path, sizeof(path));
 	gpu_op_open_one(&rig, rank, n_all, path);
-	for (; shapes.mode.is_capturable < 2; shapes.mode.is_capturable++)
-		gpu_op_each(&rig, try_shapes, &shapes);
+	gpu_op_each(&rig, try_shapes, &shapes);
 	gpu_op_close(&rig);
 }
 
@@ -544,7 +531,7 @@ static Suite *suite(uint32_t n_ranks)
 
 	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(shapes, 100);
-	tcase_add_loop_test(shapes, test_shapes_are_right_and_bits_repeat, 0, 2);
+	tcase_add_test(shapes, test_shapes_are_right_and_bits_repeat);
 	if (n_all > 2)
 		tcase_add_test(shapes, test_shapes_on_two_gpus);
 	suite_add_tcase(made, shapes);

@@ -302,7 +302,7 @@ static void check_graphs(const struct player *player, uint32_t round)
 
 static void play_over_memory(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "memory", 1, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "memory", 0, 0, 0 };
 	struct player player = { .rank = rank, .how = *(const int *)arg };
 	uint32_t i, k, round;
 
@@ -345,7 +345,7 @@ END_TEST
  * operations, makes a graph of them or launches one. */
 static void play_beside_a_kernel(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "beside", 1, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "beside", 0, 0, 0 };
 	struct player player = { .rank = rank };
 	uint64_t begin, took;
 	uint32_t k;
@@ -386,7 +386,7 @@ END_TEST
 static void come_again(struct gpu_op_rank *rank, const void *arg)
 {
 	const int *is_legacy = arg;
-	const struct gpu_op_mode mode = { "again", 1, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "again", 0, 0, 0 };
 	struct player player = { .rank = rank };
 	void *kept = rank->gpu.streams[GPU_CONSUME];
 
@@ -417,7 +417,7 @@ END_TEST
  * one's graphs. */
 static void make_anew(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "anew", 1, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "anew", 0, 0, 0 };
 	struct op_case one = gpu_op_case_plain(OP_ALL_REDUCE, rank->rig->n_ranks);
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	struct gpu_op_data data;

@@ -131,7 +131,7 @@ static void tune_each(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_tuned_once)
 {
-	const struct gpu_op_mode mode = { "tune", 0, 0, 0, 0 };
+	const struct gpu_op_mode mode = { "tune", 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	gpu_op_each(&rig, tune_each, &mode);
