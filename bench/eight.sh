@@ -111,15 +111,14 @@ with_torch() {
 }
 
 # One call for all models and sizes where that can be: on 8 GPUs a call of ceoverlap-bench took 11 s
-# whose samples take less than one. Calls on a stream are in capturable workspaces, as those of
-# PyTorch's operators are; those by the engine are measured on fewer shapes, in the second half.
+# whose samples take less than one.
 first_half() {
 	local models=llama70b,llama7b,llama8b,qwen72b,gpt3 operator
 	local peers=("$here/peers/overlap.py" --lib "$build/.libs/libceoverlap.so" --samples 10)
 
 	bench moves 60 -t all_gather,all_to_all,doorbell -b 1M -e 256M -n 10
 	for operator in ag_gemm gemm_rs; do
-		bench "$operator" 90 overlap -t "$operator" -m "$models" --capturable \
+		bench "$operator" 90 overlap -t "$operator" -m "$models" \
 			--tokens 2048,8192,16384 -n 10
 	done
 	step measure 40 ./ceoverlap-bench measure --quick --no-store -T OWN_LIMIT \
@@ -147,8 +146,6 @@ second_half() {
 	step relays 45 ./ceoverlap-bench sweep -t host -b 1G -e 1G --in-flight 1 -n 3 -w 1 \
 		-g "$ranks" -T OWN_LIMIT -J "$out/relays.json"
 	bench sums 30 overlap -t all_reduce,reduce_scatter -b 4M -e 256M -n 10
-	bench by-engine 35 overlap -t ag_gemm,gemm_rs -m llama7b,llama70b --tokens 8192 --stream \
-		-n 10
 	bench small 40 overlap -t all_reduce,reduce_scatter,all_gather,all_to_all -b 1K -e 1M -f 4 \
 		--graph --mode direct -n 10
 	bench embedding 30 overlap -t embedding_a2a -n 10

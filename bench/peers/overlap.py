@@ -20,9 +20,8 @@ two events, divided by their number; as many go before the first event. Rows are
 of samples, each the maximum over ranks. Results are held against products in fp32.
 What cannot be had is printed as "-", and why under the table.
 
-On a stream ours are made in capturable workspaces, as ceoverlap.torch makes them: the calling
-thread queues the first call with some operands, and further ones with the same operands as one
-CUDA graph. With --by-engine the engine's thread starts the copies of each call.
+On a stream the calling thread queues ours, as in ceoverlap.torch: the first call with some operands
+by itself, and further ones with the same operands as one CUDA graph.
 """
 
 import argparse
@@ -154,13 +153,12 @@ class Ceoverlap:
             raise RuntimeError(f"{operator} refuses {m} x {n} x {k}")
         return n_bytes
 
-    def open_workspace(self, name, scratch_bytes, is_capturable):
+    def open_workspace(self, name, scratch_bytes):
         config = self.new(
             self.abi.ceov_workspace_config,
             rank=self.rank,
             name=name.encode(),
             scratch_bytes=scratch_bytes,
-            is_capturable=is_capturable,
         )
         workspace = ctypes.c_void_p()
         self.check(self.library.ceov_workspace_create(
@@ -665,8 +663,7 @@ def open_workspaces(peers, ours, operator, shapes):
         return {}
     arguments = peers.arguments
     n_bytes = max(ours.scratch_bytes(operator, m, n, k) for _model, m, n, k in shapes)
-    return {launch: ours.open_workspace(f"peers.{operator}.{launch}", n_bytes,
-                                        launch == "graph" or not arguments.by_engine)
+    return {launch: ours.open_workspace(f"peers.{operator}.{launch}", n_bytes)
             for launch in arguments.launches}
 
 
@@ -805,8 +802,6 @@ def parse_arguments():
     parser.add_argument("--models", type=name_list(list(MODELS)), default=list(MODELS))
     parser.add_argument("--tokens", type=number_list, default=[2048, 8192])
     parser.add_argument("--launches", type=name_list(LAUNCHES), default=list(LAUNCHES))
-    parser.add_argument("--by-engine", action="store_true",
-                        help="ours on a stream in workspaces that are not capturable")
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--calls", type=int, default=5)

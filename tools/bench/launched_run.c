@@ -110,7 +110,7 @@ static uint64_t add_overlap_to_hash(uint64_t hash, const struct bench_overlap_op
 {
 	const int flags[] = { overlap->streams, overlap->graphs, overlap->without_blas,
 		overlap->gathers, overlap->b_is_k_by_n, overlap->by_node, overlap->tunes,
-		overlap->is_tuned, overlap->is_capturable };
+		overlap->is_tuned };
 	const uint32_t tuning[] = { (uint32_t)overlap->tuning.mode, overlap->tuning.n_pieces,
 		overlap->tuning.tile_rows, overlap->tuning.tile_columns,
 		overlap->tuning.n_reduce_blocks, (uint32_t)overlap->tuning.cut,

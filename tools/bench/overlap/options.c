@@ -34,7 +34,7 @@ static const struct bench_case cases[] = {
 };
 
 enum key {
-	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CAPTURABLE,
+	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM,
 	KEY_CUBLAS, KEY_NO_CUBLAS,
 	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
 	KEY_KN, KEY_BY_NODE, KEY_SHAPE, KEY_TABLE, KEY_CUT, KEY_OP_CHUNK, KEY_ORDER, KEY_BAND,
@@ -56,8 +56,6 @@ static const struct argp_option options_table[] = {
 	  "token, per cent of these dropped", 0 },
 	{ "table", KEY_TABLE, "NAMES", 0, "Tables of shapes instead of models', a comma list of "
 	  "rs, ar, flashoverlap, a2a, ep, tiny; operators that none is for are left out", 0 },
-	{ "capturable", KEY_CAPTURABLE, NULL, 0, "Calls on a stream in a capturable workspace, "
-	  "too, where the calling thread queues them, and no engine", 2 },
 	{ "stream", KEY_STREAM, NULL, 0, "Calls on a stream only (default: both)", 1 },
 	{ "graph", KEY_GRAPH, NULL, 0, "Replayed CUDA graphs only (default: both)", 1 },
 	{ "mode", KEY_MODE, "overlap|sequence|direct|two-shot", 0, "How ours goes (default: "
@@ -254,7 +252,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 		break;
 	case KEY_GRAPH: overlap->graphs = 1; break;
 	case KEY_STREAM: overlap->streams = 1; break;
-	case KEY_CAPTURABLE: overlap->is_capturable = 1; break;
 	case KEY_CUBLAS: overlap->blas_path = text; break;
 	case KEY_NO_CUBLAS: overlap->without_blas = 1; break;
 	case KEY_TUNE: overlap->tunes = 1; break;

@@ -61,7 +61,6 @@ struct bench_overlap_options {
 	int                    by_node; /* sums over nodes in two levels (ceov_reduce.by_node) */
 	int                    tunes;   /* calls ceov_op_tune() first */
 	int                    explains;
-	int                    is_capturable;   /* of workspaces for calls on a stream */
 	int                    is_tuned;        /* a tuning option was given */
 	struct ceov_op_tuning  tuning;
 };

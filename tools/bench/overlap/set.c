@@ -263,7 +263,7 @@ static int open_workspace(struct bench_overlap *o, int is_graph, uint64_t bytes)
 		.rank = rank->rank,
 		.name = name,
 		.scratch_bytes = bytes,
-		.is_capturable = is_graph || o->options->is_capturable,
+		.is_capturable = is_graph,
 		.n_sms = n_sms_for(rank),
 	};
 	int r;
