@@ -136,7 +136,8 @@ enum ceov_bootstrap {
 	CEOV_BOOTSTRAP_CALLBACK = 1,    /* struct ceov_network's all_gather */
 	CEOV_BOOTSTRAP_PMIX = 2,        /* the process manager of mpirun and srun */
 	CEOV_BOOTSTRAP_STORE = 3,       /* a TCP server in process 0, as under torchrun */
-	CEOV_BOOTSTRAP_FOLDER = 4,      /* files in a folder that all nodes share */
+	CEOV_BOOTSTRAP_FOLDER = 4,      /* refused: earlier versions met by files of a shared
+					 * folder; use a store */
 	CEOV_BOOTSTRAP_ALONE = 5        /* there are no other nodes, and this process is not to
 					 * meet the others that a launcher has started */
 };

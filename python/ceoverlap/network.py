@@ -9,7 +9,7 @@ from typing import Callable, Optional, Sequence, Union
 
 from . import _abi, _object, errors
 
-_BOOTSTRAPS = {None: 0, "callback": 1, "pmix": 2, "store": 3, "folder": 4, "alone": 5}
+_BOOTSTRAPS = {None: 0, "callback": 1, "pmix": 2, "store": 3, "alone": 5}
 
 AllGather = Callable[[bytes, float], Sequence[bytes]]
 
@@ -22,13 +22,13 @@ class Network:
                    many seconds are left, and returns the bytes of every process, in the order of
                    their numbers. All send equally many. Any thread may call it, and while
                    Context() waits; what it raises ends Context()
-    bootstrap      "callback" (what all_gather is), "pmix", "store" or "folder"; "alone": there
+    bootstrap      "callback" (what all_gather is), "pmix" or "store"; "alone": there
                    are no other nodes, and the processes that a launcher has started with this
                    one are not met; None: "callback" where there is all_gather, else as the
                    environment shows
     process, n_processes
                    the number of this process, and how many there are; needed with all_gather
-    where          host:port of the store, or the folder's path
+    where          host:port of the store
     job            keeps jobs apart that meet by mistake
     node           the name of this node, the same at all of its processes; None: the machine's
     nics           network interfaces to use, separated by commas

@@ -19,7 +19,7 @@ extern char **environ;
 /* Variables that the library and its tools read; ceoverlap-info describes each. */
 static const char *const names[] = {
 	"CEOVERLAP_BOOTSTRAP", "CEOVERLAP_CLASS", "CEOVERLAP_CUBLAS", "CEOVERLAP_DAEMON",
-	"CEOVERLAP_DAEMON_STRICT", "CEOVERLAP_FLAG", "CEOVERLAP_FOLDER",
+	"CEOVERLAP_DAEMON_STRICT", "CEOVERLAP_FLAG",
 	"CEOVERLAP_GPU_DIRECT", "CEOVERLAP_GROUP",
 	"CEOVERLAP_HOST_BREAK_AFTER_MS", "CEOVERLAP_HOST_BREAK_AT",
 	"CEOVERLAP_HOST_COPY_DELAY_NS", "CEOVERLAP_HOST_COPY_FAIL_AT",
@@ -47,6 +47,8 @@ static const struct {
 	const char *name;
 	const char *now;
 } removed[] = {
+	{ "CEOVERLAP_FOLDER", "groups meet by a store, and CEOVERLAP_STORE names the host:port at "
+	  "which process 0 listens" },
 	{ "CEOVERLAP_GPU_DIRECT_TEST", "nothing is tested any more, and "
 	  "CEOVERLAP_GPU_DIRECT=direct lets the network access the memory of GPUs" },
 };

@@ -13,9 +13,16 @@
 
 /* In the order in which they are tried, and of enum cei_means; NULL ends the table. */
 static const struct cei_exchange_ops *const all_means[] = {
-	&cei_exchange_callback, &cei_exchange_pmix, &cei_exchange_store, &cei_exchange_folder,
-	NULL
+	&cei_exchange_callback, &cei_exchange_pmix, &cei_exchange_store, NULL
 };
+
+/* Earlier versions let groups meet by files in a folder that all nodes share. */
+static int raise_folder(struct cei_report *report)
+{
+	return cei_raise(report, CEOV_ERR_INVALID, 0, "groups cannot meet in a shared folder any "
+			 "more: choose a store, and name an address at which process 0 is to "
+			 "listen, host:port (CEOVERLAP_STORE, or ceov_network.where)");
+}
 
 /* The names that CEOVERLAP_BOOTSTRAP may have. The callback is not among them: only a call can
  * bring one. */
@@ -27,6 +34,8 @@ static int means_from_environment(struct cei_report *report, uint32_t *ret_means
 	*ret_means = CEI_MEANS_SHOWN;
 	if (!text || !*text)
 		return 0;
+	if (!strcmp(text, "folder"))
+		return raise_folder(report);
 	for (i = 1; all_means[i]; i++) {
 		if (strcmp(text, all_means[i]->name))
 			continue;
@@ -34,8 +43,7 @@ static int means_from_environment(struct cei_report *report, uint32_t *ret_means
 		return 0;
 	}
 	return cei_raise(report, CEOV_ERR_INVALID, 0,
-			 "CEOVERLAP_BOOTSTRAP is '%s', must be 'pmix', 'store', "
-			 "'folder' or 'alone'", text);
+			 "CEOVERLAP_BOOTSTRAP is '%s', must be 'pmix', 'store' or 'alone'", text);
 }
 
 static int raise_none(struct cei_report *report)
@@ -46,8 +54,8 @@ static int raise_none(struct cei_report *report)
 		return cei_launcher_refuse(report, launcher);
 	return cei_raise(report, CEOV_ERR_INVALID, 0,
 			 "nothing says how the group's processes find each other: start them "
-			 "with mpirun, srun or torchrun, or name a shared folder and number them "
-			 "(CEOVERLAP_FOLDER, _PROCESS, _PROCESSES)");
+			 "with mpirun, srun or torchrun, or name an address at which process 0 is "
+			 "to listen and number them (CEOVERLAP_STORE, _PROCESS, _PROCESSES)");
 }
 
 static int choose(struct cei_exchange *exchange)
@@ -56,7 +64,9 @@ static int choose(struct cei_exchange *exchange)
 	uint32_t means = config->means, i;
 	int r;
 
-	if (means > CEI_MEANS_FOLDER)
+	if (means == CEOV_BOOTSTRAP_FOLDER)
+		return raise_folder(config->report);
+	if (means > CEI_MEANS_STORE)
 		return cei_raise(config->report, CEOV_ERR_INVALID, 0,
 				 "bootstrap %u is not known, must be 0 to %u", means,
 				 CEOV_BOOTSTRAP_ALONE);

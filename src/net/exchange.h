@@ -12,7 +12,6 @@
  *   callback  a function of the application, such as one that calls MPI_Allgather()
  *   pmix      the process manager of mpirun and srun, by libpmix.so.2
  *   store     a TCP server in process 0, at an address that all know; torchrun's variables name it
- *   folder    files in a folder that all nodes share
  *
  * Processes are numbered from 0 on. Ranks are not known here.
  *
@@ -35,7 +34,6 @@ int  cei_exchange_open(struct cei_exchange *exchange, const struct cei_exchange_
 int  cei_exchange_all_gather(struct cei_exchange *exchange, const void *own, uint32_t n_bytes,
 			     uint64_t deadline_ns, struct cei_gathered *ret_gathered);
 
-/* May wait a few seconds in process 0 of a folder, for the others to have read it. */
 void cei_exchange_close(struct cei_exchange *exchange);
 
 #endif /* CEI_EXCHANGE_H */

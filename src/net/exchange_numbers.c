@@ -64,7 +64,7 @@ int cei_exchange_where(struct cei_exchange *exchange, const char *text)
 {
 	if (strlen(text) >= sizeof(exchange->where))
 		return cei_raise(exchange->config.report, CEOV_ERR_INVALID, 0,
-				 "the store's address or the folder has %zu bytes, at most %zu",
+				 "the store's address has %zu bytes, at most %zu",
 				 strlen(text), sizeof(exchange->where) - 1);
 	snprintf(exchange->where, sizeof(exchange->where), "%s", text);
 	return 0;

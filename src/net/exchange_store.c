@@ -76,14 +76,12 @@ static int job_of_torchrun(struct cei_exchange *exchange)
 	return cei_exchange_job(exchange, job);
 }
 
-/* The address is given by config, if it has no slash, by CEOVERLAP_STORE, or by torchrun. */
+/* The address is given by config, by CEOVERLAP_STORE, or by torchrun. */
 static int detect(struct cei_exchange *exchange)
 {
 	const char *where = exchange->config.where;
 	int r;
 
-	if (where && strchr(where, '/'))
-		return 0;
 	if (!where)
 		where = secure_getenv("CEOVERLAP_STORE");
 	if (where && *where)

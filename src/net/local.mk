@@ -25,10 +25,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/means.h \
 	%D%/exchange_numbers.c %D%/exchange_numbers.h \
 	%D%/exchange_callback.c \
-	%D%/folder_file.c %D%/folder_file.h \
-	%D%/folder.c %D%/folder_private.h \
-	%D%/folder_gather.c \
-	%D%/exchange_folder.c \
 	%D%/store_wire.c %D%/store_wire.h \
 	%D%/store_socket.c %D%/store_socket.h \
 	%D%/store_server.c %D%/store_server.h \

@@ -19,7 +19,6 @@ enum cei_means {
 	CEI_MEANS_CALLBACK,
 	CEI_MEANS_PMIX,
 	CEI_MEANS_STORE,
-	CEI_MEANS_FOLDER,
 };
 
 #define CEI_JOB_BYTES   320u            /* with the final 0; a PMIx namespace has up to 256 */
@@ -41,9 +40,8 @@ struct cei_exchange_config {
 	uint32_t                 n_processes;   /* 0: as the means has it */
 	cei_all_gather_call      all_gather;    /* NULL: none; needs n_processes */
 	void                    *all_gather_arg;
-	const char              *where;         /* "host:port" of the store, or the folder, which
-						 * has a slash; NULL: CEOVERLAP_STORE,
-						 * CEOVERLAP_FOLDER, or as the means has it */
+	const char              *where;         /* "host:port" of the store; NULL:
+						 * CEOVERLAP_STORE, or as the means has it */
 	const char              *job;           /* tells jobs apart; NULL: CEOVERLAP_JOB, or as the
 						 * means has it */
 	const struct cei_secret *secret;
@@ -75,13 +73,12 @@ struct cei_exchange_ops {
 	int  (*all_gather)(struct cei_exchange *exchange, const void *own, uint32_t n_bytes,
 			   uint64_t deadline_ns, struct cei_gathered *ret_gathered);
 
-	/* Leaves nothing behind in the file system. NULL: nothing to close. */
+	/* NULL: nothing to close. */
 	void (*close)(struct cei_exchange *exchange);
 };
 
 extern const struct cei_exchange_ops cei_exchange_callback;
 extern const struct cei_exchange_ops cei_exchange_pmix;
 extern const struct cei_exchange_ops cei_exchange_store;
-extern const struct cei_exchange_ops cei_exchange_folder;
 
 #endif /* CEI_MEANS_H */

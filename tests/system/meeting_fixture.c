@@ -6,7 +6,6 @@
 #include "meeting_fixture.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,6 @@
 
 struct meeting meeting;
 struct meeting_outcome *outcomes;
-char directory[96];
 uint16_t port;
 
 static pid_t pids[MEETING_MAX];
@@ -120,14 +118,6 @@ void set_torchrun(uint32_t number, struct cei_book_config *config)
 	setenv("TORCHELASTIC_RUN_ID", "a test", 1);
 }
 
-void set_folder(uint32_t number, struct cei_book_config *config)
-{
-	config->where = directory;
-	config->job = "a test";
-	config->process = number;
-	config->n_processes = meeting.n_processes;
-}
-
 /* --- in the test -------------------------------------------------------------------- */
 
 pid_t start(uint32_t number)
@@ -205,36 +195,6 @@ void assert_failed(uint32_t number, int error, const char *text, const char *and
 		      and_text ? and_text : "");
 }
 
-static uint32_t count_files(void (*handle)(const char *))
-{
-	DIR *list = opendir(directory);
-	struct dirent *entry;
-	char path[400];
-	uint32_t n = 0;
-
-	ck_assert_ptr_nonnull(list);
-	while ((entry = readdir(list))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		n++;
-		snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
-		if (handle)
-			handle(path);
-	}
-	closedir(list);
-	return n;
-}
-
-static void tell(const char *path)
-{
-	fprintf(stderr, "left behind: %s\n", path);
-}
-
-void assert_directory_is_empty(void)
-{
-	ck_assert_uint_eq(count_files(tell), 0);
-}
-
 /* Finds a port that is free now, below those that the kernel gives to clients. */
 static void choose_port(void)
 {
@@ -258,7 +218,7 @@ void meeting_set_up(void)
 	static const char *const variables[] = {
 		"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
 		"TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE", "PMIX_RANK", "CEOVERLAP_STORE",
-		"CEOVERLAP_FOLDER", "CEOVERLAP_BOOTSTRAP", "CEOVERLAP_JOB", "CEOVERLAP_SECRET",
+		"CEOVERLAP_BOOTSTRAP", "CEOVERLAP_JOB", "CEOVERLAP_SECRET",
 	};
 	size_t i;
 
@@ -270,14 +230,7 @@ void meeting_set_up(void)
 	memset(&meeting, 0, sizeof(meeting));
 	meeting.n_times = 1;
 	meeting.timeout_ms = TESTING_PATIENCE / TESTING_MS;
-	ck_assert_int_eq(testing_template("ceoverlap-test", directory, sizeof(directory)), 1);
-	ck_assert_ptr_nonnull(mkdtemp(directory));
 	choose_port();
-}
-
-static void remove_file(const char *path)
-{
-	unlink(path);
 }
 
 void meeting_tear_down(void)
@@ -287,7 +240,5 @@ void meeting_tear_down(void)
 	for (i = 0; i < MEETING_MAX; i++)
 		if (pids[i])
 			kill_one(i);
-	count_files(remove_file);
-	rmdir(directory);
 	munmap(outcomes, MEETING_MAX * sizeof(*outcomes));
 }

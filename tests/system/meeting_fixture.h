@@ -37,7 +37,6 @@ struct meeting {
 
 extern struct meeting meeting;                  /* as 0 processes before each test */
 extern struct meeting_outcome *outcomes;        /* by the number with which it was started */
-extern char directory[96];                      /* created for each test */
 extern uint16_t port;                           /* free when the test began */
 
 /* Opens the book and fills the outcome; in a process of its own. */
@@ -49,12 +48,10 @@ void  kill_one(uint32_t number);
 void  await_all(void);                  /* those that were started and not killed */
 void  assert_all_met(void);
 void  assert_failed(uint32_t number, int error, const char *text, const char *and_text);
-void  assert_directory_is_empty(void);
 void  pause_ms(uint64_t ms);
 
-/* For meeting.set: torchrun's variables; a folder. */
+/* For meeting.set: torchrun's variables. */
 void set_torchrun(uint32_t number, struct cei_book_config *config);
-void set_folder(uint32_t number, struct cei_book_config *config);
 
 void meeting_set_up(void);
 void meeting_tear_down(void);

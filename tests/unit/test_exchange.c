@@ -24,7 +24,7 @@ static void set_up(void)
 	static const char *const variables[] = {
 		"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
 		"TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE", "PMIX_RANK", "CEOVERLAP_STORE",
-		"CEOVERLAP_FOLDER", "CEOVERLAP_BOOTSTRAP", "CEOVERLAP_JOB", "CEOVERLAP_PROCESS",
+		"CEOVERLAP_BOOTSTRAP", "CEOVERLAP_JOB", "CEOVERLAP_PROCESS",
 		"CEOVERLAP_PROCESSES", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE",
 		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "FLUX_TASK_RANK", "FLUX_JOB_SIZE",
 		"PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
@@ -88,11 +88,11 @@ static void assert_refused(const char *text, const char *and_text)
 
 START_TEST(test_nothing_is_shown)
 {
-	assert_refused("nothing says how", "CEOVERLAP_FOLDER");
+	assert_refused("nothing says how", "CEOVERLAP_STORE");
 	setenv("CEOVERLAP_BOOTSTRAP", "store", 1);
 	assert_refused("meet by 'store'", NULL);
 	setenv("CEOVERLAP_BOOTSTRAP", "mpi", 1);
-	assert_refused("CEOVERLAP_BOOTSTRAP is 'mpi'", "'store', 'folder' or 'alone'");
+	assert_refused("CEOVERLAP_BOOTSTRAP is 'mpi'", "'pmix', 'store' or 'alone'");
 	config.means = CEOV_BOOTSTRAP_ALONE + 1;
 	assert_refused("bootstrap 6", "0 to 5");
 }
@@ -178,27 +178,29 @@ END_TEST
 
 START_TEST(test_order_of_means)
 {
-	char folder[256];
-
-	testing_path("", folder, sizeof(folder));
-	setenv("CEOVERLAP_FOLDER", folder, 1);
-	assert_refused("nothing says how", NULL);       /* no numbers */
-	setenv("CEOVERLAP_PROCESS", "1", 1);
-	setenv("CEOVERLAP_PROCESSES", "2", 1);
-	assert_refused("two jobs in the folder", "CEOVERLAP_JOB");
-	setenv("CEOVERLAP_JOB", "mine", 1);
-	assert_opens("folder", 1, 2);
 	set_torchrun();
-	assert_opens("store", 1, 2);
-	setenv("CEOVERLAP_BOOTSTRAP", "folder", 1);
-	assert_opens("folder", 1, 2);
-	config.means = CEI_MEANS_STORE;
-	assert_opens("store", 1, 2);
-	config.means = CEI_MEANS_SHOWN;
+	assert_opens("store", 3, 8);
 	config.all_gather = gather_nothing;
 	assert_refused("number of processes", "0");
 	config.n_processes = 2;
 	assert_opens("callback", 0, 2);
+	config.means = CEI_MEANS_STORE;
+	assert_opens("store", 0, 2);
+}
+END_TEST
+
+/* Earlier versions met in a folder: what asks for that is told of the store. */
+START_TEST(test_a_folder_is_refused)
+{
+	set_torchrun();
+	setenv("CEOVERLAP_BOOTSTRAP", "folder", 1);
+	assert_refused("cannot meet in a shared folder any more", "CEOVERLAP_STORE");
+	setenv("CEOVERLAP_BOOTSTRAP", "store", 1);
+	config.means = CEOV_BOOTSTRAP_FOLDER;
+	assert_refused("cannot meet in a shared folder any more", "host:port");
+	config.means = CEI_MEANS_SHOWN;
+	config.where = "/a/folder";
+	assert_refused("'/a/folder', must be host:port", NULL);
 }
 END_TEST
 
@@ -292,6 +294,7 @@ int main(void)
 	tcase_add_test(tcase, test_address_in_figures_needs_no_thread);
 	tcase_add_test(tcase, test_numbers_of_launchers);
 	tcase_add_test(tcase, test_order_of_means);
+	tcase_add_test(tcase, test_a_folder_is_refused);
 	tcase_add_test(tcase, test_bad_numbers);
 	tcase_add_test(tcase, test_long_names);
 	tcase_add_test(tcase, test_group_depends_on_job_and_secret);

@@ -234,6 +234,9 @@ START_TEST(test_what_replaces_a_variable_is_said)
 	ck_assert_uint_eq(log_of.n_lines, 1);
 	testing_log_has(&log_of, "CEOVERLAP_GPU_DIRECT_TEST any more:",
 			"CEOVERLAP_GPU_DIRECT=direct", NULL);
+	setenv("CEOVERLAP_FOLDER", "/a/folder", 1);
+	open_and_close();
+	testing_log_has(&log_of, "CEOVERLAP_FOLDER any more:", "CEOVERLAP_STORE", NULL);
 }
 END_TEST
 

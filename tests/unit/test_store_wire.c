@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests the messages of the store and the files of the folder: what is written comes back, and
- * everything else is refused. */
+/* Tests the messages of the store: what is written comes back, and everything else is refused. */
 
 #include "net/store_wire.h"
 
-#include <fcntl.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <ceoverlap/ceoverlap.h>
 
-#include "net/folder_file.h"
+#include "base/report.h"
 #include "testing.h"
 
 #define N_ROUNDS    20000
@@ -159,96 +154,6 @@ START_TEST(test_random_messages_do_no_harm)
 }
 END_TEST
 
-/* --- files -------------------------------------------------------------------------- */
-
-static int open_folder(void)
-{
-	char path[256];
-	int fd;
-
-	testing_path("", path, sizeof(path));
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ck_assert_int_ge(fd, 0);
-	return fd;
-}
-
-static struct cei_folder_file random_file(uint8_t *bytes, uint64_t n_bytes)
-{
-	struct cei_folder_file file = { .bytes = bytes, .n_bytes = n_bytes };
-
-	random_bytes(bytes, n_bytes);
-	file.head.version = CEI_FOLDER_VERSION;
-	file.head.error = -3;
-	file.head.group = testing_random(&state);
-	file.head.run = testing_random(&state);
-	file.head.instance = testing_random(&state);
-	file.head.process = 4;
-	file.head.n_processes = 5;
-	file.head.round = 6;
-	return file;
-}
-
-START_TEST(test_files_come_back)
-{
-	uint8_t bytes[200];
-	struct cei_folder_file file = random_file(bytes, sizeof(bytes)), back;
-	int fd = open_folder();
-
-	ck_assert_int_eq(cei_folder_read(fd, "file", 200, &back), CEOV_NONE);
-	ck_assert_int_eq(cei_folder_write(fd, "file", &file), 0);
-	ck_assert_int_eq(cei_folder_read(fd, "file", 200, &back), 0);
-	ck_assert_mem_eq(&back.head, &file.head, offsetof(struct cei_folder_head, round) + 4);
-	ck_assert_uint_eq(back.n_bytes, 200);
-	ck_assert_mem_eq(back.bytes, bytes, 200);
-	free(back.bytes);
-	ck_assert_int_eq(cei_folder_read(fd, "file", 199, &back), CEOV_ERR_INVALID);
-	file = random_file(bytes, 10);          /* replaces it */
-	ck_assert_int_eq(cei_folder_write(fd, "file", &file), 0);
-	ck_assert_int_eq(cei_folder_read(fd, "file", 200, &back), 0);
-	ck_assert_uint_eq(back.n_bytes, 10);
-	free(back.bytes);
-	ck_assert_int_eq(unlinkat(fd, "file", 0), 0);
-	close(fd);
-}
-END_TEST
-
-START_TEST(test_what_is_no_such_file)
-{
-	uint8_t bytes[20];
-	struct cei_folder_file file = random_file(bytes, sizeof(bytes)), back;
-	int fd = open_folder(), file_fd;
-	struct stat about;
-
-	ck_assert_int_eq(cei_folder_write(fd, "file", &file), 0);
-	ck_assert_int_eq(symlinkat("file", fd, "link"), 0);
-	ck_assert_int_eq(cei_folder_read(fd, "link", 20, &back), CEOV_ERR_INVALID);
-	ck_assert_int_eq(mkfifoat(fd, "pipe", 0600), 0);
-	ck_assert_int_eq(cei_folder_read(fd, "pipe", 20, &back), CEOV_ERR_INVALID);
-	ck_assert_int_eq(cei_folder_read(fd, ".", 20, &back), CEOV_ERR_INVALID);
-	file_fd = openat(fd, "file", O_RDWR | O_CLOEXEC);
-	ck_assert_int_ge(file_fd, 0);
-	ck_assert_int_eq(fstat(file_fd, &about), 0);
-	ck_assert_int_eq(about.st_mode & 07777, 0600);
-	ck_assert_int_eq(ftruncate(file_fd, about.st_size - 1), 0);
-	ck_assert_int_eq(cei_folder_read(fd, "file", 20, &back), CEOV_ERR_INVALID);
-	ck_assert_int_eq(ftruncate(file_fd, 7), 0);
-	ck_assert_int_eq(cei_folder_read(fd, "file", 20, &back), CEOV_ERR_INVALID);
-	ck_assert_int_eq(cei_folder_write(fd, "file", &file), 0);
-	close(file_fd);
-	file_fd = openat(fd, "file", O_RDWR | O_CLOEXEC);
-	ck_assert_int_eq(pwrite(file_fd, "\x09", 1, 4), 1);
-	ck_assert_int_eq(cei_folder_read(fd, "file", 20, &back), CEOV_ERR_VERSION);
-	ck_assert_uint_eq(back.head.version, 9);
-	ck_assert_int_eq(pwrite(file_fd, "x", 1, 0), 1);
-	ck_assert_int_eq(cei_folder_read(fd, "file", 20, &back), CEOV_ERR_INVALID);
-	close(file_fd);
-	unlinkat(fd, "file", 0);
-	unlinkat(fd, "link", 0);
-	unlinkat(fd, "pipe", 0);
-	close(fd);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("store_wire");
@@ -259,8 +164,6 @@ int main(void)
 	tcase_add_test(tcase, test_bytes_of_all_come_back);
 	tcase_add_test(tcase, test_lengths_have_limits);
 	tcase_add_test(tcase, test_random_messages_do_no_harm);
-	tcase_add_test(tcase, test_files_come_back);
-	tcase_add_test(tcase, test_what_is_no_such_file);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }
