@@ -11,6 +11,9 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "ipc/service_wire.h"
+#include "ipc/wire.h"
+#include "net/far_wire.h"
+#include "net/network_wire.h"
 #include "net/store_wire.h"
 #include "testing.h"
 
@@ -165,6 +168,230 @@ START_TEST(test_service_failures)
 }
 END_TEST
 
+/* --- the bootstrap -------------------------------------------------------------- */
+
+static void assert_message(struct cei_message *message, uint32_t type, const char *expected)
+{
+	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
+
+	message->type = type;
+	assert_bytes(bytes, cei_message_encode(message, bytes), expected);
+}
+
+START_TEST(test_bootstrap)
+{
+	struct cei_message message = { .type = 0 };
+
+	message.hello = (struct cei_wire_hello){ 0x01020304, { 2, { 0x11121314, 0x21222324 } } };
+	assert_message(&message, CEI_MESSAGE_HELLO,
+		     "43454f5603000000010000001000000004030201020000001413121124232221");
+	message.welcome = (struct cei_wire_welcome){ 3, { 1, { 0x31323334 } } };
+	assert_message(&message, CEI_MESSAGE_WELCOME,
+		     "43454f5603000000050000000c000000030000000100000034333231");
+	message.link = (struct cei_wire_party){ 2, { 0x41424344, 0x51525354 } };
+	assert_message(&message, CEI_MESSAGE_LINK,
+		     "43454f5603000000040000000c000000020000004443424154535251");
+	message.refuse = (struct cei_wire_refuse){ CEOV_ERR_STATE, "why" };
+	assert_message(&message, CEI_MESSAGE_REFUSE,
+		     "43454f560300000002000000cc000000feffffff77687900*197 ");
+	assert_message(&message, CEI_MESSAGE_JOINED,
+		     "43454f56030000000300*7 ");
+	assert_message(&message, CEI_MESSAGE_BYE,
+		     "43454f56030000000c00*7 ");
+	message.id = UINT64_C(0x0102030405060708);
+	assert_message(&message, CEI_MESSAGE_DROP,
+		     "43454f560300000008000000080000000807060504030201");
+	assert_message(&message, CEI_MESSAGE_BARRIER,
+		     "43454f560300000009000000080000000807060504030201");
+	assert_message(&message, CEI_MESSAGE_LOST,
+		     "43454f56030000000a0000000400000008070605");
+	assert_message(&message, CEI_MESSAGE_MISSING,
+		     "43454f56030000000b0000000400000008070605");
+}
+END_TEST
+
+START_TEST(test_bootstrap_finds)
+{
+	struct cei_message message = { .type = 0 };
+	struct cei_export *export = &message.reply.export;
+
+	message.find = (struct cei_wire_find){ UINT64_C(0x0102030405060708), 9, "name" };
+	assert_message(&message, CEI_MESSAGE_FIND,
+		     "43454f5603000000060000004c0000000807060504030201090000006e616d6500*60 ");
+	memset(&message.reply, 0, sizeof(message.reply));
+	message.reply.number = UINT64_C(0x0102030405060708);
+	message.reply.result = CEOV_ERR_SYSTEM;
+	message.reply.native_code = 0x11121314;
+	assert_message(&message, CEI_MESSAGE_REPLY,
+		     "43454f560300000007000000100000000807060504030201fbffffff14131211");
+	message.reply.result = 0;
+	message.reply.id = UINT64_C(0x2122232425262728);
+	export->rank = 0x31323334;
+	strcpy(export->name, "name");
+	export->n_fds = 3;
+	export->n_bytes = 5;
+	memcpy(export->bytes, "bytes", 5);
+	assert_message(&message, CEI_MESSAGE_REPLY,
+		     "43454f56030000000700000069000000080706050403020100*4 14131211282726252423222"
+		     "1343332316e616d6500*60 03000000050000006279746573");
+}
+END_TEST
+
+START_TEST(test_described)
+{
+	struct cei_wire_described described = { CEI_EXPORT_SIGNAL, CEOV_PLACE_GPU, 0x01020304,
+						CEOV_SIGNAL_HOST_VISIBLE, 2, { { 0 } } };
+	uint8_t bytes[CEI_EXPORT_BYTES_MAX];
+	struct cei_writer writer = cei_writer_on(bytes, sizeof(bytes));
+
+	count(&described.regions[0], sizeof(described.regions[0]));
+	count(&described.regions[1], sizeof(described.regions[1]));
+	cei_wire_put_described(&writer, &described);
+	assert_bytes(bytes, writer.at,
+		     "0200000001000000040302010100000002000000101112131415161718191a1b1c1d1e1f2021"
+		     "22232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f4041424344454647"
+		     "48494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d"
+		     "6e6f707172737475767778797a7b7c7d7e7f808182838485868788898a8b8c8d8e8f90919293"
+		     "9495969798999a9b9c9d9e9f101112131415161718191a1b1c1d1e1f20212223242526272829"
+		     "2a2b2c2d2e2f303132333435363738393a3b3c3d3e3f404142434445464748494a4b4c4d4e4f"
+		     "505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475"
+		     "767778797a7b7c7d7e7f808182838485868788898a8b8c8d8e8f909192939495969798999a9b"
+		     "9c9d9e9f");
+}
+END_TEST
+
+/* --- rails ----------------------------------------------------------------------- */
+
+static void assert_far(struct cei_far_message *message, uint32_t type, const char *expected)
+{
+	uint8_t bytes[CEI_TRANSPORT_MESSAGE_MAX];
+	uint32_t n_bytes;
+
+	message->type = type;
+	message->group = UINT64_C(0xa1a2a3a4a5a6a7a8);
+	message->source = 0xb1b2b3b4;
+	message->target = 0xc1c2c3c4;
+	message->incarnation = UINT64_C(0xd1d2d3d4d5d6d7d8);
+	message->heard = UINT64_C(0xe1e2e3e4e5e6e7e8);
+	n_bytes = cei_far_encode(message, bytes);
+	if (type == CEI_FAR_PIECE)              /* it is the head of an offer */
+		ck_assert_uint_le(n_bytes, CEI_TRANSPORT_HEAD_MAX);
+	assert_bytes(bytes, n_bytes, expected);
+}
+
+START_TEST(test_rail)
+{
+	struct cei_far_message message = { .type = 0 };
+
+	message.hello = (struct cei_far_hello){ { 1, 2 }, "library", "transport" };
+	assert_far(&message, CEI_FAR_HELLO,
+		     "5241494c0300000001000000d0000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e10100*7 0200*7 6c69627261727900*89 7472616e73706f727400*8"
+		     "7 ");
+	message.refuse = (struct cei_far_refuse){ CEOV_ERR_STATE, "why" };
+	assert_far(&message, CEI_FAR_REFUSE,
+		     "5241494c0300000002000000cc000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e1feffffff77687900*197 ");
+	count(&message.piece, sizeof(message.piece));
+	assert_far(&message, CEI_FAR_PIECE,
+		     "5241494c03000000030000002c000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b202122232425262728292a2b2c2d2e2f"
+		     "303132333435363738393a3b3c3d3e3f");
+	count(&message.mark, sizeof(message.mark));
+	assert_far(&message, CEI_FAR_MARK,
+		     "5241494c030000000400000020000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b1c1d1e1f202122232425262728292a2b"
+		     "2c2d2e2f");
+	message.ack = UINT64_C(0x0102030405060708);
+	assert_far(&message, CEI_FAR_ACK,
+		     "5241494c030000000500000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e10807060504030201");
+	count(&message.beat, sizeof(message.beat));
+	assert_far(&message, CEI_FAR_BEAT,
+		     "5241494c030000000600000010000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b1c1d1e1f");
+	message.note.bytes = (const uint8_t *)"note";
+	message.note.n_bytes = 4;
+	assert_far(&message, CEI_FAR_NOTE,
+		     "5241494c030000000700000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e1040000006e6f7465");
+	assert_far(&message, CEI_FAR_BYE,
+		     "5241494c030000000800*7 a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3d2d1e8e7e"
+		     "6e5e4e3e2e1");
+}
+END_TEST
+
+/* --- notes ----------------------------------------------------------------------- */
+
+static void assert_note(struct cei_note *note, uint32_t type, const char *expected)
+{
+	uint8_t bytes[CEI_FAR_NOTE_MAX];
+
+	note->type = type;
+	assert_bytes(bytes, cei_note_encode(note, bytes), expected);
+}
+
+START_TEST(test_notes_of_exports)
+{
+	struct cei_note note = { .type = 0 };
+
+	note.find = (struct cei_note_find){ UINT64_C(0x0102030405060708), 9, "name" };
+	assert_note(&note, CEI_NOTE_FIND,
+		     "0100*19 0807060504030201090000006e616d6500*60 ");
+	memset(&note.reply, 0, sizeof(note.reply));
+	note.reply.number = UINT64_C(0x0102030405060708);
+	note.reply.result = CEOV_NONE;
+	assert_note(&note, CEI_NOTE_REPLY,
+		     "0200*19 080706050403020103000000");
+	note.reply.result = 0;
+	note.reply.found.region = 0x11121314;
+	note.reply.found.kind = CEI_NETWORK_COUNTERS;
+	note.reply.found.size_bytes = UINT64_C(0x2122232425262728);
+	note.reply.found.generation = 0x31323334;
+	note.reply.found.n_details = 3;
+	memcpy(note.reply.found.details, "abc", 3);
+	assert_note(&note, CEI_NOTE_REPLY,
+		     "0200*19 080706050403020100*4 14131211020000002827262524232221343332310300000"
+		     "0616263");
+	note.drop = 0x41424344;
+	assert_note(&note, CEI_NOTE_DROP,
+		     "0300*19 44434241");
+}
+END_TEST
+
+START_TEST(test_notes)
+{
+	struct cei_note note = { .type = 0 };
+
+	count(&note.counter, sizeof(note.counter));
+	assert_note(&note, CEI_NOTE_RAISE,
+		     "0400*19 101112131415161718191a1b1c1d1e1f20212223");
+	assert_note(&note, CEI_NOTE_ASK,
+		     "0500*19 101112131415161718191a1b1c1d1e1f20212223");
+	assert_note(&note, CEI_NOTE_VALUE,
+		     "0600*19 101112131415161718191a1b1c1d1e1f20212223");
+	count(&note.abort, sizeof(note.abort));
+	note.abort.n = 2;
+	assert_note(&note, CEI_NOTE_ABORT,
+		     "0700*19 1011121314151617020000001c1d1e1f202122232425262728292a2b2c2d2e2f3031"
+		     "3233");
+	count(&note.renew, sizeof(note.renew));
+	assert_note(&note, CEI_NOTE_RENEW,
+		     "0800*19 101112131415161718191a1b1c1d1e1f20212223");
+	assert_note(&note, CEI_NOTE_RENEWED,
+		     "0900*19 101112131415161718191a1b1c1d1e1f20212223");
+	count(&note.barrier, sizeof(note.barrier));
+	assert_note(&note, CEI_NOTE_BARRIER,
+		     "0a00*19 101112131415161718191a1b");
+	count(&note.gone, sizeof(note.gone));
+	assert_note(&note, CEI_NOTE_GONE,
+		     "0b00*19 101112131415161718191a1b1c1d1e1f");
+	count(&note.clock, sizeof(note.clock));
+	assert_note(&note, CEI_NOTE_CLOCK,
+		     "0c00*19 1011121318191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("message_bytes");
@@ -173,6 +400,12 @@ int main(void)
 	tcase_add_test(tcase, test_store);
 	tcase_add_test(tcase, test_service);
 	tcase_add_test(tcase, test_service_failures);
+	tcase_add_test(tcase, test_bootstrap);
+	tcase_add_test(tcase, test_bootstrap_finds);
+	tcase_add_test(tcase, test_described);
+	tcase_add_test(tcase, test_rail);
+	tcase_add_test(tcase, test_notes_of_exports);
+	tcase_add_test(tcase, test_notes);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }
