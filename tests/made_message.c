@@ -11,9 +11,27 @@
 
 #define TRIES_MAX 1000000u              /* until a value makes sense: a few are usual */
 
+static const struct cei_field export_fields[] = {
+	{ CEI_U32, CEI_AT(struct made_export, type) },
+};
+static const struct cei_layout export_head =
+	CEI_LAYOUT(export_fields, struct made_export, NULL);
+static const struct cei_message_kind export_kinds[] = {
+	[1] = { "export", &cei_described_layout },
+};
+
+const struct cei_protocol made_exports = {
+	.n_bytes_max = CEI_EXPORT_BYTES_MAX,
+	.body_at = offsetof(struct made_export, described),
+	.head = &export_head,
+	CEI_KINDS(export_kinds),
+};
+
 const struct made_protocol made_protocols[] = {
 	{ "store", &cei_store_protocol },
 	{ "daemon", &cei_service_protocol },
+	{ "bootstrap", &cei_message_protocol },
+	{ "export", &made_exports },
 };
 const uint32_t made_n_protocols = sizeof(made_protocols) / sizeof(made_protocols[0]);
 

@@ -6,6 +6,7 @@
 /* Valid messages at random, made from the tables of base/codec.h, and a list of all protocols. */
 
 #include "base/codec.h"
+#include "ipc/wire.h"
 
 /* What VIEW and REST of made messages point to is no longer than this, and zeros. */
 #define MADE_VIEW_MAX  65536u
@@ -15,6 +16,14 @@ struct made_protocol {
 	const char                *name;
 	const struct cei_protocol *protocol;
 };
+
+/* What exports say is no message, but as messages of a protocol it is tested like them. */
+struct made_export {
+	uint32_t                  type;         /* 1 */
+	struct cei_wire_described described;
+};
+
+extern const struct cei_protocol made_exports;
 
 extern const struct made_protocol made_protocols[];
 extern const uint32_t made_n_protocols;

@@ -12,7 +12,12 @@
 #define TYPE_ROW  2u                    /* in the table of a head that begins with a magic */
 #define LENGTH_ROW 3u
 
+static const struct cei_field u32_field = { CEI_U32, .room = sizeof(uint32_t) };
+static const struct cei_field u64_field = { CEI_U64, .room = sizeof(uint64_t) };
+
 const struct cei_layout cei_no_body = { 0 };
+const struct cei_layout cei_u32_layout = { &u32_field, 1, sizeof(uint32_t), NULL };
+const struct cei_layout cei_u64_layout = { &u64_field, 1, sizeof(uint64_t), NULL };
 
 /* --- members ---------------------------------------------------------------------- */
 

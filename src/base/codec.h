@@ -61,7 +61,8 @@ struct cei_layout {
 #define CEI_LAYOUT(fields, type, makes_sense) \
 	{ fields, sizeof(fields) / sizeof((fields)[0]), sizeof(type), makes_sense }
 
-extern const struct cei_layout cei_no_body;
+/* Nothing, and one number alone. */
+extern const struct cei_layout cei_no_body, cei_u32_layout, cei_u64_layout;
 
 struct cei_message_kind {
 	const char              *name;  /* for people */
@@ -82,7 +83,7 @@ struct cei_protocol {
 	uint32_t n_kinds;
 };
 
-#define CEI_KINDS(kinds) .kinds = (kinds), .n_kinds = sizeof(kinds) / sizeof((kinds)[0])
+#define CEI_KINDS(table) .kinds = (table), .n_kinds = sizeof(table) / sizeof((table)[0])
 
 /* NULL: there is no such type. */
 const struct cei_layout *cei_message_body(const struct cei_protocol *protocol, uint32_t type);

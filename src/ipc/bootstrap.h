@@ -34,8 +34,8 @@ struct cei_bootstrap;
 struct cei_export {
 	uint32_t rank;                          /* the exporting rank */
 	char     name[CEI_NAME_BYTES];
-	uint32_t n_bytes;
 	uint32_t n_fds;
+	uint32_t n_bytes;
 	uint8_t  bytes[CEI_EXPORT_BYTES_MAX];
 	int      fds[CEI_EXPORT_FDS_MAX];
 };

@@ -4,20 +4,15 @@
 #define CEI_WIRE_H
 
 /*
- * Converts messages to bytes and back. The functions use no I/O, no memory allocation and no clock.
- *
- * Numbers are little-endian, without padding. A message consists of a head (magic, protocol
- * version, type, number of bytes that follow) and a body. The head, and the body of a REFUSE
- * message, are the same in every version, so a process of another version can be told why it is
- * refused.
- *
- * Decoding is strict, because the bytes come from another process and are not trusted.
+ * Messages of the bootstrap, and what they say of exports, by the tables of base/codec.h. The head
+ * of a message, and the body of a REFUSE, are the same in every version, so a process of another
+ * version can be told why it is refused.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/cursor.h"
+#include "base/codec.h"
 #include "ipc/bootstrap.h"
 #include "ipc/share.h"
 
@@ -118,9 +113,10 @@ struct cei_wire_reply {
 };
 
 struct cei_message {
+	uint32_t magic;                         /* set by decoding, as received; so are version */
+	uint32_t version;                       /* and n_bytes */
 	uint32_t type;                          /* enum cei_message_type */
-	uint32_t magic;                         /* set by decoding, as received */
-	uint32_t version;                       /* set by decoding, as received */
+	uint32_t n_bytes;                       /* of the body */
 	union {
 		struct cei_wire_hello   hello;
 		struct cei_wire_refuse  refuse;
@@ -133,6 +129,9 @@ struct cei_message {
 		uint32_t                rank;           /* LOST, MISSING */
 	};
 };
+
+extern const struct cei_layout cei_described_layout;
+extern const struct cei_protocol cei_message_protocol;
 
 /* Encodes a message into bytes, which must have room for CEI_MESSAGE_BYTES_MAX. Every message fits.
  * Returns the number of bytes written. */
