@@ -3,7 +3,7 @@
 
 # --- tests ------------------------------------------------------------------------------
 
-# One program a file: %D%/unit/test_wire is built from %D%/unit/test_wire.c, with
+# One program a file: %D%/unit/test_ring is built from %D%/unit/test_ring.c, with
 # LDADD. A suite of the first list runs everywhere; one of the second needs GPUs, is
 # built by "make check" and run by "make check-gpu".
 threaded_suites = \
@@ -205,8 +205,7 @@ pure_suites = \
 	%D%/unit/test_rail_faults \
 	%D%/unit/test_rail_slots \
 	%D%/unit/test_rail_staged \
-	%D%/unit/test_rail_direct \
-	%D%/unit/test_wire
+	%D%/unit/test_rail_direct
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda %D%/unit/test_stream_order %D%/unit/test_graphs
 endif

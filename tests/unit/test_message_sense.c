@@ -35,11 +35,11 @@ static int decode(const struct cei_protocol *protocol, const void *message, void
 
 /* Asserts that the message is refused while the field has the value, and not otherwise. */
 #define REFUSES(protocol, message, field, wrong) do {				\
-		__typeof__(message) changed = (message), back;			\
+		__typeof__(message) changed = (message), got;			\
 										\
-		ck_assert_int_eq(decode(protocol, &changed, &back), 0);		\
+		ck_assert_int_eq(decode(protocol, &changed, &got), 0);		\
 		changed.field = (wrong);					\
-		ck_assert_int_eq(decode(protocol, &changed, &back), CEOV_ERR_INVALID); \
+		ck_assert_int_eq(decode(protocol, &changed, &got), CEOV_ERR_INVALID); \
 	} while (0)
 
 /* --- daemon and clients --------------------------------------------------------- */
@@ -90,6 +90,76 @@ START_TEST(test_service)
 }
 END_TEST
 
+/* --- the bootstrap, and exports --------------------------------------------------- */
+
+/* A reply's result becomes the result of a call, so it must be one that calls return. */
+START_TEST(test_results_of_replies)
+{
+	struct cei_message message, back;
+
+	made_message(&state, &cei_message_protocol, CEI_MESSAGE_REPLY, &message);
+	message.reply.result = CEOV_NONE;
+	REFUSES(&cei_message_protocol, message, reply.result, CEOV_PENDING);
+	REFUSES(&cei_message_protocol, message, reply.result, CEOV_NONE + 1);
+	ck_assert_int_eq(decode(&cei_message_protocol, &message, &back), 0);
+	ck_assert_int_eq(back.reply.result, CEOV_NONE);
+}
+END_TEST
+
+static int is_taken(const struct cei_wire_described *described, uint32_t n_fds)
+{
+	struct cei_writer writer = cei_writer_on(bytes, CEI_EXPORT_BYTES_MAX);
+	struct cei_reader reader = cei_reader_on(bytes, CEI_EXPORT_BYTES_MAX);
+	struct cei_wire_described back;
+
+	cei_wire_put_described(&writer, described);
+	reader.n_bytes = writer.at;
+	cei_wire_get_described(&reader, n_fds, &back);
+	return !cei_reader_end(&reader);
+}
+
+#define EXPORT_REFUSES(export, field, wrong) \
+	REFUSES(&made_exports, export, described.field, wrong)
+
+/* The finder maps regions and takes descriptors as an export describes them, so both must be
+ * consistent. */
+START_TEST(test_signals)
+{
+	struct made_export export = { 1, { CEI_EXPORT_SIGNAL, CEOV_PLACE_GPU, 4,
+					   CEOV_SIGNAL_HOST_VISIBLE, 2, {
+		{ .kind = CEOV_PLACE_HOST, .has_fd = 1, .size_bytes = 4096, .offset_bytes = 64 },
+		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 } } } };
+
+	EXPORT_REFUSES(export, regions[1].kind, CEOV_PLACE_HOST);
+	EXPORT_REFUSES(export, regions[0].kind, CEOV_PLACE_GPU);
+	EXPORT_REFUSES(export, regions[0].has_fd, 0);
+	EXPORT_REFUSES(export, regions[0].offset_bytes, UINT64_MAX - 4095);
+	EXPORT_REFUSES(export, flags, 0x80);
+	EXPORT_REFUSES(export, n_counters, 0);
+	EXPORT_REFUSES(export, place_kind, CEOV_PLACE_HOST);
+	EXPORT_REFUSES(export, n_regions, 1);
+	ck_assert(is_taken(&export.described, 1));
+	ck_assert(!is_taken(&export.described, 0));
+	ck_assert(!is_taken(&export.described, 2));
+}
+END_TEST
+
+START_TEST(test_buffers)
+{
+	struct made_export export = { 1, { CEI_EXPORT_BUFFER, 0, 0, 0, 1, {
+		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 },
+		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 } } } };
+
+	EXPORT_REFUSES(export, place_kind, CEOV_PLACE_GPU);
+	EXPORT_REFUSES(export, n_counters, 1);
+	EXPORT_REFUSES(export, flags, CEOV_SIGNAL_HOST_VISIBLE);
+	EXPORT_REFUSES(export, n_regions, 2);
+	EXPORT_REFUSES(export, kind, CEI_EXPORT_BUFFER + CEI_EXPORT_SIGNAL + 1);
+	ck_assert(is_taken(&export.described, 0));
+	ck_assert(!is_taken(&export.described, 1));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("message_sense");
@@ -98,6 +168,9 @@ int main(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_service_hello);
 	tcase_add_test(tcase, test_service);
+	tcase_add_test(tcase, test_results_of_replies);
+	tcase_add_test(tcase, test_signals);
+	tcase_add_test(tcase, test_buffers);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }
