@@ -14,7 +14,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/context_life.c %D%/context_life.h \
 	%D%/guest.c %D%/guest.h \
 	%D%/here.c %D%/here.h \
-	%D%/node_book.c %D%/node_book.h \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \
 	%D%/reopen.c \

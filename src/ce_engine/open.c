@@ -18,7 +18,6 @@
 #include "ce_engine/engine/trace_file.h"
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/here.h"
-#include "ce_engine/node_book.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/peer_events.h"
 #include "ce_engine/there.h"
@@ -180,8 +179,6 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		r = start_works(context);
 	if (!r)
 		r = meet(context, group);
-	if (!r)
-		r = cei_node_book_share(context);
 	if (!r)
 		r = cei_warm_up(context, cei_deadline(context->deadline_ns));
 	if (!r)

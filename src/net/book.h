@@ -9,8 +9,8 @@
  * thread may look things up. All look-ups take a time that does not depend on the group's size.
  *
  * Memory: 8 bytes a rank, 24 a process, 24 a node, and each rail's address with at most 7
- * more. So 65,536 processes of one rank and one rail of 79 bytes, 8 on each node, take 7.5
- * MiB. One copy serves all processes of a node (cei_book_share()).
+ * more, in each process. So 65,536 processes of one rank and one rail of 79 bytes, 8 on each node,
+ * take 7.5 MiB each, and the 128 of 16 such nodes 15 KiB.
  */
 
 #include <stdint.h>
@@ -69,18 +69,5 @@ uint32_t cei_book_n_rails(const struct cei_book *book, uint32_t process);
 /* Returns the address of a rail; valid as long as the book. */
 const void *cei_book_rail(const struct cei_book *book, uint32_t process, uint32_t rail,
 			  uint32_t *ret_n_bytes);
-
-/* --- one copy for all processes of a node (book_shared.c) ----------------------------- */
-
-/* Writes the book into a memfd, sealed so that nobody can change it or its size. The caller
- * closes it. CEOV_ERR_SYSTEM, raised. */
-int cei_book_seal(struct cei_report *report, const struct cei_book *book, int *ret_fd);
-
-/* Replaces the book's memory by that of a memfd which a process of this node has sealed, and which
- * holds the same bytes: all processes of a group make the same book. Other threads may read the
- * book meanwhile. The descriptor stays the caller's, who may close it at once. After a failure the
- * book is as it was. Raised: CEOV_ERR_INVALID, the memfd is not sealed or holds something else;
- * CEOV_ERR_SYSTEM. */
-int cei_book_share(struct cei_report *report, struct cei_book *book, int fd);
 
 #endif /* CEI_BOOK_H */

@@ -16,7 +16,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/book.c %D%/book.h \
 	%D%/book_private.h \
 	%D%/book_make.c \
-	%D%/book_shared.c \
 	%D%/book_open.c %D%/book_open.h
 
 # the first exchange

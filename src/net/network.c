@@ -354,13 +354,3 @@ void cei_network_close(struct cei_network *network)
 	free(network->clock.askers);
 	free(network);
 }
-
-int cei_network_seal_book(struct cei_network *network, int *ret_fd)
-{
-	return cei_book_seal(network->site->report, network->book, ret_fd);
-}
-
-int cei_network_share_book(struct cei_network *network, int fd)
-{
-	return cei_book_share(network->site->report, network->book, fd);
-}

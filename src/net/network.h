@@ -209,15 +209,6 @@ void cei_network_group_path(const struct cei_network *network,
 /* The number of the rank's node, from 0 on in the order of their lowest ranks. */
 uint32_t cei_network_node(const struct cei_network *network, uint32_t rank);
 
-/* --- one book for the processes of a node --------------------------------------------- */
-
-/* Seals this process's book into a memfd, which the caller closes. Errors are raised. */
-int  cei_network_seal_book(struct cei_network *network, int *ret_fd);
-
-/* Uses the book in the memfd of a process of this node instead of an own copy. Errors are raised;
- * after one the own copy stays. */
-int  cei_network_share_book(struct cei_network *network, int fd);
-
 /* --- meeting ---------------------------------------------------------------------- */
 
 /* The second step of a barrier of the group, between two in which the processes of each node meet.

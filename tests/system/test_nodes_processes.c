@@ -137,51 +137,6 @@ END_TEST
 
 /* --- the book -------------------------------------------------------------------------------- */
 
-/* The number of the file that is mapped as the group's book, for reading alone; 0: none is. */
-static unsigned long mapped_book(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned long inode = 0;
-	char line[512];
-
-	need(maps != NULL);
-	while (!inode && fgets(line, sizeof(line), maps))
-		if (strstr(line, "ceoverlap-book"))
-			need(sscanf(line, "%*x-%*x r--s %*x %*x:%*x %lu", &inode) == 1);
-	(void)fclose(maps);
-	return inode;
-}
-
-/* The ranks of a node tell each other which file they have mapped. */
-static void share_book(uint32_t rank)
-{
-	struct testing_log log;
-	ceov_context *context = open_rank(rank, RANKS, &log);
-	ceov_signal *own = testing_signal(context, rank, 1), *other;
-	unsigned long inode = mapped_book();
-	uint64_t seen = 0;
-
-	need(inode != 0);
-	need(!ceov_signal_raise(own, 0, inode));
-	need(!ceov_signal_share(own, "inode"));
-	need(!ceov_barrier(context, TESTING_PATIENCE));
-	need(!ceov_signal_find(context, rank ^ 1, "inode", &other));
-	need(!ceov_signal_value(other, 0, &seen));
-	need(seen == inode);
-	need(!ceov_barrier(context, TESTING_PATIENCE));
-	ceov_close(context);
-}
-
-START_TEST(test_processes_of_a_node_share_one_book)
-{
-	uint32_t rank;
-
-	for (rank = 0; rank < RANKS; rank++)
-		start(share_book, rank);
-	assert_all_end_well();
-}
-END_TEST
-
 /* --- an all-gather in two levels --------------------------------------------------------- */
 
 #define SHARD_BYTES (UINT64_C(300) << 10)
@@ -502,7 +457,6 @@ static void add_tests(TCase *tcase)
 {
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_a_ring_over_two_nodes);
-	tcase_add_test(tcase, test_processes_of_a_node_share_one_book);
 	tcase_add_test(tcase, test_an_all_gather_over_two_nodes);
 	tcase_add_test(tcase, test_a_killed_rank_is_lost_at_all_nodes);
 	tcase_add_loop_test(tcase, test_a_barrier_without_a_rank_ends_on_all_nodes, 0,

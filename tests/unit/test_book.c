@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests books: what is looked up in them, what is refused, and books in a memfd. */
+/* Tests books: what is looked up in them, and what is refused. */
 
 #include "net/book_private.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "testing.h"
 
@@ -281,96 +278,6 @@ START_TEST(test_a_record_that_is_none)
 }
 END_TEST
 
-/* --- books in a memfd --------------------------------------------------------------- */
-
-/* Whether the book's memory is that of a file, and nobody can write to it. */
-static int is_shared(const struct cei_book *book)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[512], begin[32];
-	int found = 0;
-
-	ck_assert_ptr_nonnull(maps);
-	snprintf(begin, sizeof(begin), "%llx-", (unsigned long long)(uintptr_t)book->bytes);
-	while (!found && fgets(line, sizeof(line), maps))
-		found = !strncmp(line, begin, strlen(begin)) && strstr(line, " r--s ") &&
-			strstr(line, "ceoverlap-book");
-	fclose(maps);
-	return found;
-}
-
-START_TEST(test_processes_share_a_sealed_book)
-{
-	struct cei_book *book = NULL, *other = NULL;
-	int fd = -1;
-
-	plan_records(&small);
-	ck_assert_int_eq(make(5, 0, &book), 0);
-	ck_assert_int_eq(make(5, 2, &other), 0);
-	ck_assert_int_eq(cei_book_seal(&report, book, &fd), 0);
-	ck_assert_int_lt(pwrite(fd, "x", 1, 0), 0);
-	ck_assert_int_lt(ftruncate(fd, 0), 0);
-	ck_assert(!is_shared(book) && !is_shared(other));
-	ck_assert_int_eq(cei_book_share(&report, book, fd), 0);
-	ck_assert_int_eq(cei_book_share(&report, other, fd), 0);
-	close(fd);
-	ck_assert(is_shared(book) && is_shared(other));
-	assert_is_book_of(other, &small);
-	ck_assert_uint_eq(cei_book_own_process(book), 0);
-	ck_assert_uint_eq(cei_book_own_process(other), 2);
-	cei_book_free(book);
-	assert_is_book_of(other, &small);
-	cei_book_free(other);
-}
-END_TEST
-
-/* Shares the bytes as a memfd with all seals, or with all but this one. */
-static int share_bytes(struct cei_book *book, const uint8_t *bytes, uint64_t n_bytes, int but)
-{
-	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
-	int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(write(fd, bytes, n_bytes), (ssize_t)n_bytes);
-	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals & ~but), 0);
-	r = cei_book_share(&report, book, fd);
-	close(fd);
-	return r;
-}
-
-START_TEST(test_what_is_not_sealed_or_not_the_same_is_refused)
-{
-	static const int seals[] = { F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE };
-	struct cei_book *book = NULL;
-	uint64_t n_bytes, at;
-	uint8_t *bytes;
-	int i;
-
-	plan_records(&small);
-	ck_assert_int_eq(make(5, 0, &book), 0);
-	n_bytes = book->head->n_bytes;
-	bytes = calloc(1, n_bytes + 1);
-	ck_assert_ptr_nonnull(bytes);
-	memcpy(bytes, book->bytes, n_bytes);
-	for (i = 0; i < 4; i++)
-		ck_assert_int_eq(share_bytes(book, bytes, n_bytes, seals[i]), CEOV_ERR_INVALID);
-	ck_assert_int_eq(share_bytes(book, bytes, n_bytes - 1, 0), CEOV_ERR_INVALID);
-	ck_assert_int_eq(share_bytes(book, bytes, n_bytes + 1, 0), CEOV_ERR_INVALID);
-	ck_assert_int_eq(share_bytes(book, bytes, 0, 0), CEOV_ERR_INVALID);
-	ck_assert_int_eq(cei_book_share(&report, book, -1), CEOV_ERR_INVALID);
-	for (at = 0; at < n_bytes; at++) {
-		bytes[at] ^= 1;
-		ck_assert_int_eq(share_bytes(book, bytes, n_bytes, 0), CEOV_ERR_INVALID);
-		bytes[at] ^= 1;
-	}
-	ck_assert(!is_shared(book));
-	assert_is_book_of(book, &small);
-	ck_assert_int_eq(share_bytes(book, bytes, n_bytes, 0), 0);
-	free(bytes);
-	cei_book_free(book);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("book");
@@ -384,8 +291,6 @@ int main(void)
 	tcase_add_test(tcase, test_other_groups_are_refused);
 	tcase_add_test(tcase, test_ranks_have_to_be_there_once);
 	tcase_add_test(tcase, test_a_record_that_is_none);
-	tcase_add_test(tcase, test_processes_share_a_sealed_book);
-	tcase_add_test(tcase, test_what_is_not_sealed_or_not_the_same_is_refused);
 	tcase_set_timeout(tcase, 60);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
