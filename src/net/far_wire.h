@@ -84,7 +84,8 @@ struct cei_far_note {
 struct cei_far_message {
 	uint32_t type;                  /* enum cei_far_type */
 	uint32_t version;               /* set by decoding: as received */
-	uint64_t group;                 /* made of the job and its secret: keeps groups apart */
+	uint64_t group;                 /* process 0's instance: keeps groups apart, those of
+					 * one job, too */
 	uint32_t source;                /* process */
 	uint32_t target;                /* process */
 	uint64_t incarnation;           /* of the speaker's connection; 1 and above */

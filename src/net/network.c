@@ -41,7 +41,6 @@ void cei_network_group_path(const struct cei_network *network,
 {
 	uint32_t rank = network->site->members[0].rank;
 
-	/* not the group's number, which all groups of one job have */
 	snprintf(ret_path, CEI_NETWORK_PATH_BYTES, "/tmp/ceoverlap-%u-%016llx-%016llx",
 		 (unsigned)geteuid(), (unsigned long long)cei_book_instance(network->book),
 		 (unsigned long long)network->nodes[rank]);
@@ -249,14 +248,16 @@ int cei_network_open(struct cei_site *site, const struct cei_network_config *con
 	r = error ? cei_raise(site->report, CEOV_ERR_SYSTEM, error,
 			      "ceov_open: no lock for a network: %s", strerror(error)) :
 		build(network, config);
-	if (r) {
-		cei_network_close(network);
-		return r;
-	}
 	site->nodes = network->nodes;
-	cei_network_begin(network);
-	*ret_network = network;
-	return 0;
+	if (!r)
+		r = cei_network_begin(network);
+	if (!r) {
+		*ret_network = network;
+		return 0;
+	}
+	site->nodes = NULL;
+	cei_network_close(network);
+	return r;
 }
 
 static void end_entries(struct cei_network *network)

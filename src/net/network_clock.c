@@ -227,7 +227,7 @@ void cei_network_clock_look(struct cei_network *network, struct cei_network_cloc
 	const struct cei_book *book = network->book;
 
 	memset(ret_view, 0, sizeof(*ret_view));
-	ret_view->group = cei_book_group(book);
+	ret_view->group = cei_book_instance(book);
 	ret_view->process = cei_book_own_process(book);
 	ret_view->n_processes = cei_book_n_processes(book);
 	ret_view->node = own_node(network);

@@ -32,7 +32,7 @@ void cei_network_clock_begin(struct cei_network *network);
 void cei_network_clock_end(struct cei_network *network);
 
 struct cei_network_clock_view {
-	uint64_t group;                 /* the group's number */
+	uint64_t group;                 /* process 0's instance */
 	uint32_t process;
 	uint32_t n_processes;
 	uint32_t node;                  /* number of this node, from 0 on; 0 is rank 0's */

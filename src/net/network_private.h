@@ -175,7 +175,7 @@ struct cei_network {
 	pthread_t        thread;
 	int              has_thread;
 	int              must_stop;
-	int              is_ready;      /* the book is there: what rails tell can be handled */
+	int              is_ready;      /* the rails have begun */
 
 	uint8_t         *has_gone;      /* by process: it is lost or has departed */
 	uint8_t         *has_closed;    /* by process: it is of this node and has closed, as the
@@ -314,10 +314,10 @@ int  cei_network_wait(struct cei_network *network, uint64_t deadline_ns);
 struct cei_network_request *cei_network_request(struct cei_network *network, uint64_t number,
 						uint32_t process);
 
-/* Lets rails tell what comes: the book and all tables are there. */
-void cei_network_begin(struct cei_network *network);
+/* Begins the rails: the book and all tables are there. Errors are raised. */
+int  cei_network_begin(struct cei_network *network);
 
-/* Begins and ends the thread. Afterwards what rails tell is ignored, if it was never begun. */
+/* Begins and ends the thread. */
 int  cei_network_start(struct cei_network *network);
 void cei_network_stop(struct cei_network *network);
 

@@ -26,7 +26,6 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 		.device = device,
 		.kinds = network->kinds,
 		.index = network->n_rails,
-		.group = opening->exchange->group,
 		.process = opening->exchange->process,
 		.n_processes = opening->exchange->n_processes,
 		.instance = { network->site->instance[0], network->site->instance[1] },

@@ -159,26 +159,15 @@ void cei_network_stop(struct cei_network *network)
 	network->has_thread = 0;
 }
 
-void cei_network_begin(struct cei_network *network)
+int cei_network_begin(struct cei_network *network)
 {
-	pthread_mutex_lock(&network->lock);
+	uint32_t i;
+	int r = 0;
+
 	network->is_ready = 1;
-	pthread_cond_broadcast(&network->changed);
-	pthread_mutex_unlock(&network->lock);
-}
-
-/* Holds a rail's thread until this process has its book, too: others can have theirs earlier, and
- * say something at once. Returns 0 if the network is closed instead. */
-static int is_ready(struct cei_network *network)
-{
-	int is;
-
-	pthread_mutex_lock(&network->lock);
-	while (!network->is_ready && !network->must_stop)
-		pthread_cond_wait(&network->changed, &network->lock);
-	is = network->is_ready;
-	pthread_mutex_unlock(&network->lock);
-	return is;
+	for (i = 0; !r && i < network->n_rails; i++)
+		r = cei_rail_begin(network->rails[i].rail, cei_book_instance(network->book));
+	return r;
 }
 
 /* --- hearing ---------------------------------------------------------------------------- */
@@ -330,7 +319,7 @@ static void heard(void *arg, uint32_t process, const struct cei_far_message *mes
 {
 	struct cei_network *network = ((struct cei_network_rail *)arg)->network;
 
-	if (is_ready(network) && message->type == CEI_FAR_NOTE)
+	if (message->type == CEI_FAR_NOTE)
 		heard_note(network, process, &message->note);
 }
 
@@ -379,15 +368,12 @@ void cei_network_process_gone(struct cei_network *network, uint32_t process, int
 static void say_lost(const struct cei_network_rail *rail, uint32_t process, const char *why)
 {
 	const struct cei_network *network = rail->network;
-	char rank[64] = "";
 	uint32_t n_ranks;
 
-	if (is_ready(rail->network))
-		snprintf(rank, sizeof(rank), ", which holds rank %u on node %u,",
-			 cei_book_ranks_of(network->book, process, &n_ranks)[0],
-			 cei_book_node_of(network->book, process));
-	cei_log(network->site->report, CEI_LOG_WARN, "network: process %u%s is lost on rail %u: "
-		"%s", process, rank, rail->index, why);
+	cei_log(network->site->report, CEI_LOG_WARN, "network: process %u, which holds rank %u on "
+		"node %u, is lost on rail %u: %s", process,
+		cei_book_ranks_of(network->book, process, &n_ranks)[0],
+		cei_book_node_of(network->book, process), rail->index, why);
 }
 
 /* A process is given up on all rails, unless this rail is lost alone. */
@@ -395,16 +381,14 @@ static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
 	struct cei_network_rail *rail = arg;
 	struct cei_network *network = rail->network;
-	int is_held = 0, is_known = 0;
+	int is_held, is_known;
 
-	if (is_ready(network)) {
-		pthread_mutex_lock(&network->lock);
-		is_known = network->has_gone[process] || network->is_parting[process];
-		is_held = !is_refusal && cei_network_losing(network, process, rail->index, why);
-		if (!is_held)
-			cei_network_part(network, process, why);
-		pthread_mutex_unlock(&network->lock);
-	}
+	pthread_mutex_lock(&network->lock);
+	is_known = network->has_gone[process] || network->is_parting[process];
+	is_held = !is_refusal && cei_network_losing(network, process, rail->index, why);
+	if (!is_held)
+		cei_network_part(network, process, why);
+	pthread_mutex_unlock(&network->lock);
 	if (!is_held && !is_known)
 		say_lost(rail, process, why);
 	return is_held;
@@ -417,11 +401,9 @@ static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 	(void)why;
 	if (!is_uncertain)
 		return;
-	if (is_ready(rail->network)) {
-		pthread_mutex_lock(&rail->network->lock);
-		cei_network_lost_uncertain(rail->network, process, rail->index);
-		pthread_mutex_unlock(&rail->network->lock);
-	}
+	pthread_mutex_lock(&rail->network->lock);
+	cei_network_lost_uncertain(rail->network, process, rail->index);
+	pthread_mutex_unlock(&rail->network->lock);
 	cei_log(rail->network->site->report, CEI_LOG_ERROR,
 		"network: bytes of process %u may still land in memory that it was writing "
 		"to; the contents of that are uncertain", process);
@@ -431,8 +413,6 @@ static void departed(void *arg, uint32_t process)
 {
 	struct cei_network *network = ((struct cei_network_rail *)arg)->network;
 
-	if (!is_ready(network))
-		return;
 	pthread_mutex_lock(&network->lock);
 	if (!network->departed_ns[process])
 		network->departed_ns[process] = cei_now_ns();
@@ -444,12 +424,9 @@ static void departed(void *arg, uint32_t process)
 static int find(void *arg, uint32_t process, uint8_t *ret_address, uint32_t *ret_n_bytes)
 {
 	struct cei_network_rail *rail = arg;
-	const struct cei_book *book;
+	const struct cei_book *book = rail->network->book;
 	const void *address;
 
-	if (!is_ready(rail->network))
-		return CEOV_NONE;
-	book = rail->network->book;
 	if (rail->index >= cei_book_n_rails(book, process))
 		return CEOV_NONE;
 	address = cei_book_rail(book, process, rail->index, ret_n_bytes);

@@ -115,7 +115,7 @@ static int open_all(struct cei_rail *rail, const char **ret_why)
 		r = open_transport(rail, ret_why);
 	if (r)
 		return r;
-	r = cei_rail_thread_open(rail);
+	r = rail->nic.config.group ? cei_rail_thread_open(rail) : 0;
 	if (r) {
 		cei_rail_thread_close(rail);
 		close_transport(rail);
@@ -141,6 +141,12 @@ int cei_rail_open(const struct cei_rail_config *config, struct cei_rail **ret_ra
 	}
 	*ret_rail = rail;
 	return 0;
+}
+
+int cei_rail_begin(struct cei_rail *rail, uint64_t group)
+{
+	rail->nic.config.group = group;
+	return cei_rail_thread_open(rail);
 }
 
 static int leave(struct cei_rail *rail, void *arg)

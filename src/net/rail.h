@@ -30,11 +30,17 @@
 
 struct cei_rail;
 
-/* Opens the transport and starts the thread. The configuration is copied; what it points to stays
- * until the rail is closed. CEOV_NONE, not raised: this machine has not got what the
- * transport needs, *ret_why says what. Other errors are raised. */
+/* Opens the transport and, if the configuration has the group, starts the thread. The
+ * configuration is copied; what it points to stays until the rail is closed. CEOV_NONE, not
+ * raised: this machine has not got what the transport needs, *ret_why says what. Other errors are
+ * raised. */
 int  cei_rail_open(const struct cei_rail_config *config, struct cei_rail **ret_rail,
 		   const char **ret_why);
+
+/* Brings the group's number, which is not 0, to a rail that was opened without it, and starts its
+ * thread. What has come to the rail before waits in the transport. CEOV_ERR_SYSTEM, raised: then
+ * only close remains. */
+int  cei_rail_begin(struct cei_rail *rail, uint64_t group);
 
 /* Begins to close all connections in order; nothing new is begun. */
 void cei_rail_leave(struct cei_rail *rail);

@@ -55,7 +55,8 @@ struct cei_rail_config {
 	const char                     *kinds;
 	uint32_t                        index;          /* of the rail in this process, for
 							 * messages and threads' names */
-	uint64_t                        group;          /* the same in all processes */
+	uint64_t                        group;          /* the same in all processes; 0:
+							 * cei_rail_begin() brings it */
 	uint32_t                        process;        /* this one */
 	uint32_t                        n_processes;
 	uint64_t                        instance[2];    /* of struct cei_site */

@@ -16,7 +16,7 @@
  *   process, processes               the process's number; 0 of 0 where there is one node only,
  *                                    since processes have no numbers then
  *   ranks, group_ranks               the ranks of the process; how many ranks the group has
- *   group                            the group's number, in hexadecimal; 0: one node only
+ *   group                            a number of the group, in hexadecimal; 0: one node only
  *   measurer                         the rank whose process measures the offset of the node's
  *                                    clock; its file has the offsets, others of the node have none
  *   offsets                          how far the clock of rank 0's node is ahead of this one, in
