@@ -114,17 +114,14 @@ static void wait_for_users(ceov_context *context)
 void cei_context_destroy_objects(ceov_context *context)
 {
 	struct cei_object *upper;
-	struct ceov_plan *plan;
 	struct cei_list *node;
 
 	while ((node = context->uppers.previous) != &context->uppers) {
 		upper = CEI_OWNER(node, struct cei_object, link);
 		upper->type->destroy(upper);
 	}
-	while ((node = context->plans.next) != &context->plans) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		plan->object.door->plan.destroy(plan);
-	}
+	while ((node = context->plans.next) != &context->plans)
+		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
 	cei_plans_destroy_released(context);
 	let_go_of_peers(context);
 	wait_for_users(context);

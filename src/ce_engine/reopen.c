@@ -14,6 +14,7 @@
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_release.h"
+#include "ce_engine/signal_renew.h"
 #include "ce_engine/there.h"
 
 /* How many plans have launches in flight, or lanes that were given up. */
@@ -103,7 +104,7 @@ static int renew(ceov_context *context, uint64_t deadline_ns)
 	for (node = context->signals.next; node != &context->signals; node = node->next) {
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
 		if (signal->is_due)
-			r = signal->object.door->signal.renew(signal);
+			r = cei_signal_renew(signal);
 		if (r == CEOV_PENDING)
 			return cei_raise(&context->report, CEOV_ERR_STATE, 0,
 					 "ceov_reopen: a launch was begun meanwhile");

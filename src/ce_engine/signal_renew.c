@@ -127,5 +127,5 @@ int ceov_signal_renew(ceov_signal *signal)
 {
 	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_renew");
 
-	return r ? r : signal->object.door->signal.renew(signal);
+	return r ? r : cei_signal_renew(signal);
 }

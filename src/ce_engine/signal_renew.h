@@ -5,7 +5,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-/* Implements cei_door_here; the caller has checked the handle. */
+/* As ceov_signal_renew(), for a handle that was checked. */
 int cei_signal_renew(ceov_signal *signal);
 
 #endif /* CEI_SIGNAL_RENEW_H */

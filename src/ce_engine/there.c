@@ -14,16 +14,13 @@
 
 #include "base/clock.h"
 #include "base/write.h"
-#include "ce_engine/here.h"
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
-#include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/plan/plan_commit.h"
+#include "ce_engine/plan/plan_explain.h"
 #include "ce_engine/plan/plan_launch.h"
-#include "ce_engine/plan/plan_release.h"
-#include "ce_engine/signal_renew.h"
 #include "ce_engine/there_offer.h"
 #include "ipc/service_link.h"
 
@@ -70,7 +67,6 @@ static void note_stayed(struct ceov_plan *plan, const char *why)
 
 	pthread_mutex_lock(&plan->lock);        /* an abort may look at the plan */
 	free_there(plan);
-	plan->object.door = &cei_door_here;
 	plan->why_here = why;
 	pthread_mutex_unlock(&plan->lock);
 	/* relaxed: a number for displays */
@@ -155,8 +151,11 @@ static int explain(const struct ceov_plan *plan, int fd)
 	static const char head[] = "carried out by the daemon:\n";
 	uint8_t text[4096];
 	ssize_t n = 0;
-	int file, r = check_link(context, "ceov_plan_explain");
+	int file, r;
 
+	if (!plan->there)
+		return cei_plan_explain(plan, fd);
+	r = check_link(context, "ceov_plan_explain");
 	if (!r)
 		r = cei_service_explain(context->there->link, plan->there->handle, &file);
 	if (r)
@@ -232,7 +231,7 @@ static int choose_side(struct ceov_plan *plan, const struct ceov_launch *launch)
 	return r;
 }
 
-static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch,
+static int launch_plan(struct ceov_plan *plan, const struct ceov_launch *launch,
 			ceov_ticket *ret_ticket)
 {
 	struct cei_report *report = &plan->object.context->report;
@@ -240,6 +239,8 @@ static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch
 	uint64_t number;
 	int r;
 
+	if (!plan->there)
+		return cei_launch_enqueue(plan, launch, ret_ticket);
 	if (launch->after_stream && !is_on_gpu(plan))
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "ceov_launch: rank %u is on the "
 				 "host: name no after_stream", plan->program.rank);
@@ -358,20 +359,14 @@ int cei_there_keep_here(struct ceov_plan *plan, const char *why)
 	return r;
 }
 
-static void release(struct ceov_plan *plan)
+/* At ceov_close() cei_there_close() has forgotten the launches. */
+static void end(struct ceov_plan *plan)
 {
 	ceov_context *context = plan->object.context;
-	struct cei_backoff backoff;
 
-	cei_backoff_reset(&backoff);
-	while (cei_plan_is_busy(plan))  /* each launch ends by its deadline, or with the daemon */
-		cei_backoff_step(&backoff);
-	if (cei_object_claim(&plan->object, "ceov_plan_release"))
-		return;
 	if (plan->there && context->there->link)
 		cei_service_drop(context->there->link, plan->there->handle);
 	free_there(plan);
-	cei_plan_part_with(plan);
 }
 
 void cei_there_forget_launches(ceov_context *context)
@@ -390,28 +385,11 @@ void cei_there_forget_launches(ceov_context *context)
 }
 
 const struct cei_door cei_door_there = {
-	.name = "there",
-	.buffer = {
-		.admit = cei_region_map_all,
-		.dismiss = cei_region_fini,
-	},
-	.signal = {
-		.raise = cei_signal_raise,
-		.arrive = cei_signal_arrive,
-		.value = cei_signal_value,
-		.renew = cei_signal_renew,
-		.abort = cei_abort_unlocked,
-	},
-	.plan = {
-		.commit = commit,
-		.launch = launch_there,
-		.is_busy = is_busy,
-		.explain = explain,
-		.release = release,
-		.destroy = cei_plan_destroy,    /* cei_there_close() has freed plan->there */
-	},
-	.ticket = {
-		.wait = wait_there,
-		.abort = abort_there,
-	},
+	.commit = commit,
+	.launch = launch_plan,
+	.is_busy = is_busy,
+	.explain = explain,
+	.end = end,
+	.wait = wait_there,
+	.abort = abort_there,
 };

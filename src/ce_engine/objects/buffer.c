@@ -44,9 +44,9 @@ static int finish(ceov_context *context, ceov_buffer *buffer, int r,
 		  ceov_buffer **ret_buffer)
 {
 	if (!r)
-		r = context->door->buffer.admit(&buffer->own);
+		r = cei_region_map_all(&buffer->own);
 	if (r) {
-		context->door->buffer.dismiss(&buffer->own);
+		cei_region_fini(&buffer->own);
 		free(buffer);
 		return r;
 	}
@@ -292,7 +292,7 @@ static void let_go(ceov_buffer *buffer)
 		if (buffer->found_id)
 			cei_export_drop(context, buffer->rank, buffer->found_id);
 	} else {
-		buffer->object.door->buffer.dismiss(&buffer->own);
+		cei_region_fini(&buffer->own);
 	}
 }
 

@@ -47,7 +47,7 @@ struct ceov_context {
 	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a
 					 * closed context */
 	const uint64_t       *alive;    /* a page that is zero in forked children */
-	const struct cei_door *door;    /* for new handles, and for tickets */
+	const struct cei_door *door;    /* who carries out its plans; from ceov_open() on */
 	struct cei_report     report;
 	struct cei_site       site;
 	struct cei_works      works;    /* what moves its bytes, if it has works of its own */

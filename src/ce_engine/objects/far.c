@@ -167,7 +167,7 @@ static int make_image(ceov_context *context, struct cei_far *far,
 	int r = cei_share_host.create(&far->image, 0, cei_signal_control_bytes(n_counters));
 
 	if (!r)
-		r = context->door->buffer.admit(&far->image);
+		r = cei_region_map_all(&far->image);
 	if (r)
 		return r;
 	base = far->image.host;
@@ -180,7 +180,7 @@ static void end(ceov_context *context, struct cei_far *far)
 {
 	if (far->image.origin) {
 		cei_network_forget(context->site.network, far->rank, far->region.far_id);
-		context->door->buffer.dismiss(&far->image);
+		cei_region_fini(&far->image);
 	}
 	cei_network_drop(context->site.network, far->rank, far->region.far_id);
 	free(far);

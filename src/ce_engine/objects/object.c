@@ -16,7 +16,6 @@ void cei_object_init(struct cei_object *object, ceov_context *context,
 	object->state = CEI_OBJECT_ALIVE;
 	object->type = type;
 	object->context = context;
-	object->door = context->door;
 	object->n_users = 0;
 	pthread_mutex_lock(&context->lock);
 	cei_list_append(list, &object->link);

@@ -17,7 +17,6 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-struct cei_door;                        /* ce_engine/objects/door.h */
 struct cei_object;
 
 /* A type of handles: a constant in the module that makes such handles. */
@@ -49,7 +48,6 @@ struct cei_object {                     /* first member of each handle */
 	enum cei_object_state state;
 	const struct cei_object_type *type;
 	ceov_context        *context;   /* NULL: dead, and not in the quarantine any more */
-	const struct cei_door *door;    /* the context's, when it was made */
 	struct cei_list      link;      /* in the context's list, unlinked while it ends;
 					 * guarded by its lock */
 	uint32_t             n_users;   /* plans that name it; guarded by that lock */

@@ -106,7 +106,6 @@ static int new_signal(ceov_context *context, uint32_t rank, ceov_signal **ret_si
 				 "no memory for a signal handle");
 	signal->rank = rank;
 	signal->object.context = context;
-	signal->object.door = context->door;
 	signal->own_control.site = signal->own_gpu.site = &context->site;
 	signal->own_control.fd = signal->own_gpu.fd = -1;
 	for (i = 0; i < CEI_MEMBERS_MAX; i++) {
@@ -135,8 +134,8 @@ static void let_go(ceov_signal *signal)
 		if (signal->found_id)
 			cei_export_drop(context, signal->rank, signal->found_id);
 	} else {
-		signal->object.door->buffer.dismiss(&signal->own_gpu);
-		signal->object.door->buffer.dismiss(&signal->own_control);
+		cei_region_fini(&signal->own_gpu);
+		cei_region_fini(&signal->own_control);
 	}
 }
 
@@ -197,20 +196,19 @@ static int check_create(ceov_context *context, uint32_t rank, struct ceov_place 
 
 static int create_regions(ceov_signal *signal, uint32_t member)
 {
-	const struct cei_buffer_ops *memory = &signal->object.door->buffer;
 	int r;
 
 	signal->control = &signal->own_control;
 	r = cei_share_host.create(&signal->own_control, member,
 				  cei_signal_control_bytes(signal->n_counters));
 	if (!r)
-		r = memory->admit(&signal->own_control);
+		r = cei_region_map_all(&signal->own_control);
 	if (r || signal->place.kind == CEOV_PLACE_HOST)
 		return r;
 	r = cei_share_for(CEOV_PLACE_GPU)->create(&signal->own_gpu, member,
 						  gpu_bytes(signal->n_counters));
 	if (!r)
-		r = memory->admit(&signal->own_gpu);
+		r = cei_region_map_all(&signal->own_gpu);
 	signal->gpu = &signal->own_gpu;
 	return r;
 }

@@ -96,11 +96,6 @@ struct cei_signal_spot {
 };
 struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_t index);
 
-/* Implement cei_door_here; the caller has checked the handles. */
-int  cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
-int  cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);
-int  cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
-
 /* Has the owner of a signal of another node tell when the counter has reached the value; whoever
  * waits for a counter calls this first. Does nothing for signals of this node. */
 void cei_signal_ask(const struct ceov_signal *signal, uint32_t index, uint64_t value);

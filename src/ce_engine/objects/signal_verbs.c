@@ -112,28 +112,25 @@ static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value, const c
 	return poisoned(signal, index, call);
 }
 
-int cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
+int ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
 {
 	static const char call[] = "ceov_signal_raise";
-	int r = check_raise(signal, index, value, call);
+	int r = cei_object_check(signal, &cei_signal_type, call);
 
+	if (!r)
+		r = check_raise(signal, index, value, call);
 	return r ? r : raise_to(signal, index, value, call);
 }
 
-int ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
-{
-	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_raise");
-
-	return r ? r : signal->object.door->signal.raise(signal, index, value);
-}
-
-int cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value)
+int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value)
 {
 	static const char call[] = "ceov_signal_arrive";
 	_Atomic uint32_t *arrivals;
 	uint32_t seen, next;
-	int r = check_raise(signal, index, value, call);
+	int r = cei_object_check(signal, &cei_signal_type, call);
 
+	if (!r)
+		r = check_raise(signal, index, value, call);
 	if (r)
 		return r;
 	if (!n_tiles)
@@ -150,15 +147,7 @@ int cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uin
 	return seen >= n_tiles - 1 ? raise_to(signal, index, value, call) : 0;
 }
 
-int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles,
-		       uint64_t value)
-{
-	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_arrive");
-
-	return r ? r : signal->object.door->signal.arrive(signal, index, n_tiles, value);
-}
-
-int cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
+static int read_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 {
 	int r = check(signal, index, 0, "ceov_signal_value");
 
@@ -181,7 +170,7 @@ int ceov_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 {
 	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_value");
 
-	return r ? r : signal->object.door->signal.value(signal, index, ret_value);
+	return r ? r : read_value(signal, index, ret_value);
 }
 
 /* Whether the counter has the value: 0, CEOV_PENDING, or why it will not have it. */
@@ -189,7 +178,7 @@ static int look(ceov_signal *signal, uint32_t index, uint64_t value)
 {
 	static const char call[] = "ceov_signal_wait";
 	uint64_t seen;
-	int r = signal->object.door->signal.value(signal, index, &seen);
+	int r = read_value(signal, index, &seen);
 
 	if (!r)
 		r = cei_signal_check_abort(signal, call);

@@ -361,7 +361,7 @@ int ceov_plan_commit(ceov_plan *plan)
 	if (!plan->program.n_transfers && !plan->program.has_template)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_plan_commit: the plan has no transfer");
-	return plan->object.door->plan.commit(plan);
+	return plan->object.context->door->commit(plan);
 }
 
 void cei_plan_empty(struct ceov_plan *plan)

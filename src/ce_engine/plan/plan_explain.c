@@ -167,5 +167,5 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 	if (plan->builder)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_plan_explain: the plan is not committed");
-	return plan->object.door->plan.explain(plan, fd);
+	return plan->object.context->door->explain(plan, fd);
 }

@@ -321,7 +321,7 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *re
 	if (!r)
 		r = cei_plan_check_parties(plan, "ceov_launch");
 	if (!r)
-		r = plan->object.door->plan.launch(plan, &launch, &ticket);
+		r = plan->object.context->door->launch(plan, &launch, &ticket);
 	if (!r && ret_ticket)
 		*ret_ticket = ticket;
 	return r;
@@ -353,7 +353,7 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 
 	if (r)
 		return r;
-	r = context->door->ticket.wait(context, ticket, timeout_ns, &result);
+	r = context->door->wait(context, ticket, timeout_ns, &result);
 	return r ? refuse_ticket(context, ticket, r) : result;
 }
 
@@ -387,9 +387,9 @@ int ceov_abort(ceov_context *context, ceov_ticket ticket)
 	int result, r = cei_context_check(context, "ceov_abort");
 
 	if (!r)
-		r = context->door->ticket.abort(context, ticket);
+		r = context->door->abort(context, ticket);
 	if (r != CEOV_NONE)
 		return r;
-	r = context->door->ticket.wait(context, ticket, 0, &result);
+	r = context->door->wait(context, ticket, 0, &result);
 	return r == CEOV_ERR_INVALID ? refuse_ticket(context, ticket, r) : CEOV_NONE;
 }

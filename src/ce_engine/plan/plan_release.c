@@ -30,7 +30,7 @@ int cei_plan_is_busy(const struct ceov_plan *plan)
 	int is;
 
 	pthread_mutex_lock(lock_of(plan));
-	is = plan->object.door->plan.is_busy(plan);
+	is = plan->object.context->door->is_busy(plan);
 	pthread_mutex_unlock(lock_of(plan));
 	return is;
 }
@@ -82,9 +82,18 @@ int cei_plan_is_moving(const struct ceov_plan *plan)
 	return is;
 }
 
+static void leave_door(struct ceov_plan *plan)
+{
+	const struct cei_door *door = plan->object.context->door;
+
+	if (door->end)
+		door->end(plan);
+}
+
 void cei_plan_destroy(struct ceov_plan *plan)
 {
 	cei_object_end(&plan->object);
+	leave_door(plan);
 	cei_plan_take_apart(plan);
 }
 
@@ -135,31 +144,23 @@ static void keep_stuck(struct ceov_plan *plan)
 	pthread_mutex_unlock(&context->lock);
 }
 
-void cei_plan_part_with(struct ceov_plan *plan)
-{
-	if (cei_plan_is_stuck(plan))
-		keep_stuck(plan);
-	else
-		cei_plan_take_apart(plan);
-}
-
-void cei_plan_release(struct ceov_plan *plan)
+void ceov_plan_release(ceov_plan *plan)
 {
 	struct cei_backoff backoff;
 
+	if (!plan || cei_object_check(plan, &cei_plan_type, "ceov_plan_release"))
+		return;
 	cei_backoff_reset(&backoff);
-	while (cei_plan_is_busy(plan)) {       /* each of them ends by its deadline */
+	while (cei_plan_is_busy(plan)) {        /* each of them ends by its deadline */
 		if (plan->object.context->site.progress_by_caller)
 			(void)ceov_turn(plan->object.context);
 		cei_backoff_step(&backoff);
 	}
 	if (cei_object_claim(&plan->object, "ceov_plan_release"))
 		return;
-	cei_plan_part_with(plan);
-}
-
-void ceov_plan_release(ceov_plan *plan)
-{
-	if (plan && !cei_object_check(plan, &cei_plan_type, "ceov_plan_release"))
-		plan->object.door->plan.release(plan);
+	leave_door(plan);
+	if (cei_plan_is_stuck(plan))
+		keep_stuck(plan);
+	else
+		cei_plan_take_apart(plan);
 }

@@ -8,12 +8,11 @@
 
 #include "ce_engine/objects/plan.h"
 
-/* Implement cei_door_here; the caller has checked the handles. */
+/* Implements cei_door_here. */
 int  cei_plan_is_in_flight(const struct ceov_plan *plan);
-void cei_plan_release(struct ceov_plan *plan);
 
-/* Whether launches of the plan are in flight, by whichever door. Any thread that does not hold the
- * plan's lock. */
+/* Whether launches of the plan are in flight, whoever carries them out. Any thread that does not
+ * hold the plan's lock. */
 int  cei_plan_is_busy(const struct ceov_plan *plan);
 
 /* Whether a lane that was given up may still move chunks of the plan. Any thread, where
@@ -26,10 +25,6 @@ int  cei_plan_is_moving(const struct ceov_plan *plan);
 /* Ends the plans that were released while stuck and whose lanes have become idle. Returns how many.
  * Until then they keep their buffers and signals in use. Any thread. */
 uint32_t cei_plans_settle(ceov_context *context);
-
-/* Frees a plan that was claimed for its release and of which no launch is in flight; while it is
- * stuck it is kept. */
-void cei_plan_part_with(struct ceov_plan *plan);
 
 /* Frees a plan that was removed from the list in which ceov_signal_renew() could find it. No lane
  * moves its chunks any more. */

@@ -7,6 +7,7 @@
 #include "ops/core/workspace.h"
 
 #include "base/clock.h"
+#include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/sched/launch.h"
@@ -41,7 +42,7 @@ static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t tim
 	ceov_context *context = workspace->object.context;
 	int result = 0;
 
-	if (context->door->ticket.wait(context, ticket, timeout_ns, &result))
+	if (context->door->wait(context, ticket, timeout_ns, &result))
 		return aborted(workspace);
 	return result;
 }
@@ -187,7 +188,7 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 	n = list_signals(workspace, signals);
 	if (cei_signals_blame(signals, n, &blamed) != error || blamed == CEOV_NOBODY)
 		blamed = workspace->rank;
-	workspace->object.door->signal.abort(signals, n, error, blamed);
+	cei_abort_unlocked(signals, n, error, blamed);
 	return error;
 }
 
