@@ -107,10 +107,9 @@ threaded_suites = \
 	%D%/unit/test_direct \
 	%D%/unit/test_host_allreduce \
 	%D%/unit/test_copier \
-	%D%/unit/test_far_bundle \
+	%D%/unit/test_far_lane \
 	%D%/unit/test_network_clock \
 	%D%/unit/test_network_rails \
-	%D%/unit/test_rail_loss \
 	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
@@ -157,7 +156,7 @@ pure_suites = \
 	%D%/unit/test_service_offer \
 	%D%/unit/test_route \
 	%D%/unit/test_route_fixtures \
-	%D%/unit/test_rails \
+	%D%/unit/test_nics \
 	%D%/unit/test_split \
 	%D%/sim/test_sim_switch \
 	%D%/unit/test_shares \

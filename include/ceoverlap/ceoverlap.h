@@ -157,8 +157,10 @@ struct ceov_network {
 	const char *where;              /* host:port of the store, or the folder's path */
 	const char *job;                /* name of the job, to keep jobs apart */
 	const char *node;               /* name of this node; NULL: the machine's boot id */
-	const char *nics;               /* network interfaces to use, separated by commas.
-					 * NULL: CEOVERLAP_NICS, or chosen by the topology */
+	const char *nics;               /* the network interface to use; or several, separated by
+					 * commas, of which the topology chooses one for the
+					 * GPU of the first member, else the first is used.
+					 * NULL: CEOVERLAP_NICS, or one of all */
 	const void *secret;             /* keeps groups apart, beside the job; no protection */
 	size_t      secret_bytes;
 	uint64_t    peer_timeout_ns;    /* a process from which nothing was heard for so long, while

@@ -31,7 +31,7 @@ class Network:
     where          host:port of the store
     job            keeps jobs apart that meet by mistake
     node           the name of this node, the same at all of its processes; None: the machine's
-    nics           network interfaces to use, separated by commas
+    nics           the network interface to use, or several, of which one is chosen
     secret         bytes that keep groups apart, beside the job; no protection
     peer_timeout_s a process from which nothing was heard for so long is lost; 0: 10 s
     """

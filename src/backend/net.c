@@ -260,11 +260,10 @@ static void net_memory_close(struct cei_backend *backend, uint64_t address)
 static int net_lane_open(struct cei_lane *lane)
 {
 	struct cei_network *network = lane->backend->site->network;
-	uint32_t own = lane->backend->site->members[lane->backend->member].rank;
 	uint32_t process = cei_network_process(network, lane->peer);
 	struct net_lane *net = lane->private;
 	struct cei_rail *rails[CEI_NETWORK_RAILS_MAX];
-	uint32_t n = cei_network_rails(network, own, process, rails);
+	uint32_t n = cei_network_rails(network, process, rails);
 	int r;
 
 	r = cei_far_bundle_open(&net->far, rails, n, process);

@@ -22,10 +22,10 @@
 
 #include "base/site.h"
 #include "net/network_types.h"
+#include "topology/nics.h"
 
 struct cei_network;
 struct cei_far_copier_ops;              /* net/far_copier.h */
-struct cei_machine;                     /* topology/machine.h */
 struct cei_note_abort;                  /* net/network_wire.h */
 struct cei_rail;                        /* net/rail.h */
 struct cei_transport_ops;               /* net/transport.h */
@@ -52,9 +52,9 @@ struct cei_network_config {
 	const struct ceov_network       *public;        /* NULL: all as the environment shows */
 	const struct cei_transport_ops  *transport;     /* NULL: UCX */
 	const struct cei_machine        *machine;       /* whose NICs and GPUs decide on which
-							 * network interfaces rails are opened, if
-							 * nobody names these; GPU i is the
-							 * driver's GPU i. NULL: not known */
+							 * network interface the rail is opened, if
+							 * nobody names one; GPU i is the driver's
+							 * GPU i. NULL: not known */
 	uint64_t                         deadline_ns;   /* point in time, cei_now_ns() */
 	const struct cei_network_events *events;
 	void                            *events_arg;
@@ -159,30 +159,21 @@ void cei_network_abort(struct cei_network *network, const struct cei_network_sig
 int  cei_network_renew(struct cei_network *network, uint32_t region, uint64_t deadline_ns);
 
 /* Fills ret_rails, which has room for CEI_NETWORK_RAILS_MAX, with the rails to another process that
- * are not lost, and returns their number, at least 1. The first one is the rank's own: that on the
- * NIC of its GPU, if the topology chose the rails, else the ranks of a node are spread over them.
- * Rails of equal number at two processes are connected. */
-uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
+ * are not lost, and returns their number, at least 1. */
+uint32_t cei_network_rails(struct cei_network *network, uint32_t process,
 			   struct cei_rail **ret_rails);
 
 /* The rail of that number, below CEI_NETWORK_RAILS_MAX; NULL: there are fewer. */
 struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number);
 
-/* The number of the rail that small transfers of a rank of this process take, to processes that
- * have as many rails. */
-uint32_t cei_network_own_rail(const struct cei_network *network, uint32_t rank);
+/* Why the rail was opened on its network interface, in words. */
+const char *cei_network_rail_why(const struct cei_network *network);
 
-/* Why the rail of that number was opened on its network interface, in words. */
-const char *cei_network_rail_why(const struct cei_network *network, uint32_t number);
-
-/* Whether the rail to the process that holds the rank is lost. */
-int  cei_network_has_lost_rail(struct cei_network *network, uint32_t rank, uint32_t number);
-
-/* A NIC of the machine on which there is no rail, and why. NULL: there are not so many, or rails
- * were not chosen by the topology. Index i counts from 0. */
+/* A NIC of the machine on which there is no rail, and why. NULL: there are not so many, or the
+ * topology had nothing to choose. Index i counts from 0. */
 struct cei_network_left {
 	char name[64];
-	char why[160];
+	char why[CEI_NIC_WHY_BYTES];
 };
 const struct cei_network_left *cei_network_left_out(const struct cei_network *network, uint32_t i);
 

@@ -34,15 +34,11 @@
 #include "net/network_wire.h"
 #include "net/note_stream.h"
 #include "net/rail.h"
-#include "topology/rails.h"
 
 /* Notes that wait for room in the rails or in the window of their stream. Each waits for a process
  * that reads too slowly: one that does not read at all is given up by its rail, and its notes with
  * it. */
 #define CEI_NETWORK_WAITING_MAX 65536u
-
-/* The list of network interfaces, with the final 0. */
-#define CEI_NETWORK_NICS_BYTES 512u
 
 /* Region numbers go into 23 bits of an address (backend/net.c), and are not used twice. */
 #define CEI_NETWORK_REGION_MAX  ((UINT32_C(1) << 23) - 1)
@@ -141,7 +137,7 @@ struct cei_network_rail {
 	struct cei_network *network;
 	uint32_t            index;
 	struct cei_rail    *rail;
-	char                why[CEI_RAIL_WHY_BYTES_MAX];        /* it was opened */
+	char                why[CEI_NIC_WHY_BYTES];        /* it was opened */
 };
 
 struct cei_network {
@@ -155,14 +151,11 @@ struct cei_network {
 	const struct cei_machine        *machine;       /* NULL: not known */
 	struct cei_in_place              in_place;
 	char                             gpu_bytes[64];         /* cei_network_gpu_bytes() */
-	uint32_t                         own_rail[CEI_MEMBERS_MAX];     /* by member: the rail of
-								 * its GPU's NIC; CEOV_NOBODY: not
-								 * chosen by the topology */
 	struct cei_book                 *book;
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
 	uint32_t                         n_rails;       /* 0: this machine has no transport */
-	char                             unreachable[CEI_RAIL_WHY_BYTES_MAX];   /* by then: why */
+	char                             unreachable[CEI_NIC_WHY_BYTES];   /* by then: why */
 	struct cei_network_left         *left;          /* NICs that got no rail */
 	uint32_t                         n_left;
 	uint64_t                         timeout_ns;    /* of silent processes */

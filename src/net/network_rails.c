@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which rails a process opens: those on the network interfaces that somebody named, else those that
- * the machine's topology assigns to the GPUs of its members, else one that uses any interface. */
+/* The rail that a process opens, on one network interface: of those that somebody named, or of all,
+ * the one that the machine's topology assigns to the GPU of its first member on a GPU. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,9 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "net/network_private.h"
-#include "topology/rails.h"
+#include "topology/nics.h"
 
-_Static_assert(CEI_RAILS_MAX == CEI_NETWORK_RAILS_MAX, "every rail that is chosen can be opened");
-_Static_assert(CEI_RAIL_DEVICE_BYTES == CEI_TRANSPORT_DEVICE_BYTES, "names fit");
+_Static_assert(CEI_NIC_DEVICE_BYTES == CEI_TRANSPORT_DEVICE_BYTES, "names fit");
 
 static int open_rail(struct cei_network *network, const struct cei_network_opening *opening,
 		     const char *device, const char *reason)
@@ -51,31 +50,6 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 	return r;
 }
 
-/* --- named by the caller ------------------------------------------------------------------ */
-
-/* Opens one rail for each name of the list, which commas separate. */
-static int open_named(struct cei_network *network, const struct cei_network_opening *opening,
-		      const char *nics)
-{
-	char names[CEI_NETWORK_NICS_BYTES];
-	char *name, *rest = names;
-	int r = 0;
-
-	if (strlen(nics) >= sizeof(names))
-		return cei_raise(network->site->report, CEOV_ERR_INVALID, 0,
-				 "ceov_open: the list of network interfaces has %zu bytes, at "
-				 "most %zu", strlen(nics), sizeof(names) - 1);
-	strcpy(names, nics);
-	while (!r && (name = strsep(&rest, ","))) {
-		if (network->n_rails == CEI_NETWORK_RAILS_MAX)
-			return cei_raise(network->site->report, CEOV_ERR_INVALID, 0,
-					 "ceov_open: more than %u network interfaces in '%s'",
-					 CEI_NETWORK_RAILS_MAX, nics);
-		r = open_rail(network, opening, name, "it was named");
-	}
-	return r;
-}
-
 /* --- chosen by the topology ----------------------------------------------------------------- */
 
 /* Writes the GPUs of this process's members. Returns how many members are on one. */
@@ -89,115 +63,83 @@ static uint32_t list_gpus(const struct cei_site *site, uint32_t ret_gpus[CEI_MEM
 	return n;
 }
 
-/* Notes which NICs get no rail, and why. */
-static int keep_left(struct cei_network *network, const struct cei_rails_request *request,
-		     const struct cei_rails_choice *choice)
+/* Notes which NICs are not used, and why. */
+static int keep_left(struct cei_network *network, const struct cei_nic_request *request,
+		     const struct cei_nic_choice *choice)
 {
 	const struct cei_machine *machine = network->machine;
 	struct cei_network_left *left;
-	char why[CEI_RAIL_WHY_BYTES_MAX];
 	uint32_t i;
 
-	_Static_assert(sizeof(left->why) == sizeof(why), "reasons fit");
 	_Static_assert(sizeof(left->name) >= CEI_MACHINE_NAME_BYTES, "names fit");
 	network->left = calloc(machine->n_nics + 1u, sizeof(*network->left));
 	if (!network->left)
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for a list of %u NICs", machine->n_nics);
 	for (i = 0; i < machine->n_nics; i++) {
-		if (!cei_rails_explain_left(machine, request, choice, i, why))
+		left = &network->left[network->n_left];
+		if (!cei_nic_explain_left(machine, request, choice, i, left->why))
 			continue;
-		left = &network->left[network->n_left++];
 		snprintf(left->name, sizeof(left->name), "%s", machine->nics[i].name);
-		memcpy(left->why, why, sizeof(left->why));
+		network->n_left++;
 		cei_log(network->site->report, CEI_LOG_INFO, "network: no rail is on %s: %s",
 			left->name, left->why);
 	}
 	return 0;
 }
 
-/* Chooses among the interfaces that the transport has. choice->n stays 0 if there is nothing to
- * choose from, and choice->why says the reason. Errors are raised. */
-static int choose(struct cei_network *network, struct cei_rails_choice *choice)
+/* Whether there is something to choose by: several interfaces, and where the GPUs are. */
+static int has_choice(const struct cei_network *network, const struct cei_nic_request *request)
+{
+	return network->machine && request->n_gpus && network->transport->devices &&
+		(!request->named || strchr(request->named, ','));
+}
+
+/* Chooses among the interfaces that the transport has. Errors are raised. */
+static int choose(struct cei_network *network, const char *named, struct cei_nic_choice *choice)
 {
 	struct cei_transport_devices devices = { .n = 0 };
 	uint32_t gpus[CEI_MEMBERS_MAX];
-	struct cei_rails_request request = {
+	struct cei_nic_request request = {
 		.gpus = gpus,
 		.n_gpus = list_gpus(network->site, gpus),
 		.devices = devices.names,
+		.named = named,
 	};
 	int r;
 
-	memset(choice, 0, sizeof(*choice));
-	snprintf(choice->why, sizeof(choice->why), "no rank is on a GPU, or the machine's "
-		 "topology is not known");
-	if (!network->machine || !request.n_gpus || !network->transport->devices)
+	if (!has_choice(network, &request)) {
+		cei_nic_choose(network->machine, &request, choice);
 		return 0;
+	}
 	r = network->transport->devices(network->site->report, network->kinds, &devices);
 	if (r < 0)
 		return r;
 	request.n_devices = r ? 0 : devices.n;
-	cei_rails_choose(network->machine, &request, choice);
+	cei_nic_choose(network->machine, &request, choice);
 	return keep_left(network, &request, choice);
-}
-
-/* Notes which rail each member's small transfers take: that of the NIC of its GPU. */
-static void keep_own(struct cei_network *network, const struct cei_rails_choice *choice)
-{
-	const struct cei_site *site = network->site;
-	uint32_t i, rail;
-
-	for (i = 0; i < site->n_members; i++) {
-		if (site->members[i].place.kind != CEOV_PLACE_GPU ||
-		    site->members[i].place.index >= CEI_MACHINE_GPUS_MAX)
-			continue;
-		rail = choice->own[site->members[i].place.index];
-		if (rail < choice->n)
-			network->own_rail[i] = rail;
-	}
-}
-
-static int open_chosen(struct cei_network *network, const struct cei_network_opening *opening,
-		       const struct cei_rails_choice *choice)
-{
-	char why[CEI_RAIL_WHY_BYTES_MAX];
-	uint32_t i;
-	int r = 0;
-
-	for (i = 0; !r && i < choice->n; i++) {
-		cei_rails_explain(network->machine, &choice->rails[i], why);
-		cei_log(network->site->report, CEI_LOG_INFO, "network: rail %u is on %s: %s", i,
-			choice->rails[i].device, why);
-		r = open_rail(network, opening, choice->rails[i].device, why);
-	}
-	keep_own(network, choice);
-	return r;
 }
 
 int cei_network_open_rails(struct cei_network *network, const struct cei_network_opening *opening)
 {
 	const char *nics = opening->public.nics;
-	struct cei_rails_choice choice;
-	uint32_t i;
+	struct cei_nic_choice choice;
 	int r;
 
 	network->timeout_ns = opening->public.peer_timeout_ns ? opening->public.peer_timeout_ns :
 		CEI_RAIL_TIMEOUT_NS;
-	for (i = 0; i < CEI_MEMBERS_MAX; i++)
-		network->own_rail[i] = CEOV_NOBODY;
 	if (!nics)
 		nics = secure_getenv("CEOVERLAP_NICS");
-	if (nics && *nics)
-		return open_named(network, opening, nics);
-	r = choose(network, &choice);
+	r = choose(network, nics && *nics ? nics : NULL, &choice);
 	if (r)
 		return r;
-	if (choice.n)
-		return open_chosen(network, opening, &choice);
-	cei_log(network->site->report, CEI_LOG_INFO, "network: one rail on any network interface "
-		"that %s chooses: %s", network->transport->name, choice.why);
-	return open_rail(network, opening, NULL, choice.why);
+	if (choice.device[0])
+		cei_log(network->site->report, CEI_LOG_INFO, "network: the rail is on %s: %s",
+			choice.device, choice.why);
+	else
+		cei_log(network->site->report, CEI_LOG_INFO, "network: the rail is on any network "
+			"interface that %s chooses: %s", network->transport->name, choice.why);
+	return open_rail(network, opening, choice.device[0] ? choice.device : NULL, choice.why);
 }
 
 int cei_network_check_rails(const struct cei_network *network)
@@ -221,19 +163,7 @@ int cei_network_check_rails(const struct cei_network *network)
 				 "message says why", failure.rank);
 }
 
-/* --- which rail a rank uses ----------------------------------------------------------------- */
-
-/* The number of the rail that the rank's small transfers take. */
-static uint32_t own_rail(const struct cei_network *network, uint32_t rank)
-{
-	const struct cei_site *site = network->site;
-	uint32_t i;
-
-	for (i = 0; i < site->n_members; i++)
-		if (site->members[i].rank == rank && network->own_rail[i] != CEOV_NOBODY)
-			return network->own_rail[i];
-	return cei_site_local_index(site, rank);
-}
+/* --- what others ask ----------------------------------------------------------------------- */
 
 uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t process)
 {
@@ -242,18 +172,15 @@ uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t proc
 	return network->n_rails < theirs ? network->n_rails : theirs;
 }
 
-uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
+uint32_t cei_network_rails(struct cei_network *network, uint32_t process,
 			   struct cei_rail **ret_rails)
 {
-	uint32_t n = cei_network_n_rails_to(network, process), i, number, n_left = 0;
-	uint32_t first = own_rail(network, rank) % n;
+	uint32_t n = cei_network_n_rails_to(network, process), i, n_left = 0;
 
 	pthread_mutex_lock(&network->lock);
-	for (i = 0; i < n; i++) {
-		number = (first + i) % n;
-		if (!cei_network_has_lost(network, process, number))
-			ret_rails[n_left++] = network->rails[number].rail;
-	}
+	for (i = 0; i < n; i++)
+		if (!cei_network_has_lost(network, process, i))
+			ret_rails[n_left++] = network->rails[i].rail;
 	pthread_mutex_unlock(&network->lock);
 	return n_left;
 }
@@ -268,24 +195,9 @@ uint32_t cei_network_n_rails(const struct cei_network *network)
 	return network->n_rails;
 }
 
-uint32_t cei_network_own_rail(const struct cei_network *network, uint32_t rank)
+const char *cei_network_rail_why(const struct cei_network *network)
 {
-	return own_rail(network, rank) % network->n_rails;
-}
-
-const char *cei_network_rail_why(const struct cei_network *network, uint32_t number)
-{
-	return network->rails[number].why;
-}
-
-int cei_network_has_lost_rail(struct cei_network *network, uint32_t rank, uint32_t number)
-{
-	int r;
-
-	pthread_mutex_lock(&network->lock);
-	r = cei_network_has_lost(network, cei_network_process(network, rank), number);
-	pthread_mutex_unlock(&network->lock);
-	return r;
+	return network->rails[0].why;
 }
 
 const struct cei_network_left *cei_network_left_out(const struct cei_network *network, uint32_t i)

@@ -20,7 +20,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/route_private.h \
 	%D%/route_options.c \
 	%D%/route_rates.c \
-	%D%/rails.c %D%/rails.h \
+	%D%/nics.c %D%/nics.h \
 	%D%/cost_fit.c %D%/cost_fit.h \
 	%D%/discover_hwloc.c
 if HAVE_CUDA

@@ -26,7 +26,7 @@
 #include "base/clock.h"
 
 #define COMMAND_BYTES 512
-#define CABLES        (NAMESPACES_RAILS + 1)  /* of a node; by the last one nodes meet */
+#define CABLES        2u                /* of a node; by the last one nodes meet */
 
 /* --- commands -------------------------------------------------------------------------- */
 
@@ -128,7 +128,7 @@ static int start_holder(struct namespaces *nodes)
 }
 
 /* Interface e0 of node 1 is at the port p0n1 of the bridge br0. */
-static int wire(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+static int wire(const struct namespaces *nodes, uint32_t node, uint32_t cable)
 {
 	pid_t pid = nodes->holders[node];
 
@@ -136,45 +136,45 @@ static int wire(const struct namespaces *nodes, uint32_t node, uint32_t rail)
 			   "&& ip link set p%un%u master br%u up && "
 			   "nsenter -t %d -n ip addr add 10.77.%u.%u/24 dev e%u && "
 			   "nsenter -t %d -n ip link set e%u up && "
-			   "nsenter -t %d -n ip link set lo up", rail, node, rail, (int)pid,
-			   rail, node, rail, (int)pid, rail + 1, node + 1, rail, (int)pid, rail,
+			   "nsenter -t %d -n ip link set lo up", cable, node, cable, (int)pid,
+			   cable, node, cable, (int)pid, cable + 1, node + 1, cable, (int)pid, cable,
 			   (int)pid);
 }
 
 /* The kernel notices a carrier up to a second later. Returns 0 when it has. */
-static int await_carrier(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+static int await_carrier(const struct namespaces *nodes, uint32_t node, uint32_t cable)
 {
 	return run_quietly("for i in $(seq 500); do nsenter -t %d -n ip link show dev e%u | "
 			   "grep -q 'state UP' && exit 0; sleep 0.01; done; exit 1",
-			   (int)nodes->holders[node], rail);
+			   (int)nodes->holders[node], cable);
 }
 
 static int await_carriers(const struct namespaces *nodes)
 {
-	uint32_t node, rail;
+	uint32_t node, cable;
 
 	for (node = 0; node < nodes->n; node++)
-		for (rail = 0; rail < CABLES; rail++)
-			if (await_carrier(nodes, node, rail))
+		for (cable = 0; cable < CABLES; cable++)
+			if (await_carrier(nodes, node, cable))
 				return -1;
 	return 0;
 }
 
 static const char *make(struct namespaces *nodes, uint32_t n)
 {
-	uint32_t node, rail;
+	uint32_t node, cable;
 
 	if (enter_hub())
 		return "user and network namespaces are not allowed here";
-	for (rail = 0; rail < CABLES; rail++)
+	for (cable = 0; cable < CABLES; cable++)
 		if (run_quietly("ip link add br%u type bridge 2> /dev/null && "
-				"ip link set br%u up", rail, rail))
+				"ip link set br%u up", cable, cable))
 			return "ip (iproute2) is not here, or makes no bridge";
 	for (node = 0; node < n; node++) {
 		if (start_holder(nodes))
 			return "sysfs cannot be mounted in a namespace here";
-		for (rail = 0; rail < CABLES; rail++)
-			if (wire(nodes, node, rail))
+		for (cable = 0; cable < CABLES; cable++)
+			if (wire(nodes, node, cable))
 				return "ip makes no veth pairs here";
 	}
 	if (await_carriers(nodes))
@@ -230,46 +230,44 @@ int namespaces_join(const struct namespaces *nodes, uint32_t node)
 /* --- cables ----------------------------------------------------------------------------------- */
 
 /* What the kernel was asking for in vain it would call unreachable for up to three seconds more. */
-static void forget_neighbours(const struct namespaces *nodes, uint32_t rail)
+static void forget_neighbours(const struct namespaces *nodes)
 {
 	uint32_t node;
 
 	for (node = 0; node < nodes->n; node++)
-		run_surely("nsenter -t %d -n ip neigh flush dev e%u", (int)nodes->holders[node],
-			   rail);
+		run_surely("nsenter -t %d -n ip neigh flush dev e0", (int)nodes->holders[node]);
 }
 
-void namespaces_plug(const struct namespaces *nodes, uint32_t node, uint32_t rail, int is_in)
+void namespaces_plug(const struct namespaces *nodes, uint32_t node, int is_in)
 {
-	run_surely("ip link set p%un%u %s", rail, node, is_in ? "up" : "down");
+	run_surely("ip link set p0n%u %s", node, is_in ? "up" : "down");
 	if (!is_in)
 		return;
-	if (await_carrier(nodes, node, rail)) {
-		fprintf(stderr, "namespaces: e%u of node %u gets no carrier\n", rail, node);
+	if (await_carrier(nodes, node, 0)) {
+		fprintf(stderr, "namespaces: e0 of node %u gets no carrier\n", node);
 		_exit(96);
 	}
-	forget_neighbours(nodes, rail);
+	forget_neighbours(nodes);
 }
 
 /* A bucket that holds no packet drops all of them. */
-void namespaces_deafen(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+void namespaces_deafen(const struct namespaces *nodes, uint32_t node)
 {
 	(void)nodes;
-	run_surely("tc qdisc replace dev p%un%u root tbf rate 8bit burst 1b limit 1b", rail, node);
+	run_surely("tc qdisc replace dev p0n%u root tbf rate 8bit burst 1b limit 1b", node);
 }
 
-void namespaces_limit(const struct namespaces *nodes, uint32_t node, uint32_t rail,
-		      uint32_t megabits)
+void namespaces_limit(const struct namespaces *nodes, uint32_t node, uint32_t megabits)
 {
 	(void)nodes;
-	run_surely("tc qdisc replace dev p%un%u root tbf rate %umbit burst 64kb latency 50ms", rail,
-		   node, megabits);
+	run_surely("tc qdisc replace dev p0n%u root tbf rate %umbit burst 64kb latency 50ms", node,
+		   megabits);
 }
 
-void namespaces_unlimit(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+void namespaces_unlimit(const struct namespaces *nodes, uint32_t node)
 {
-	run_surely("tc qdisc del dev p%un%u root", rail, node);
-	forget_neighbours(nodes, rail);
+	run_surely("tc qdisc del dev p0n%u root", node);
+	forget_neighbours(nodes);
 }
 
 uint64_t namespaces_ask(void)

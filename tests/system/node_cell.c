@@ -26,18 +26,15 @@
 
 #define TIMEOUT_MS   UINT64_C(1000)     /* peer_timeout of the groups */
 #define OPEN_MS      UINT64_C(2500)
-#define CLOSE_MS     UINT64_C(4000)     /* a close ends within it in any case, */
-#define CLOSE_ONE_MS UINT64_C(2500)     /* and within this where one rail is lost alone */
+#define CLOSE_MS     UINT64_C(4000)     /* a close ends within it */
 #define STALL_MS     (TIMEOUT_MS / 4)   /* what deadlines leave for the machine */
 #define SLOW_MEGABIT 100u
 #define OTHER_VERSION 4242u
 #define N_BYTES      (UINT64_C(256) << 10)
-#define LARGE_BYTES  (UINT64_C(4) << 20)        /* is divided, see net/far_bundle.c */
 #define LIVES        2u
 
 const char *const fault_names[FAULTS] = {
-	"killed", "stopped", "cables pulled", "one of two cables pulled", "hears nothing",
-	"slow network", "another version", "one cable, large copies",
+	"killed", "stopped", "cable pulled", "hears nothing", "slow network", "another version",
 };
 const char *const phase_names[PHASES] = { "meeting", "idle", "busy", "closing" };
 
@@ -51,7 +48,6 @@ struct cell {                           /* a case: a process with its nodes */
 	enum phase        phase;
 	uint32_t          victim;       /* a node */
 	uint32_t          n_nodes;
-	uint32_t          rail;         /* of FAULT_ONE_RAIL */
 	uint64_t          random;
 	char              folder[112];
 	struct namespaces nodes;
@@ -76,13 +72,13 @@ static void print_life(const struct cell *cell, uint32_t which, uint32_t node)
 
 	fprintf(stderr, "  life %u of node %u: failed at %llu ms, stage %u, %llu passes, sent "
 		"%llu %llu, come %llu %llu, error %d, rank %u, closed in %llu ms, %u descriptors, "
-		"%u threads: %s; after the loss of one rail: %s\n",
+		"%u threads: %s\n",
 		which, node, (unsigned long long)(life->failed_ns / TESTING_MS % 100000000),
 		life->stage, (unsigned long long)life->n_passes,
 		(unsigned long long)life->n_sent[0], (unsigned long long)life->n_sent[1],
 		(unsigned long long)life->n_come[0], (unsigned long long)life->n_come[1],
 		life->error, life->blamed, (unsigned long long)(life->close_ns / TESTING_MS),
-		life->n_fds, life->n_threads, life->text, life->again);
+		life->n_fds, life->n_threads, life->text);
 }
 
 /* The deadlines of a case hold on a machine that lets it run. The kernel makes and removes network
@@ -129,12 +125,6 @@ static void set(_Atomic uint32_t *word)
 	atomic_store_explicit(word, 1, memory_order_release);
 }
 
-/* One of two cables is pulled. */
-static int loses_one_rail(const struct cell *cell)
-{
-	return cell->fault == FAULT_ONE_RAIL || cell->fault == FAULT_DIVIDED;
-}
-
 static struct life_plan plan_of(struct cell *cell, uint32_t node, uint32_t which)
 {
 	struct life_plan plan = {
@@ -145,14 +135,12 @@ static struct life_plan plan_of(struct cell *cell, uint32_t node, uint32_t which
 		.n_nodes = cell->n_nodes,
 		.timeout_ns = TIMEOUT_MS * TESTING_MS,
 		.open_ms = which ? LIFE_CALL_MS : OPEN_MS,
-		.n_bytes = { N_BYTES, N_BYTES },
+		.n_bytes = N_BYTES,
 		.n_passes = which ? 2 : LIFE_FOREVER,
 		.pause_ms = 1,
 		.by_callback = cell->fault == FAULT_VERSION,
 	};
 
-	if (cell->fault == FAULT_DIVIDED)
-		plan.n_bytes[0] = LARGE_BYTES;
 	if (which)
 		return plan;
 	if (cell->fault == FAULT_SLOW || cell->phase == IN_CLOSING)
@@ -241,23 +229,19 @@ static int await_stage(struct cell *cell, uint32_t which, uint32_t node, enum li
 
 static void strike(struct cell *cell)
 {
-	uint32_t node = cell->victim, rail;
+	uint32_t node = cell->victim;
 
 	if (cell->fault == FAULT_KILL) {
 		expect(cell, !kill(cell->pids[node], SIGKILL));
 		expect(cell, waitpid(cell->pids[node], NULL, 0) == cell->pids[node]);
 	} else if (cell->fault == FAULT_STOP) {
 		testing_stop(cell->pids[node]);
-	} else if (loses_one_rail(cell)) {
-		namespaces_plug(&cell->nodes, node, cell->rail, 0);
-	}
-	for (rail = 0; rail < NAMESPACES_RAILS; rail++) {
-		if (cell->fault == FAULT_CABLE)
-			namespaces_plug(&cell->nodes, node, rail, 0);
-		else if (cell->fault == FAULT_DEAF)
-			namespaces_deafen(&cell->nodes, node, rail);
-		else if (cell->fault == FAULT_SLOW)
-			namespaces_limit(&cell->nodes, node, rail, SLOW_MEGABIT);
+	} else if (cell->fault == FAULT_CABLE) {
+		namespaces_plug(&cell->nodes, node, 0);
+	} else if (cell->fault == FAULT_DEAF) {
+		namespaces_deafen(&cell->nodes, node);
+	} else if (cell->fault == FAULT_SLOW) {
+		namespaces_limit(&cell->nodes, node, SLOW_MEGABIT);
 	}
 	cell->struck_ns = cei_now_ns(); /* commands that change a cable may take their time */
 	set(&cell->memory->shared.is_struck);
@@ -266,16 +250,14 @@ static void strike(struct cell *cell)
 
 static void mend(struct cell *cell)
 {
-	uint32_t node = cell->victim, rail;
+	uint32_t node = cell->victim;
 
 	if (cell->fault == FAULT_STOP)
 		expect(cell, !kill(cell->pids[node], SIGCONT));
-	for (rail = 0; rail < NAMESPACES_RAILS; rail++) {
-		if (cell->fault == FAULT_CABLE || loses_one_rail(cell))
-			namespaces_plug(&cell->nodes, node, rail, 1);
-		else if (cell->fault == FAULT_DEAF || cell->fault == FAULT_SLOW)
-			namespaces_unlimit(&cell->nodes, node, rail);
-	}
+	else if (cell->fault == FAULT_CABLE)
+		namespaces_plug(&cell->nodes, node, 1);
+	else if (cell->fault == FAULT_DEAF || cell->fault == FAULT_SLOW)
+		namespaces_unlimit(&cell->nodes, node);
 	set(&cell->memory->shared.is_mended);
 }
 
@@ -313,12 +295,11 @@ static int is_out(const struct cell *cell, uint32_t node)
 	return (cell->fault == FAULT_KILL || cell->fault == FAULT_STOP) && node == cell->victim;
 }
 
-/* From the fault on. Silence is measured by the timeout, first on the rail that is used, and then
- * on all others at the same time; each is noticed up to a tenth of the timeout later. The quarter
- * is for the machine. */
+/* From the fault on. Silence is measured by the timeout, and noticed up to a tenth of it later. The
+ * quarter is for the machine. */
 static uint64_t deadline_ms(const struct cell *cell)
 {
-	const uint64_t silence_ms = 2 * (TIMEOUT_MS + TIMEOUT_MS / 10) + TIMEOUT_MS / 4;
+	const uint64_t silence_ms = TIMEOUT_MS + TIMEOUT_MS / 10 + TIMEOUT_MS / 4;
 
 	if (cell->phase == IN_MEETING)
 		return OPEN_MS + silence_ms;            /* opened at its deadline, then lost */
@@ -351,30 +332,16 @@ static void check_done(struct cell *cell)
 	}
 }
 
-/* The first rank's copies have gone over both rails, half of them over each. */
-static void check_division(const struct cell *cell, uint32_t node)
-{
-	const struct life *life = &cell->memory->lives[0][node];
-	uint32_t rail;
-
-	for (rail = 0; rail < NAMESPACES_RAILS; rail++)
-		expect(cell, life->rail_bytes[rail] >= LARGE_BYTES);    /* in two passes */
-}
-
 static void check_ended(const struct cell *cell, uint32_t which, uint32_t node)
 {
 	const struct life *life = &cell->memory->lives[which][node];
 
-	if (cell->fault == FAULT_DIVIDED && !which && life->n_passes > 1)
-		check_division(cell, node);
 	expect(cell, !life->n_wrong);
 	expect(cell, !life->n_late);
 	expect(cell, !life->n_stuck);
 	expect(cell, !life->is_unsaid);
 	expect(cell, life->n_threads == 1);
 	expect(cell, life->close_ns < CLOSE_MS * TESTING_MS);
-	if (loses_one_rail(cell))
-		expect(cell, life->close_ns < CLOSE_ONE_MS * TESTING_MS);
 }
 
 /* A survivor's failure: in time, with the name of the other. */
@@ -386,10 +353,6 @@ static void check_failure(const struct cell *cell, uint32_t node)
 		expect(cell, !life->error);
 		return;
 	}
-	if (loses_one_rail(cell) && !life->error) {    /* nothing was under way on it */
-		expect(cell, life->n_passes == cell->memory->shared.last_pass);
-		return;
-	}
 	expect(cell, life->error);
 	expect(cell, life->failed_ns < cell->struck_ns + deadline_ms(cell) * TESTING_MS);
 	expect(cell, life->n_looks || cell->phase == IN_MEETING);
@@ -397,33 +360,10 @@ static void check_failure(const struct cell *cell, uint32_t node)
 		expect(cell, life->error == CEOV_ERR_VERSION && strstr(life->text, "4242"));
 	else if (cell->phase != IN_MEETING)
 		expect(cell, life->error == CEOV_ERR_PEER_LOST ||
-		       life->error == CEOV_ERR_UNCERTAIN ||
-		       (loses_one_rail(cell) &&        /* the other node told it first */
-			life->error == CEOV_ERR_ABORTED));
-	if (loses_one_rail(cell) && cell->phase != IN_MEETING)
-		expect(cell, life->n_survived == LIFE_SURVIVED);
-	if (life->n_survived || (cell->phase == IN_MEETING && node == cell->victim))
+		       life->error == CEOV_ERR_UNCERTAIN);
+	if (cell->phase == IN_MEETING && node == cell->victim)
 		return;                 /* its own interface, or its own version, may be named */
 	expect(cell, names(life, node == cell->victim ? !node : cell->victim));
-}
-
-/* The loss of one rail fails nothing if notes are missed first: then no bytes were on it. Lets the
- * passes, which go on over the other rail, come to an end. */
-static void end_passes(struct cell *cell)
-{
-	struct life *life = cell->memory->lives[0];
-	uint64_t n_passes = 0, n_more = cell->fault == FAULT_DIVIDED ? 10 : 50;
-	uint32_t node;
-
-	if (!loses_one_rail(cell) || cell->memory->shared.last_pass ||
-	    cei_now_ns() < cell->struck_ns + deadline_ms(cell) * TESTING_MS)
-		return;
-	for (node = 0; node < cell->n_nodes; node++)
-		if (n_passes < atomic_load(&life[node].n_passes))
-			n_passes = life[node].n_passes;
-	/* release: pairs with the acquire of the nodes' processes */
-	atomic_store_explicit(&cell->memory->shared.last_pass, n_passes + n_more,
-			      memory_order_release);
 }
 
 static void await_failures(struct cell *cell)
@@ -438,7 +378,6 @@ static void await_failures(struct cell *cell)
 		       !atomic_load(&life->error) && !reached(&life->stage, LIFE_ENDED)) {
 			expect(cell, cell->fault == FAULT_SLOW || cell->phase == IN_CLOSING ||
 			       cei_now_ns() < deadline_ns);
-			end_passes(cell);
 			rest(cell);
 		}
 	}
@@ -511,8 +450,6 @@ static void run_second_life(struct cell *cell)
 
 int node_cell_is_there(enum fault fault, enum phase phase)
 {
-	if (fault == FAULT_DIVIDED)
-		return phase == IN_BUSY;
 	return fault != FAULT_VERSION || phase == IN_MEETING;
 }
 
@@ -523,7 +460,6 @@ void node_cell_run(const struct node_cell_order *order, struct node_cell_result 
 
 	cell.random = testing_seed() + order->number * 97 + order->fault * 7 + order->phase;
 	cell.victim = (uint32_t)testing_below(&cell.random, 2);
-	cell.rail = (uint32_t)testing_below(&cell.random, NAMESPACES_RAILS);
 	cell.memory = mmap(NULL, sizeof(*cell.memory), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	need(cell.memory != MAP_FAILED);

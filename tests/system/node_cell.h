@@ -4,17 +4,14 @@
 #define NODE_CELL_H
 
 /*
- * A fault between two nodes that are network namespaces with two network interfaces each, at one
- * phase of a group's life. The calling process becomes the hub of the namespaces, so each case has
+ * A fault between two nodes that are network namespaces, at one phase of a group's life. The calling process becomes the hub of the namespaces, so each case has
  * a process of its own, and cases may run beside each other: see node_attempts.h.
  */
 
 #include <stdint.h>
 
 enum fault {
-	FAULT_KILL, FAULT_STOP, FAULT_CABLE, FAULT_ONE_RAIL, FAULT_DEAF, FAULT_SLOW, FAULT_VERSION,
-	FAULT_DIVIDED,                  /* as FAULT_ONE_RAIL, while copies go over both rails */
-	FAULTS,
+	FAULT_KILL, FAULT_STOP, FAULT_CABLE, FAULT_DEAF, FAULT_SLOW, FAULT_VERSION, FAULTS,
 };
 enum phase { IN_MEETING, IN_IDLE, IN_BUSY, IN_CLOSING, PHASES };
 
@@ -24,8 +21,7 @@ extern const char *const phase_names[PHASES];
 /* What this machine lacks to run cases, one line; NULL: nothing. Before anything else. */
 const char *node_cell_lacks(void);
 
-/* Another version is noticed while processes meet, or never. Large copies make a difference only
- * where there are some. */
+/* Another version is noticed while processes meet, or never. */
 int node_cell_is_there(enum fault fault, enum phase phase);
 
 struct node_cell_order {

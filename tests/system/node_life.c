@@ -143,7 +143,7 @@ static int open_group(struct node_process *process)
 	network.n_processes = plan->n_nodes;
 	network.job = "test_nodes_namespaces";
 	network.node = node;
-	network.nics = "e0,e1";
+	network.nics = "e0";
 	network.peer_timeout_ns = plan->timeout_ns;
 	config.members = members;
 	config.n_members = LIFE_RANKS;
@@ -172,8 +172,8 @@ static int share(struct node_process *process)
 		uint32_t rank = process->plan->node * LIFE_RANKS + i;
 
 		way = &process->ways[i];
-		way->source = testing_buffer(process->context, rank, process->plan->n_bytes[i]);
-		way->target = testing_buffer(process->context, rank, process->plan->n_bytes[i]);
+		way->source = testing_buffer(process->context, rank, process->plan->n_bytes);
+		way->target = testing_buffer(process->context, rank, process->plan->n_bytes);
 		way->arrived = testing_signal(process->context, rank, 1);
 		way->free = testing_signal(process->context, rank, 1);
 		snprintf(name, sizeof(name), "target %u", i);
@@ -212,7 +212,7 @@ static int find(struct node_process *process, uint32_t i)
 	way->arrived_there = arrived;
 	way->free_there = is_free;
 	way->plan = testing_plan(process->context, plan->node * LIFE_RANKS + i);
-	transfer = testing_transfer(way->source, target, plan->n_bytes[i]);
+	transfer = testing_transfer(way->source, target, plan->n_bytes);
 	transfer.target_free = testing_mark(is_free, 0, 0);
 	transfer.then = testing_mark(arrived, 0, 1);
 	testing_add(way->plan, &transfer);
@@ -252,8 +252,8 @@ int node_holds(struct node_process *process, uint32_t i, uint64_t pass)
 	const void *target = ceov_buffer_base(process->ways[i].target,
 					      plan->node * LIFE_RANKS + i);
 
-	return testing_check(target, plan->n_bytes[i], pattern(pass, rank_before(plan, i))) ==
-		plan->n_bytes[i];
+	return testing_check(target, plan->n_bytes, pattern(pass, rank_before(plan, i))) ==
+		plan->n_bytes;
 }
 
 static int launch(struct node_process *process, uint32_t i, uint64_t pass)
@@ -263,7 +263,7 @@ static int launch(struct node_process *process, uint32_t i, uint64_t pass)
 	uint32_t rank = plan->node * LIFE_RANKS + i;
 	struct way *way = &process->ways[i];
 
-	testing_fill(ceov_buffer_base(way->source, rank), plan->n_bytes[i], pattern(pass, rank));
+	testing_fill(ceov_buffer_base(way->source, rank), plan->n_bytes, pattern(pass, rank));
 	return note(process, ceov_launch(way->plan, &launch, &way->ticket));
 }
 
@@ -294,15 +294,6 @@ int node_has_logged(struct node_process *process, const char *text)
 	return has;
 }
 
-/* Waits until the launch has ended. If one before it has failed, what it waits for may never come:
- * a process that is lost ends it, but a rail that is lost alone need not. */
-static int end_launch(struct node_process *process, uint32_t i, int has_failed)
-{
-	if (has_failed && node_has_logged(process, ONE_RAIL_IS_LOST))
-		(void)ceov_abort(process->context, process->ways[i].ticket);
-	return note(process, ceov_wait(process->context, process->ways[i].ticket, node_call_ns()));
-}
-
 /* All tickets are waited for, even after a failure: each says how its launch has ended. */
 int node_run_pass(struct node_process *process, uint64_t pass)
 {
@@ -316,47 +307,13 @@ int node_run_pass(struct node_process *process, uint64_t pass)
 	for (i = 0; !r && i < LIFE_RANKS; i++)
 		r = receive(process, i, pass);
 	for (i = 0; i < n_launched; i++) {
-		ended = end_launch(process, i, r);
+		ended = note(process, ceov_wait(process->context, process->ways[i].ticket,
+						node_call_ns()));
 		if (!ended)
 			process->life->n_sent[i] = pass + 1;
 		r = r ? r : ended;
 	}
 	return r;
-}
-
-/* What the interface has sent; 0: that cannot be read. */
-static uint64_t rail_bytes(uint32_t rail)
-{
-	char name[80];
-	unsigned long long n = 0;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/sys/class/net/e%u/statistics/tx_bytes", rail);
-	file = fopen(name, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%llu", &n) != 1)
-		n = 0;
-	fclose(file);
-	return n;
-}
-
-static void measure_rails(struct life *life)
-{
-	uint32_t rail;
-
-	for (rail = 0; rail < NAMESPACES_RAILS; rail++)
-		life->rail_bytes[rail] = rail_bytes(rail);
-}
-
-/* Passes of all nodes go in step, so a number a little ahead of all is the last one for all. */
-static int is_last(const struct node_process *process, uint64_t pass)
-{
-	/* acquire: pairs with the release of the test's process */
-	uint64_t last = atomic_load_explicit(&process->plan->shared->last_pass,
-					     memory_order_acquire);
-
-	return pass >= process->plan->n_passes || (last && pass >= last);
 }
 
 static int run_passes(struct node_process *process)
@@ -366,12 +323,10 @@ static int run_passes(struct node_process *process)
 	uint64_t pass;
 	int r = 0;
 
-	for (pass = 0; !r && !is_last(process, pass); pass++) {
+	for (pass = 0; !r && pass < plan->n_passes; pass++) {
 		r = node_run_pass(process, pass);
 		if (r)
 			break;
-		if (pass == 1)
-			measure_rails(life);
 		/* release: as in reach() */
 		atomic_store_explicit(&life->n_passes, pass + 1, memory_order_release);
 		if (!pass) {

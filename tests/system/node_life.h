@@ -5,9 +5,9 @@
 
 /*
  * What a process on a node does in the tests of faults, once or several times: it opens the group
- * with two ranks, one for each of its rails; each rank sends random data to the rank of equal
- * number on the next node, again and again, and checks what comes from the node before; until a
- * call fails, or the number of passes is reached. What it saw is in shared memory.
+ * with two ranks; each rank sends random data to the rank of equal number on the next node, again
+ * and again, and checks what comes from the node before; until a call fails, or the number of passes
+ * is reached. What it saw is in shared memory.
  */
 
 #include <stdatomic.h>
@@ -18,7 +18,6 @@
 #define LIFE_RANKS     2u                       /* of a node */
 #define LIFE_CALL_MS   UINT64_C(6000)           /* deadline of each call */
 #define LIFE_FOREVER   UINT32_MAX
-#define LIFE_SURVIVED  3u                       /* passes after the loss of one rail */
 #define LIFE_RECORD    16384u                   /* bytes of a record of the meeting */
 
 enum life_stage {
@@ -40,18 +39,15 @@ struct life {                           /* of one process, or a part of it; in s
 	uint64_t         n_sent[LIFE_RANKS];    /* launches whose tickets ended well */
 	uint64_t         n_come[LIFE_RANKS];    /* data that were checked */
 	int              has_next[LIFE_RANKS];  /* and the next are there, too, after the failure */
-	uint32_t         n_survived;    /* passes after the loss of one of several rails */
 	uint64_t         n_wrong;       /* checks that have found other bytes */
 	uint64_t         n_late;        /* bytes that came after the failure */
 	uint32_t         n_looks;       /* for such bytes */
 	uint32_t         n_uncertain;   /* failures of which nobody knows what landed */
-	int              is_unsaid;     /* a call has failed, but no rank or rail was lost */
-	uint64_t         rail_bytes[NAMESPACES_RAILS];  /* sent on each, after the second pass */
+	int              is_unsaid;     /* a call has failed, but no rank was lost */
 	uint32_t         n_stuck;       /* 1: memory stayed registered */
 	uint32_t         n_fds;         /* open at the end */
 	uint32_t         n_threads;     /* at the end */
 	char             text[400];     /* of the failure */
-	char             again[400];    /* what failed after the loss of one rail; "": nothing */
 };
 
 /* What all processes of a test share. */
@@ -60,7 +56,6 @@ struct life_shared {
 	_Atomic uint32_t is_mended;             /* its cause is gone */
 	_Atomic uint32_t may_close;
 	_Atomic uint32_t is_again;              /* all open the group once more */
-	_Atomic uint64_t last_pass;             /* number of the last pass; 0: as planned */
 	_Atomic uint32_t n_records;             /* of a meeting by callback */
 	uint8_t          records[2][NAMESPACES_MAX][LIFE_RECORD];
 };
@@ -73,7 +68,7 @@ struct life_plan {                              /* what a process does */
 	uint32_t            n_nodes;
 	uint64_t            timeout_ns;         /* peer_timeout_ns */
 	uint64_t            open_ms;            /* deadline of the opening */
-	uint64_t            n_bytes[LIFE_RANKS];        /* that each rank sends in a pass */
+	uint64_t            n_bytes;            /* that each rank sends in a pass */
 	uint32_t            n_passes;
 	uint32_t            pause_ms;           /* between passes */
 	int                 waits;              /* after the first pass, until the fault has come */

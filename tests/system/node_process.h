@@ -13,10 +13,6 @@
 #include "system/node_life.h"
 #include "testing.h"
 
-/* Part of the line that says so. A process that is lost loses its rails first, one by one, so the
- * line does not tell that the process is still there. */
-#define ONE_RAIL_IS_LOST "rails are left"
-
 struct way {                            /* of a rank: to the next node, and from the one before */
 	ceov_buffer *source;
 	ceov_buffer *target;
@@ -52,8 +48,7 @@ int node_holds(struct node_process *process, uint32_t i, uint64_t pass);
 /* Sends and receives on all ways. Returns the first error; all launches have ended. */
 int node_run_pass(struct node_process *process, uint64_t pass);
 
-/* After a failure: looks for bytes that come late. If one rail alone was lost, the same plans go on
- * over the other one, and that is counted in the life. */
+/* After a failure: looks for bytes that come late. */
 void node_end_failed(struct node_process *process);
 
 #endif /* NODE_PROCESS_H */

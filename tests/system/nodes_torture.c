@@ -12,8 +12,7 @@
  *
  * Each cycle must see a right transfer and leave nothing. CEOVERLAP_TEST_NODES_CYCLES is another
  * number of cycles, CEOVERLAP_TEST_NODES_KIND one of these three alone,
- * CEOVERLAP_TEST_NODES_KIB what a rank sends in a pass (128; from 2,048 on it is divided over both
- * interfaces), and CEOVERLAP_TEST_SEED repeats a run.
+ * CEOVERLAP_TEST_NODES_KIB what a rank sends in a pass (128), and CEOVERLAP_TEST_SEED repeats a run.
  */
 
 #include <signal.h>
@@ -84,7 +83,7 @@ static struct life_plan plan_of(struct torture *torture, uint32_t node)
 		.n_nodes = NODES,
 		.timeout_ns = (torture->kind == AT_STOP ? SHORT_MS : TIMEOUT_MS) * TESTING_MS,
 		.open_ms = LIFE_CALL_MS,
-		.n_bytes = { n_bytes(), n_bytes() },
+		.n_bytes = n_bytes(),
 		.n_passes = torture->kind == AT_OPEN ? 3 : LIFE_FOREVER,
 	};
 

@@ -118,19 +118,26 @@ END
 done
 [ "$n_files" -ge 8 ] || fail "$n_files machines in $machines, 8 at least expected"
 
-# Rails to other nodes: without UCX all three say why.
-CEOVERLAP_NICS=lo,nosuch0 expect 0 "rails" build
+# The rail to other nodes: without UCX both say why.
+CEOVERLAP_NICS=lo expect 0 "a rail" build
 if holds "^  net +(yes|built, not usable) " "the mover to other nodes" && grep -q "^  net  *yes" "$out"
 then
 	holds "^  lo +yes +UCX [0-9.]+, network interface lo" "a rail that can be used"
+	CEOVERLAP_NICS=nosuch0 expect 0 "a rail that cannot be used" build
+	holds "^  net +built, not usable +.*no network interface 'nosuch0'" "the mover says why"
 	holds "^  nosuch0 +no +.*no network interface 'nosuch0'" "an interface that does not exist"
 fi
 
+# Of several that are named the first, where there is no GPU that one of them is near.
+CEOVERLAP_NICS=lo,nosuch0 expect 0 "a rail of two that are named" --xml "$machines/two-no-p2p.xml" build
+holds "^  lo +(yes|no) " "the first of those that are named"
+holds "why: the first that was named" "why it is this one"
+
 # No GPU, or no NIC that UCX has: UCX chooses, and the reason is told.
-CEOVERLAP_NICS='' expect 0 "rails that nobody names" build
+CEOVERLAP_NICS='' expect 0 "a rail that nobody names" build
 holds "^  [^ ]+ +(yes|no) " "a rail that nobody named"
 holds "^ +why: [a-zA-Z]" "why it is opened"
-CEOVERLAP_NICS='' CEOVERLAP_TRANSPORTS=posix expect 0 "rails of a machine's file" --xml "$machines/two-no-p2p.xml" build
+CEOVERLAP_NICS='' CEOVERLAP_TRANSPORTS=posix expect 0 "the rail of a machine's file" --xml "$machines/two-no-p2p.xml" build
 holds "why: the transport can use none of the machine's network cards" "cards that are not here"
 holds "no rail +why not: the transport cannot use it" "each of the cards, and why it is not used"
 

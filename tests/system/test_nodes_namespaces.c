@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Faults between nodes that are network namespaces with two network interfaces each: every kind
- * of fault at every phase of a group's life. Each case must end within its deadline, name the rank
- * that was lost, call nothing done that is not, and leave nothing; then the group opens again.
+ * Faults between nodes that are network namespaces: every kind of fault at every phase of a group's
+ * life. Each case must end within its deadline, name the rank that was lost, call nothing done that
+ * is not, and leave nothing; then the group opens again.
  *
  * CEOVERLAP_TEST_NODES_FAULT and CEOVERLAP_TEST_NODES_PHASE run those of one number only;
  * CEOVERLAP_TEST_SHOW shows all log lines.

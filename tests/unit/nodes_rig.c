@@ -35,18 +35,13 @@ static int all_gather(void *arg, const void *own, size_t n_bytes, void *ret_all,
 	return 0;
 }
 
-/* The node's transports, separated by commas. */
-static void list_devices(const struct node *node, char *list, size_t n_bytes)
+/* The node's transport. */
+static void name_device(const struct node *node, char *name, size_t n_bytes)
 {
 	struct nodes *nodes = node->nodes;
-	size_t at = 0;
-	uint32_t i;
 
 	pthread_mutex_lock(&nodes->net.lock);
-	for (i = 0; i < nodes->n_rails; i++)
-		at += (size_t)snprintf(list + at, n_bytes - at, "%s%s", i ? "," : "",
-				       loop_device(&nodes->net,
-						   node->number * nodes->n_rails + i));
+	snprintf(name, n_bytes, "%s", loop_device(&nodes->net, node->number));
 	pthread_mutex_unlock(&nodes->net.lock);
 }
 
@@ -57,7 +52,7 @@ static void *open_node(void *arg)
 	struct ceov_member members[NODES_RANKS_MAX];
 	struct ceov_network network = CEOV_NETWORK_INIT;
 	ceov_buffer *buffer = NULL;
-	char devices[LOOP_NODES_MAX * 64], name[32];
+	char device[64], name[32];
 	struct ceov_config config;
 	uint32_t rank, n = 0;
 
@@ -70,7 +65,7 @@ static void *open_node(void *arg)
 	config.network = &network;
 	config.progress_by_caller = nodes->is_turned && !node->number;
 	snprintf(name, sizeof(name), "node %u", node->number);
-	list_devices(node, devices, sizeof(devices));
+	name_device(node, device, sizeof(device));
 	network.bootstrap = CEOV_BOOTSTRAP_CALLBACK;
 	network.process = node->number;
 	network.n_processes = nodes->n;
@@ -79,7 +74,7 @@ static void *open_node(void *arg)
 	network.job = "nodes_rig";
 	network.node = name;
 	network.nics = nodes->transport && !nodes->is_loop && nodes->transport->devices ? NULL
-		: devices;
+		: device;
 	network.peer_timeout_ns = nodes->timeout_ns ? nodes->timeout_ns : NODES_TIMEOUT_NS;
 	node->result = cei_context_open(&config, nodes->movers ? nodes->movers : cei_backends,
 					nodes->transport ? nodes->transport : &loop_transport,
@@ -126,8 +121,7 @@ static void open_all(struct nodes *nodes, uint32_t n)
 
 	loop_net_init(&nodes->net, testing_seed(), 1);
 	nodes->n = n;
-	nodes->n_rails = nodes->n_rails ? nodes->n_rails : 1;
-	ck_assert_uint_le(n * nodes->n_rails, LOOP_NODES_MAX);
+	ck_assert_uint_le(n, LOOP_NODES_MAX);
 	pthread_barrier_init(&nodes->barrier, NULL, n);
 	for (i = 0; i < n; i++) {
 		nodes->node[i].nodes = nodes;
@@ -173,21 +167,6 @@ void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *pla
 	memset(nodes, 0, sizeof(*nodes));
 	memcpy(nodes->places, places, n * sizeof(*places));
 	nodes->transport = transport;
-	spread(nodes, n, 1);
-	open_all(nodes, n);
-}
-
-void nodes_open_railed(struct nodes *nodes, uint32_t n, uint32_t n_rails)
-{
-	nodes_open_railed_strict(nodes, n, n_rails, 0);
-}
-
-void nodes_open_railed_strict(struct nodes *nodes, uint32_t n, uint32_t n_rails,
-			      uint64_t timeout_ns)
-{
-	memset(nodes, 0, sizeof(*nodes));
-	nodes->timeout_ns = timeout_ns;
-	nodes->n_rails = n_rails;
 	spread(nodes, n, 1);
 	open_all(nodes, n);
 }

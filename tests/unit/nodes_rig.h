@@ -41,8 +41,6 @@ struct nodes {
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
 	int                is_loop;              /* transport is the simulated network's, changed */
 	const struct cei_backend_ops *const *movers;    /* NULL: those of the build */
-	uint32_t          n_rails;              /* of each node; rail k of node i is transport
-						 * i * n_rails + k of the simulated network */
 	uint64_t          timeout_ns;           /* until a silent peer counts as lost */
 	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
 	int               is_late;              /* node 1 gets the records later than node 0 */
@@ -73,13 +71,6 @@ struct nodes_map {
 	const struct cei_backend_ops *const *movers;    /* NULL: those of the build */
 };
 void nodes_open_map(struct nodes *nodes, const struct nodes_map *map);
-
-/* Opens nodes of one rank and n_rails rails each. */
-void nodes_open_railed(struct nodes *nodes, uint32_t n, uint32_t n_rails);
-
-/* The same; a silent peer counts as lost after that time. */
-void nodes_open_railed_strict(struct nodes *nodes, uint32_t n, uint32_t n_rails,
-			      uint64_t timeout_ns);
 
 /* Opens nodes of one rank each; node 0 makes progress only in ceov_turn(). */
 void nodes_open_turned(struct nodes *nodes, uint32_t n);

@@ -218,7 +218,7 @@ START_TEST(test_explain_names_mover_and_rail)
 		 (double)(LOOP_EXPECTED_NS + 4096) / 1e3);
 	testing_explained(way.plan, "backend net, route over the network; trigger");
 	testing_explained(way.plan, expected);
-	testing_explained(way.plan, "rail 0 to other nodes: loop");
+	testing_explained(way.plan, "rail to other nodes: loop");
 	testing_explained(way.plan, "why this one: it was named");
 	nodes_close(&nodes);
 }

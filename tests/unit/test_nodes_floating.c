@@ -99,20 +99,6 @@ START_TEST(test_bytes_of_named_memory_arrive)
 }
 END_TEST
 
-/* Two rails share the bytes; each has slots of its own. */
-START_TEST(test_named_memory_over_two_rails)
-{
-	struct route route;
-	uint64_t base;
-
-	nodes_open_railed(&nodes, 2, 2);
-	connect(&route, 3 * BYTES);
-	for (base = 0; base < 4; base++)
-		send_once(&route, base, 3 * BYTES);
-	nodes_close(&nodes);
-}
-END_TEST
-
 START_TEST(test_rows_of_named_memory)
 {
 	const uint64_t n_rows = 37, row = 5000, from_pitch = 8192, to_pitch = 6000;
@@ -219,7 +205,6 @@ int main(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, test_bytes_of_named_memory_arrive, 0, 4);
-	tcase_add_test(tcase, test_named_memory_over_two_rails);
 	tcase_add_test(tcase, test_rows_of_named_memory);
 	tcase_add_test(tcase, test_named_memory_to_both_kinds_of_ranks);
 	tcase_add_test(tcase, test_named_memory_of_a_node_that_its_caller_turns);

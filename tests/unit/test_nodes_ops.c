@@ -179,7 +179,7 @@ START_TEST(test_random_sums_by_node)
 }
 END_TEST
 
-/* What a rank sends to another is divided between two rails, and has more pieces than one. */
+/* What a rank sends to another has more pieces than one. */
 START_TEST(test_large_operands)
 {
 	const struct op_case cases[] = {
@@ -195,7 +195,7 @@ START_TEST(test_large_operands)
 	one.tuning.n_pieces = 1;
 	one.wants_gathered = 1;
 	one.by_columns = 1;             /* rows with gaps, where there is an all-to-all */
-	nodes_open_railed(&nodes, 2, 2);
+	nodes_open(&nodes, 2, 1);
 	open_workspaces(&rig);
 	op_rig_each(&rig, once, &one);
 	close_all(&rig);

@@ -11,14 +11,14 @@
 
 #include "backend/backend.h"
 #include "base/cuda_driver.h"
-#include "tools/info/rails.h"
+#include "tools/info/rail.h"
 
 struct built {
 	char     toolkit[32];           /* version of CUDA's toolkit; "": built without CUDA */
 	char     driver[32];            /* version of the driver; "": none */
 	uint32_t n_gpus;
 	char     why_no_gpu[256];       /* "": GPUs can be used */
-	struct info_rails rails;
+	struct info_rail rail;
 	char     hwloc_api[32];         /* API version of the loaded library; its release cannot
 					 * be queried */
 };
@@ -64,7 +64,7 @@ static void look(const struct info *info, struct built *ret_built)
 	info_cuda_toolkit(ret_built->toolkit);
 	format_hwloc(hwloc_get_api_version(), ret_built->hwloc_api);
 	ask_driver(ret_built);
-	info_rails_try(info->machine, &ret_built->rails);
+	info_rail_try(info->machine, &ret_built->rail);
 }
 
 /* --- backends ------------------------------------------------------------------------ */
@@ -100,12 +100,11 @@ static void list_backends(const struct built *built, struct backend_line *ret_li
 			 "configure found no CUDA toolkit, or was told to leave it out");
 	net->name = "net";
 	net->is_built = cei_backend_named(net->name) != NULL;
-	net->is_usable = net->is_built && built->rails.n_usable;
+	net->is_usable = net->is_built && built->rail.is_usable;
 	if (net->is_usable)
-		snprintf(net->why, sizeof(net->why), "memory of other nodes, over %u rails",
-			 built->rails.n_usable);
+		snprintf(net->why, sizeof(net->why), "memory of other nodes");
 	else
-		snprintf(net->why, sizeof(net->why), "%s", built->rails.rails[0].text);
+		snprintf(net->why, sizeof(net->why), "%s", built->rail.text);
 }
 
 static const char *state_of(const struct backend_line *backend)
@@ -117,26 +116,22 @@ static const char *state_of(const struct backend_line *backend)
 
 /* --- output as text and as JSON ------------------------------------------------------ */
 
-static void print_rails(const struct info_rails *rails)
+static void print_rail(const struct info_rail *rail)
 {
-	const struct info_rail *rail;
 	const struct info_left *left;
 	char plain[300];
 
 	printf("\n  %-12s %-18s\n", "rail", "usable");
-	for (rail = rails->rails; rail < rails->rails + rails->n; rail++) {
-		printf("  %-12s %-18s %s\n", rail->name, rail->is_usable ? "yes" : "no",
-		       info_plain(rail->text, plain, sizeof(plain)));
-		printf("  %-12s %-18s why: %s\n", "", "",
-		       info_plain(rail->why, plain, sizeof(plain)));
-	}
-	for (left = rails->left; left < rails->left + rails->n_left; left++) {
+	printf("  %-12s %-18s %s\n", rail->name, rail->is_usable ? "yes" : "no",
+	       info_plain(rail->text, plain, sizeof(plain)));
+	printf("  %-12s %-18s why: %s\n", "", "", info_plain(rail->why, plain, sizeof(plain)));
+	for (left = rail->left; left < rail->left + rail->n_left; left++) {
 		printf("  %-12s %-18s ", info_plain(left->name, plain, sizeof(plain)),
 		       "no rail");
 		printf("why not: %s\n", info_plain(left->why, plain, sizeof(plain)));
 	}
-	printf("  (of a process with a rank on each GPU; one with fewer opens those near its own. "
-	       "CEOVERLAP_NICS names others)\n");
+	printf("  (of a process whose first rank is on GPU 0; others use the NIC of their first "
+	       "rank's GPU. CEOVERLAP_NICS names others)\n");
 }
 
 void info_build_text(const struct info *info)
@@ -161,7 +156,7 @@ void info_build_text(const struct info *info)
 	for (i = 0; i < N_BACKENDS; i++)
 		printf("  %-12s %-18s %s\n", backends[i].name, state_of(&backends[i]),
 		       info_plain(backends[i].why, plain, sizeof(plain)));
-	print_rails(&built.rails);
+	print_rail(&built.rail);
 }
 
 static void add_version(struct json_object *object, const char *key, const char *text)
@@ -181,29 +176,23 @@ static struct json_object *backend_object(const struct backend_line *backend)
 	return object;
 }
 
-static struct json_object *rails_array(const struct info_rails *rails)
+static struct json_object *rail_object(const struct info_rail *rail)
 {
-	struct json_object *list = json_object_new_array(), *object;
-	const struct info_rail *rail;
+	struct json_object *object = json_object_new_object();
 
-	for (rail = rails->rails; rail < rails->rails + rails->n; rail++) {
-		object = json_object_new_object();
-		info_add_text(object, "name", rail->name);
-		json_object_object_add(object, "is_usable",
-				       json_object_new_boolean(rail->is_usable));
-		info_add_text(object, "text", rail->text);
-		info_add_text(object, "why", rail->why);
-		json_object_array_add(list, object);
-	}
-	return list;
+	info_add_text(object, "name", rail->name);
+	json_object_object_add(object, "is_usable", json_object_new_boolean(rail->is_usable));
+	info_add_text(object, "text", rail->text);
+	info_add_text(object, "why", rail->why);
+	return object;
 }
 
-static struct json_object *left_array(const struct info_rails *rails)
+static struct json_object *left_array(const struct info_rail *rail)
 {
 	struct json_object *list = json_object_new_array(), *object;
 	const struct info_left *left;
 
-	for (left = rails->left; left < rails->left + rails->n_left; left++) {
+	for (left = rail->left; left < rail->left + rail->n_left; left++) {
 		object = json_object_new_object();
 		info_add_text(object, "name", left->name);
 		info_add_text(object, "why", left->why);
@@ -229,8 +218,8 @@ void info_build_json(const struct info *info, struct json_object *root)
 	add_version(object, "hwloc", HWLOC_VERSION);
 	add_version(object, "hwloc_interface", built.hwloc_api);
 	add_version(object, "json_c", json_c_version());
-	json_object_object_add(object, "rails", rails_array(&built.rails));
-	json_object_object_add(object, "nics_without_rail", left_array(&built.rails));
+	json_object_object_add(object, "rail", rail_object(&built.rail));
+	json_object_object_add(object, "nics_without_rail", left_array(&built.rail));
 	for (i = 0; i < N_BACKENDS; i++)
 		json_object_array_add(list, backend_object(&backends[i]));
 	json_object_object_add(object, "backends", list);

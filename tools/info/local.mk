@@ -10,7 +10,7 @@ ceoverlap_info_SOURCES = \
 	%D%/info.h \
 	%D%/links.c \
 	%D%/machine.c \
-	%D%/rails.c %D%/rails.h \
+	%D%/rail.c %D%/rail.h \
 	%D%/routes.c \
 	%D%/settings.c \
 	%D%/tree.c \

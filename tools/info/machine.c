@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "topology/rails.h"
+#include "topology/nics.h"
 #include "tools/common/cells.h"
 
 static void print_head(const struct info *info)
@@ -200,7 +200,7 @@ static struct json_object *affinity(const struct cei_machine *machine, FILE *out
 	const char *distance;
 	struct cells cells;
 
-	cei_rails_assign(machine, assigned);
+	cei_nics_assign(machine, assigned);
 	for (i = 0; i < machine->n_gpus; i++) {
 		distances = json_object_new_object();
 		info_cells_begin(&cells);

@@ -50,50 +50,20 @@ static int explain_waits(const struct cei_explain *explain, const struct cei_tri
 		       "are polled and not gated\n", backend->place.index);
 }
 
-/* Names the ranks that the plan sends to and to which the rail is lost. */
-static int explain_lost(const struct cei_explain *explain, struct cei_network *network,
-			uint32_t number)
-{
-	const struct cei_program *program = explain->program;
-	uint32_t i;
-	int r = 0;
-
-	for (i = 0; !r && i < program->n_buffers; i++)
-		if (program->buffers[i].flags & CEI_PROGRAM_FAR_MEMORY &&
-		    cei_network_has_lost_rail(network, program->buffers[i].rank, number))
-			r = cei_say(explain, "  it is lost to rank %u, and not used any more\n",
-				    program->buffers[i].rank);
-	return r;
-}
-
-static int explain_rail(const struct cei_explain *explain, struct cei_network *network,
-			uint32_t number)
-{
-	uint32_t own = explain->program->rank;
-	int r;
-
-	r = cei_say(explain, "rail %u to other nodes: %s; rank %u uses %s; why this one: %s\n",
-		    number, cei_rail_describe(cei_network_rail_numbered(network, number)), own,
-		    cei_network_own_rail(network, own) == number
-		    ? "it where the other process has as many rails"
-		    : "it for parts of large transfers",
-		    cei_network_rail_why(network, number));
-	return r ? r : explain_lost(explain, network, number);
-}
-
-/* Tells over which rails transfers of the rank go to other nodes, if there are any, and which of
- * the machine's NICs have none. */
-static int explain_rails(const struct cei_explain *explain, const struct cei_engine *engine)
+/* Tells over which network interface transfers go to other nodes, if they can, and which of the
+ * machine's NICs are not used. */
+static int explain_rail(const struct cei_explain *explain, const struct cei_engine *engine)
 {
 	struct cei_network *network = engine->site->network;
 	const struct cei_network_left *left;
 	uint32_t i;
-	int r = 0;
+	int r;
 
 	if (!network || !cei_network_n_rails(network))
 		return 0;
-	for (i = 0; !r && i < cei_network_n_rails(network); i++)
-		r = explain_rail(explain, network, i);
+	r = cei_say(explain, "rail to other nodes: %s; why this one: %s\n",
+		    cei_rail_describe(cei_network_rail_numbered(network, 0)),
+		    cei_network_rail_why(network));
 	for (i = 0; !r && (left = cei_network_left_out(network, i)); i++)
 		r = cei_say(explain, "no rail is on %s: %s\n", left->name, left->why);
 	if (!r)
@@ -101,7 +71,7 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 			    "there, %s\n", cei_network_host_bytes(network));
 	if (!r && explain->program->floating != CEI_PROGRAM_NONE)
 		r = cei_say(explain, "bytes of memory that launches name pass through slots of the "
-			    "rails, which do not know it\n");
+			    "rail, which does not know it\n");
 	if (r || engine->backend->place.kind != CEOV_PLACE_GPU)
 		return r;
 	return cei_say(explain, "bytes of GPUs that go to other nodes %s\n",
@@ -119,7 +89,7 @@ static int far(const struct cei_explain *explain, uint32_t rank, uint64_t n_byte
 	struct cei_rail *rails[CEI_NETWORK_RAILS_MAX];
 	struct cei_rail_expected one;
 
-	n = cei_network_rails(network, explain->program->rank, process, rails);
+	n = cei_network_rails(network, process, rails);
 	if (n_bytes < CEI_FAR_DIVIDED_BYTES && n)
 		n = 1;
 	*ret_expected = (struct cei_rail_expected){ .is_measured = 1 };
@@ -155,7 +125,7 @@ int cei_plan_explain(const struct ceov_plan *plan, int fd)
 		r = explain_waits(&explain, &plan->triggers, engine->backend);
 	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);
-	return r ? r : explain_rails(&explain, engine);
+	return r ? r : explain_rail(&explain, engine);
 }
 
 int ceov_plan_explain(const ceov_plan *plan, int fd)

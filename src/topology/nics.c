@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Assigns NICs to GPUs, and chooses the rails of a process. */
+/* Assigns NICs to GPUs, and chooses the NIC of a process. */
 
-#include "topology/rails.h"
+#include "topology/nics.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -17,8 +17,6 @@ struct plan {
 	uint8_t  use[CEI_MACHINE_NICS_MAX];             /* enum use */
 	uint64_t suited[CEI_MACHINE_GPUS_MAX];          /* bit k: no NIC is better for the GPU
 							 * than NIC k */
-	uint32_t owner[CEI_MACHINE_NICS_MAX];           /* the GPU that a NIC without assignment
-							 * was given to; CEOV_NOBODY: none */
 	uint32_t assigned[CEI_MACHINE_GPUS_MAX];        /* the NIC of each GPU */
 };
 
@@ -36,8 +34,8 @@ static uint32_t badness(const struct plan *plan, uint32_t gpu, uint32_t nic)
 		plan->machine->nic_distance[gpu][nic];
 }
 
-/* The NICs of least badness, but for those that are slow beside the fastest of them: copies are
- * divided among rails in equal parts, so the slowest one would decide when they end. */
+/* The NICs of least badness, but for those that are slow beside the fastest of them: a port for
+ * management is often as near as the others. */
 static uint64_t suited_nics(const struct plan *plan, uint32_t gpu)
 {
 	const struct cei_machine *machine = plan->machine;
@@ -97,7 +95,7 @@ static void assign(struct plan *plan)
 	}
 }
 
-void cei_rails_assign(const struct cei_machine *machine, uint32_t *ret_nics)
+void cei_nics_assign(const struct cei_machine *machine, uint32_t *ret_nics)
 {
 	struct plan plan = { .machine = machine };
 	uint32_t nic;
@@ -106,38 +104,6 @@ void cei_rails_assign(const struct cei_machine *machine, uint32_t *ret_nics)
 		plan.use[nic] = machine->nics[nic].is_rdma ? AS_RDMA : AS_NET;
 	assign(&plan);
 	memcpy(ret_nics, plan.assigned, machine->n_gpus * sizeof(*ret_nics));
-}
-
-/* --- NICs that serve no GPU ---------------------------------------------------------------- */
-
-static int serves(const struct plan *plan, uint32_t nic)
-{
-	uint32_t gpu;
-
-	for (gpu = 0; gpu < plan->machine->n_gpus; gpu++)
-		if (plan->assigned[gpu] == nic)
-			return 1;
-	return 0;
-}
-
-/* Gives each of them to that GPU which it suits and which has got the fewest. */
-static void share_out(struct plan *plan)
-{
-	uint32_t n_given[CEI_MACHINE_GPUS_MAX] = { 0 };
-	uint32_t nic, gpu, to;
-
-	for (nic = 0; nic < plan->machine->n_nics; nic++) {
-		plan->owner[nic] = to = CEOV_NOBODY;
-		if (serves(plan, nic))
-			continue;
-		for (gpu = 0; gpu < plan->machine->n_gpus; gpu++)
-			if (is_suited(plan, gpu, nic) &&
-			    (to == CEOV_NOBODY || n_given[gpu] < n_given[to]))
-				to = gpu;
-		plan->owner[nic] = to;
-		if (to != CEOV_NOBODY)
-			n_given[to]++;
-	}
 }
 
 /* --- names of devices ------------------------------------------------------------------------ */
@@ -151,21 +117,35 @@ static int is_port_of(const char *device, const char *nic)
 		isdigit((unsigned char)device[n + 1]);
 }
 
+static int is_named(const struct cei_nic_request *request, const char *device)
+{
+	const char *at = request->named;
+	size_t n;
+
+	while (at) {
+		n = strcspn(at, ",");
+		if (n == strlen(device) && !strncmp(at, device, n))
+			return 1;
+		at = at[n] ? at + n + 1 : NULL;
+	}
+	return !request->named;
+}
+
 /* Finds the device that stands for the NIC, of several ports the first one. */
 static enum use find_device(const struct cei_machine_nic *nic,
-			    const struct cei_rails_request *request, const char **ret_device)
+			    const struct cei_nic_request *request, const char **ret_device)
 {
 	const char *net = nic->is_rdma ? nic->net_name : nic->name;
 	uint32_t i;
 
 	for (i = 0; nic->is_rdma && i < request->n_devices; i++) {
 		*ret_device = request->devices[i];
-		if (is_port_of(*ret_device, nic->name))
+		if (is_port_of(*ret_device, nic->name) && is_named(request, *ret_device))
 			return AS_RDMA;
 	}
 	for (i = 0; net[0] && i < request->n_devices; i++) {
 		*ret_device = request->devices[i];
-		if (!strcmp(*ret_device, net))
+		if (!strcmp(*ret_device, net) && is_named(request, *ret_device))
 			return AS_NET;
 	}
 	return UNUSABLE;
@@ -173,7 +153,7 @@ static enum use find_device(const struct cei_machine_nic *nic,
 
 /* --- the choice ------------------------------------------------------------------------------ */
 
-static void make_plan(const struct cei_machine *machine, const struct cei_rails_request *request,
+static void make_plan(const struct cei_machine *machine, const struct cei_nic_request *request,
 		      struct plan *ret_plan)
 {
 	const char *device;
@@ -184,97 +164,9 @@ static void make_plan(const struct cei_machine *machine, const struct cei_rails_
 	for (i = 0; i < machine->n_nics; i++)
 		ret_plan->use[i] = (uint8_t)find_device(&machine->nics[i], request, &device);
 	assign(ret_plan);
-	share_out(ret_plan);
 }
 
-static void take(struct cei_rails_choice *choice, uint32_t nic, uint32_t gpu)
-{
-	uint32_t i;
-
-	if (nic == CEOV_NOBODY)
-		return;
-	for (i = 0; i < choice->n; i++)
-		if (choice->rails[i].nic == nic) {
-			if (gpu < choice->rails[i].gpu)
-				choice->rails[i].gpu = gpu;
-			return;
-		}
-	if (choice->n < CEI_RAILS_MAX)
-		choice->rails[choice->n++] = (struct cei_rail_choice){ .nic = nic, .gpu = gpu };
-}
-
-static void sort(struct cei_rails_choice *choice)
-{
-	struct cei_rail_choice one;
-	uint32_t i, k;
-
-	for (i = 1; i < choice->n; i++) {
-		one = choice->rails[i];
-		for (k = i; k && choice->rails[k - 1].nic > one.nic; k--)
-			choice->rails[k] = choice->rails[k - 1];
-		choice->rails[k] = one;
-	}
-}
-
-static void collect(const struct plan *plan, const struct cei_rails_request *request,
-		    struct cei_rails_choice *choice)
-{
-	uint32_t i, nic;
-
-	for (i = 0; i < request->n_gpus; i++)
-		if (request->gpus[i] < plan->machine->n_gpus)
-			take(choice, plan->assigned[request->gpus[i]], request->gpus[i]);
-	for (nic = 0; nic < plan->machine->n_nics; nic++)
-		for (i = 0; i < request->n_gpus; i++)
-			if (plan->owner[nic] == request->gpus[i])
-				take(choice, nic, request->gpus[i]);
-	sort(choice);
-}
-
-static void name_rails(const struct plan *plan, const struct cei_rails_request *request,
-		       struct cei_rails_choice *choice)
-{
-	const char *device = "";
-	uint32_t i, gpu;
-
-	for (i = 0; i < choice->n; i++) {
-		(void)find_device(&plan->machine->nics[choice->rails[i].nic], request, &device);
-		snprintf(choice->rails[i].device, sizeof(choice->rails[i].device), "%s", device);
-		for (gpu = 0; gpu < plan->machine->n_gpus; gpu++)
-			if (plan->assigned[gpu] == choice->rails[i].nic)
-				choice->own[gpu] = i;
-	}
-}
-
-static const char *why_none(const struct plan *plan, const struct cei_rails_request *request)
-{
-	if (!request->n_gpus)
-		return "no rank is on a GPU";
-	if (!plan->machine->n_nics)
-		return "the machine shows no network card";
-	return "the transport can use none of the machine's network cards: it lacks what they "
-	       "need, or they are down or have no address";
-}
-
-void cei_rails_choose(const struct cei_machine *machine, const struct cei_rails_request *request,
-		      struct cei_rails_choice *ret_choice)
-{
-	struct plan plan;
-	uint32_t i;
-
-	memset(ret_choice, 0, sizeof(*ret_choice));
-	for (i = 0; i < CEI_MACHINE_GPUS_MAX; i++)
-		ret_choice->own[i] = CEOV_NOBODY;
-	make_plan(machine, request, &plan);
-	collect(&plan, request, ret_choice);
-	name_rails(&plan, request, ret_choice);
-	if (!ret_choice->n)
-		snprintf(ret_choice->why, sizeof(ret_choice->why), "%s",
-			 why_none(&plan, request));
-}
-
-void cei_rails_explain(const struct cei_machine *machine, const struct cei_rail_choice *rail,
-		       char ret_why[CEI_RAIL_WHY_BYTES_MAX])
+static const char *where_is(const struct cei_machine *machine, const struct cei_nic_choice *choice)
 {
 	static const char *const where[] = {
 		[CEI_MACHINE_SAME_SWITCH] = "below one PCI switch with",
@@ -285,15 +177,72 @@ void cei_rails_explain(const struct cei_machine *machine, const struct cei_rail_
 		[CEI_MACHINE_UNKNOWN] = "at an unknown distance from",
 	};
 
-	snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "%s, %s GPU %u",
-		 strchr(rail->device, ':') ? "RDMA device" : "net device",
-		 where[machine->nic_distance[rail->gpu][rail->nic]], rail->gpu);
+	return where[machine->nic_distance[choice->gpu][choice->nic]];
+}
+
+/* Returns whether one of the GPUs has a NIC. */
+static int choose(const struct cei_machine *machine, const struct cei_nic_request *request,
+		  struct cei_nic_choice *choice)
+{
+	struct plan plan;
+	const char *device = "";
+	uint32_t i, gpu;
+
+	make_plan(machine, request, &plan);
+	for (i = 0; i < request->n_gpus; i++) {
+		gpu = request->gpus[i];
+		if (gpu >= machine->n_gpus || plan.assigned[gpu] == CEOV_NOBODY)
+			continue;
+		choice->nic = plan.assigned[gpu];
+		choice->gpu = gpu;
+		(void)find_device(&machine->nics[choice->nic], request, &device);
+		snprintf(choice->device, sizeof(choice->device), "%s", device);
+		snprintf(choice->why, sizeof(choice->why), "%s, %s GPU %u",
+			 strchr(device, ':') ? "RDMA device" : "net device",
+			 where_is(machine, choice), gpu);
+		return 1;
+	}
+	return 0;
+}
+
+static const char *why_none(const struct cei_machine *machine,
+			    const struct cei_nic_request *request)
+{
+	if (!machine)
+		return "the machine's topology is not known";
+	if (!request->n_gpus)
+		return "no rank is on a GPU";
+	if (!machine->n_nics)
+		return "the machine shows no network card";
+	if (request->named)
+		return "none of those that are named is a card of the machine that the transport "
+		       "can use";
+	return "the transport can use none of the machine's network cards: it lacks what they "
+	       "need, or they are down or have no address";
+}
+
+void cei_nic_choose(const struct cei_machine *machine, const struct cei_nic_request *request,
+		    struct cei_nic_choice *ret_choice)
+{
+	const char *named = request->named ? request->named : "";
+	size_t n = strcspn(named, ",");
+
+	memset(ret_choice, 0, sizeof(*ret_choice));
+	ret_choice->nic = CEOV_NOBODY;
+	if (machine && (!n || named[n]) && choose(machine, request, ret_choice))
+		return;
+	snprintf(ret_choice->device, sizeof(ret_choice->device), "%.*s", (int)n, named);
+	if (n && !named[n])
+		snprintf(ret_choice->why, sizeof(ret_choice->why), "it was named");
+	else
+		snprintf(ret_choice->why, sizeof(ret_choice->why), "%s%s",
+			 n ? "the first that was named: " : "", why_none(machine, request));
 }
 
 /* --- what was left ------------------------------------------------------------------------- */
 
 /* The first of the request's GPUs that the NIC suits, or CEOV_NOBODY. */
-static uint32_t suited_gpu(const struct plan *plan, const struct cei_rails_request *request,
+static uint32_t suited_gpu(const struct plan *plan, const struct cei_nic_request *request,
 			   uint32_t nic)
 {
 	uint32_t i;
@@ -313,12 +262,12 @@ static uint32_t owner_of(const struct plan *plan, uint32_t nic)
 	for (gpu = 0; gpu < plan->machine->n_gpus; gpu++)
 		if (plan->assigned[gpu] == nic)
 			return gpu;
-	return plan->owner[nic];
+	return CEOV_NOBODY;
 }
 
 /* Why the NIC is not among the best of any of the request's GPUs: as seen from the one that it is
  * the least bad for. */
-static void say_unsuited(const struct plan *plan, const struct cei_rails_request *request,
+static void say_unsuited(const struct plan *plan, const struct cei_nic_request *request,
 			 uint32_t nic, char *ret_why)
 {
 	uint32_t i, gpu, best = CEOV_NOBODY, rival;
@@ -330,42 +279,57 @@ static void say_unsuited(const struct plan *plan, const struct cei_rails_request
 			best = gpu;
 	}
 	if (best == CEOV_NOBODY) {
-		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "no rank of the process is on a GPU");
+		snprintf(ret_why, CEI_NIC_WHY_BYTES, "no rank of the process is on a GPU");
 		return;
 	}
 	rival = plan->assigned[best];
-	snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "GPU %u has %s, which is %s", best,
+	snprintf(ret_why, CEI_NIC_WHY_BYTES, "GPU %u has %s, which is %s", best,
 		 plan->machine->nics[rival].name,
 		 plan->use[rival] > plan->use[nic] ? "an RDMA device"
 		 : badness(plan, best, rival) < badness(plan, best, nic) ? "nearer"
 		 : "as near, and more than twice as fast");
 }
 
-int cei_rails_explain_left(const struct cei_machine *machine,
-			   const struct cei_rails_request *request,
-			   const struct cei_rails_choice *choice, uint32_t nic,
-			   char ret_why[CEI_RAIL_WHY_BYTES_MAX])
+/* Why a NIC that suits the GPU is not the process's. */
+static void say_spare(const struct plan *plan, const struct cei_nic_request *request,
+		      uint32_t nic, uint32_t gpu, char *ret_why)
+{
+	uint32_t owner = owner_of(plan, nic), i, own;
+
+	for (i = 0; i < request->n_gpus; i++) {
+		own = request->gpus[i];
+		if (own < plan->machine->n_gpus && plan->assigned[own] == nic)
+			owner = gpu = own;
+	}
+	if (owner == CEOV_NOBODY)
+		snprintf(ret_why, CEI_NIC_WHY_BYTES, "it is as near to GPU %u, but a process uses "
+			 "one NIC", gpu);
+	else if (owner == gpu)
+		snprintf(ret_why, CEI_NIC_WHY_BYTES, "it is GPU %u's, but a process uses one NIC: "
+			 "run a process for each GPU", gpu);
+	else
+		snprintf(ret_why, CEI_NIC_WHY_BYTES, "it is as near to GPU %u, but is GPU %u's, "
+			 "which no rank of the process is on", gpu, owner);
+}
+
+int cei_nic_explain_left(const struct cei_machine *machine, const struct cei_nic_request *request,
+			 const struct cei_nic_choice *choice, uint32_t nic,
+			 char ret_why[CEI_NIC_WHY_BYTES])
 {
 	struct plan plan;
-	uint32_t i, gpu;
+	uint32_t gpu;
 
-	for (i = 0; i < choice->n; i++)
-		if (choice->rails[i].nic == nic)
-			return 0;
+	if (choice->nic == nic)
+		return 0;
 	make_plan(machine, request, &plan);
-	if (plan.use[nic] == UNUSABLE) {
-		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "the transport cannot use it: it lacks "
-			 "what that needs, or is down or has no address");
-		return 1;
-	}
 	gpu = suited_gpu(&plan, request, nic);
-	if (gpu == CEOV_NOBODY)
+	if (plan.use[nic] == UNUSABLE)
+		snprintf(ret_why, CEI_NIC_WHY_BYTES, "the transport cannot use it: it lacks what "
+			 "that needs, or is down or has no address%s",
+			 request->named ? "; or it was not named" : "");
+	else if (gpu == CEOV_NOBODY)
 		say_unsuited(&plan, request, nic, ret_why);
-	else if (choice->n == CEI_RAILS_MAX)
-		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "a process opens %u rails at most",
-			 CEI_RAILS_MAX);
 	else
-		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "it is as near to GPU %u, but is GPU "
-			 "%u's, which no rank of the process is on", gpu, owner_of(&plan, nic));
+		say_spare(&plan, request, nic, gpu, ret_why);
 	return 1;
 }
