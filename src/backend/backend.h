@@ -302,15 +302,11 @@ struct cei_backend_ops {
 	void     (*stop)(struct cei_lane *lane);
 	int      (*is_idle)(struct cei_lane *lane);
 
-	/* mend makes a lane that broke and was stopped usable again, if it has another way to its
-	 * rank, or has executed nothing yet; reap then counts all lane->n_submitted submits so
-	 * far as done, though what they moved is lost. The engine's thread, without blocking.
-	 * CEOV_PENDING: it is not idle yet; errors, not raised: it stays broken. NULL: lanes that
-	 * break stay broken.
-	 * explain writes what broke the lane, a few words. NULL: there is no more to say than the
-	 * error. */
+	/* Makes a lane that broke and was stopped usable again, if it has executed nothing yet;
+	 * reap then counts all lane->n_submitted submits so far as done, though what they moved is
+	 * lost. The engine's thread, without blocking. Errors, not raised: it stays broken. NULL:
+	 * lanes that break stay broken. */
 	int      (*mend)(struct cei_lane *lane);
-	void     (*explain)(struct cei_lane *lane, char *ret_text, uint32_t n_bytes);
 
 	/* Says in words how the rank at the lane's other end does, for which submits that are not
 	 * reaped wait: "is slow: ...". The engine's thread. NULL: no rank has to do anything for

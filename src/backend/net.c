@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The mover to other nodes: its lanes are far lanes of rails (net/rail.h). It moves from host
+ * The mover to other nodes: its lanes are far lanes of the rail (net/rail.h). It moves from host
  * memory of this process, and from that of the member's own GPU by way of the rail's slots, to
  * memory of another node. Whether that is host memory, or a GPU's behind slots there, only its
  * owner knows. Host memory goes through slots, too, where the network is not to access it in place.
@@ -10,7 +10,7 @@
  * Addresses of this process are pointers. One of another node has bit 63 set, then the number
  * of the region at its owner, and the offset in it; which process that is, the lane knows. One
  * of memory that a launch names is the pointer with bit 62 set and the member's number above the
- * pointer's bits: rails do not know such memory, so its bytes go through their slots, whatever kind
+ * pointer's bits: the rail does not know such memory, so its bytes go through slots, whatever kind
  * of memory it is. A mark may also be one of this process: it is raised when everything before it
  * has arrived.
  */
@@ -23,7 +23,6 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/list.h"
-#include "net/far_bundle.h"
 #include "net/network.h"
 #include "net/rail.h"
 
@@ -41,18 +40,17 @@ extern const struct cei_backend_ops cei_backend_net;
 /* Marks of this process that wait for their submit: one for each chunk that a lane may have. */
 #define OWN_POSTS 128u                          /* a power of two */
 
-#define RAILS_MAX CEI_NETWORK_RAILS_MAX
-
-struct memory {                                 /* registered with the rails */
+struct memory {                                 /* registered with the rail */
 	struct cei_list        link;
 	uint64_t               address;
 	uint64_t               n_bytes;
 	uint64_t               above;           /* added to the addresses in it */
-	int                    is_staged;       /* its bytes go through slots, unless rails
-						 * access GPUs directly */
-	int                    needs_slots;     /* it is no GPU's, or rails do not know it */
+	int                    is_staged;       /* its bytes go through slots, unless the
+						 * rail accesses GPUs directly */
+	int                    needs_slots;     /* it is no GPU's, or the rail does not know
+						 * it */
 	uint32_t               n_opened;        /* by plans */
-	struct cei_far_memory *opened[RAILS_MAX];
+	struct cei_far_memory *opened;
 };
 
 struct net_backend {
@@ -68,7 +66,7 @@ struct own_post {
 };
 
 struct net_lane {
-	struct cei_far_bundle far;
+	struct cei_far_lane *far;
 	uint64_t             n_submits;
 	uint64_t             n_posted;          /* in own_posts, ever */
 	uint64_t             n_raised;          /* and those that were raised */
@@ -136,26 +134,19 @@ static struct memory *memory_at(struct net_backend *net, uint64_t address, uint6
 static void unregister(struct cei_backend *backend, struct memory *memory)
 {
 	uint64_t deadline_ns = cei_deadline(UINT64_C(1000000000));
+	struct cei_rail *rail = cei_network_rail(backend->site->network);
 	struct cei_backoff backoff;
-	struct cei_rail *rail;
-	uint32_t i;
 
 	cei_backoff_reset(&backoff);
-	for (i = 0; i < RAILS_MAX; i++) {
-		rail = cei_network_rail_numbered(backend->site->network, i);
-		if (!memory->opened[i])
-			continue;
-		while (cei_rail_memory_close(rail, memory->opened[i]) == CEOV_PENDING &&
-		       cei_now_ns() < deadline_ns)
-			cei_backoff_step(&backoff);
-	}
+	while (memory->opened && cei_now_ns() < deadline_ns &&
+	       cei_rail_memory_close(rail, memory->opened) == CEOV_PENDING)
+		cei_backoff_step(&backoff);
 	free(memory);
 }
 
-/* Registers it with a rail. */
-static int register_with(struct cei_backend *backend, uint32_t number, struct memory *memory)
+static int register_at(struct cei_rail *rail, const struct cei_backend *backend,
+		       struct memory *memory)
 {
-	struct cei_rail *rail = cei_network_rail_numbered(backend->site->network, number);
 	const struct cei_far_memory device = {
 		.base = (uint8_t *)(uintptr_t)memory->address,
 		.n_bytes = memory->n_bytes,
@@ -164,12 +155,8 @@ static int register_with(struct cei_backend *backend, uint32_t number, struct me
 		.needs_slots = memory->needs_slots,
 	};
 
-	if (!rail)
-		return 0;
-	return memory->is_staged
-		? cei_rail_device_memory_open(rail, &device, &memory->opened[number])
-		: cei_rail_memory_open(rail, device.base, device.n_bytes,
-				       &memory->opened[number]);
+	return memory->is_staged ? cei_rail_device_memory_open(rail, &device, &memory->opened)
+		: cei_rail_memory_open(rail, device.base, device.n_bytes, &memory->opened);
 }
 
 /* All memory that a member's launches can name is registered once, as one. */
@@ -188,9 +175,9 @@ static uint64_t bytes_of(const struct cei_memory *memory)
 static int register_memory(struct cei_backend *backend, const struct cei_memory *described,
 			   struct memory **ret_memory)
 {
+	struct cei_rail *rail = cei_network_rail(backend->site->network);
 	struct memory *memory = calloc(1, sizeof(*memory));
-	uint32_t i;
-	int r = 0;
+	int r;
 
 	if (!memory)
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
@@ -202,8 +189,7 @@ static int register_memory(struct cei_backend *backend, const struct cei_memory 
 	memory->needs_slots = described->host || described->is_floating;
 	memory->above = described->is_floating ? memory->address : 0;
 	memory->n_bytes = bytes_of(described);
-	for (i = 0; !r && i < RAILS_MAX; i++)
-		r = register_with(backend, i, memory);
+	r = rail ? register_at(rail, backend, memory) : 0;
 	if (r)
 		unregister(backend, memory);
 	else
@@ -260,24 +246,17 @@ static void net_memory_close(struct cei_backend *backend, uint64_t address)
 static int net_lane_open(struct cei_lane *lane)
 {
 	struct cei_network *network = lane->backend->site->network;
-	uint32_t process = cei_network_process(network, lane->peer);
 	struct net_lane *net = lane->private;
-	struct cei_rail *rails[CEI_NETWORK_RAILS_MAX];
-	uint32_t n = cei_network_rails(network, process, rails);
-	int r;
 
-	r = cei_far_bundle_open(&net->far, rails, n, process);
-	if (r == CEOV_ERR_NO_MEMORY)
-		(void)cei_raise(lane->backend->site->report, r, 0,
-				"net: no memory for a lane to rank %u", lane->peer);
-	return r;
+	return cei_rail_lane_open(cei_network_rail(network),
+				  cei_network_process(network, lane->peer), &net->far);
 }
 
 static void net_lane_close(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
 
-	cei_far_bundle_close(&net->far);
+	cei_rail_lane_close(cei_network_rail(lane->backend->site->network), net->far);
 }
 
 static struct cei_far_copy far_copy(const struct cei_piece *piece)
@@ -305,7 +284,7 @@ static int net_copy(struct cei_lane *lane, const struct cei_piece *pieces, uint3
 	for (i = 0; i < n_pieces; i++)
 		if (pieces[i].n_rows)
 			copies[n++] = far_copy(&pieces[i]);
-	return n ? cei_far_bundle_copy(&net->far, copies, n) : 0;
+	return n ? cei_far_lane_copy(net->far, copies, n) : 0;
 }
 
 static void keep_own(struct net_lane *net, const struct cei_post *post)
@@ -334,7 +313,7 @@ static int net_post(struct cei_lane *lane, const struct cei_post *posts, uint32_
 	n_own = n_posts - n;
 	if (net->n_posted - net->n_raised + n_own > OWN_POSTS)
 		return CEOV_FULL;
-	r = n ? cei_far_bundle_post(&net->far, far, n) : 0;
+	r = n ? cei_far_lane_post(net->far, far, n) : 0;
 	for (i = 0; !r && i < n_posts; i++)
 		if (!(posts[i].counter & FAR_BIT))
 			keep_own(net, &posts[i]);
@@ -344,7 +323,7 @@ static int net_post(struct cei_lane *lane, const struct cei_post *posts, uint32_
 static int net_submit(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
-	int r = cei_far_bundle_submit(&net->far);
+	int r = cei_far_lane_submit(net->far);
 
 	net->n_submits += !r;
 	return r;
@@ -363,7 +342,7 @@ static int net_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 {
 	struct net_lane *net = lane->private;
 	const struct own_post *post;
-	int r = cei_far_bundle_reap(&net->far, ret_n_done);
+	int r = cei_far_lane_reap(net->far, ret_n_done);
 
 	for (; net->n_raised < net->n_posted; net->n_raised++) {
 		post = &net->own_posts[net->n_raised % OWN_POSTS];
@@ -384,42 +363,33 @@ static void net_stop(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
 
-	cei_far_bundle_stop(&net->far);
+	cei_far_lane_stop(net->far);
 }
 
 static int net_is_idle(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
 
-	return cei_far_bundle_is_idle(&net->far);
+	return cei_far_lane_is_idle(net->far);
 }
 
-static int net_mend(struct cei_lane *lane)
+/* How the other side does for submits that are not done, and for how long. */
+static enum cei_far_health health_of(const struct net_lane *net, uint64_t *ret_since_ns)
 {
-	struct net_lane *net = lane->private;
-	int r = cei_far_bundle_mend(&net->far, lane->n_submitted);
+	uint64_t n_done;
 
-	if (r)
-		return r;
-	net->n_submits = lane->n_submitted;
-	net->n_raised = net->n_posted;  /* marks behind what is lost */
-	return 0;
-}
-
-static void net_explain(struct cei_lane *lane, char *ret_text, uint32_t n_bytes)
-{
-	struct net_lane *net = lane->private;
-	uint32_t rail = cei_far_bundle_broken_rail(&net->far);
-
-	if (rail != CEOV_NOBODY)
-		snprintf(ret_text, n_bytes, "rail %u was lost", rail);
+	*ret_since_ns = 0;
+	(void)cei_far_lane_reap(net->far, &n_done);
+	if (!net->far->vitals || n_done == net->n_submits)
+		return CEI_FAR_IDLE;
+	return cei_far_vitals_judge(net->far->vitals, cei_now_ns(), ret_since_ns);
 }
 
 static void net_describe_peer(struct cei_lane *lane, char *ret_text, uint32_t n_bytes)
 {
 	struct net_lane *net = lane->private;
 	uint64_t since_ns;
-	enum cei_far_health health = cei_far_bundle_health(&net->far, cei_now_ns(), &since_ns);
+	enum cei_far_health health = health_of(net, &since_ns);
 	double seconds = (double)since_ns / 1e9;
 
 	if (health == CEI_FAR_GONE)
@@ -585,7 +555,5 @@ const struct cei_backend_ops cei_backend_net = {
 	.drain          = net_drain,
 	.stop           = net_stop,
 	.is_idle        = net_is_idle,
-	.mend           = net_mend,
-	.explain        = net_explain,
 	.describe_peer  = net_describe_peer,
 };

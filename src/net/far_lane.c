@@ -85,13 +85,6 @@ int cei_far_lane_reap(struct cei_far_lane *lane, uint64_t *ret_n_done)
 	return error;
 }
 
-int cei_far_lane_is_doomed(const struct cei_far_lane *lane)
-{
-	/* relaxed: who has heard that something has failed for this loss has done so by way of
-	 * locks; who has not may be late */
-	return atomic_load_explicit(&lane->is_doomed, memory_order_relaxed) != 0;
-}
-
 void cei_far_lane_stop(struct cei_far_lane *lane)
 {
 	/* relaxed: call_rail() orders it */
@@ -107,17 +100,6 @@ int cei_far_lane_is_idle(struct cei_far_lane *lane)
 	/* relaxed: nothing is submitted any more, or the same thread submits */
 	return atomic_load_explicit(&lane->ended, memory_order_acquire) ==
 		atomic_load_explicit(&lane->submitted, memory_order_relaxed);
-}
-
-int cei_far_lane_resume(struct cei_far_lane *lane)
-{
-	if (!cei_far_lane_is_idle(lane))
-		return CEOV_PENDING;
-	/* relaxed: this thread wrote it */
-	lane->appended = atomic_load_explicit(&lane->submitted, memory_order_relaxed);
-	/* relaxed: the next submit orders it */
-	atomic_store_explicit(&lane->must_stop, 0, memory_order_relaxed);
-	return 0;
 }
 
 /* --- the rail's thread ------------------------------------------------------- */
@@ -225,12 +207,6 @@ int cei_far_lane_is_settled(struct cei_far_lane *lane)
 	return atomic_load_explicit(&lane->has_ended, memory_order_relaxed) ||
 		atomic_load_explicit(&lane->ended, memory_order_relaxed) ==
 		atomic_load_explicit(&lane->submitted, memory_order_acquire);
-}
-
-void cei_far_lane_doom(struct cei_far_lane *lane)
-{
-	/* relaxed: as in cei_far_lane_is_doomed() */
-	atomic_store_explicit(&lane->is_doomed, 1, memory_order_relaxed);
 }
 
 void cei_far_lane_break(struct cei_far_lane *lane, int error)

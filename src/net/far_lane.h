@@ -4,9 +4,9 @@
 #define CEI_FAR_LANE_H
 
 /*
- * A far lane: the queue of copies and posts from one engine to one other process, over one
- * rail. The engine's thread appends to it and reaps, the rail's thread carries it out; between
- * them is a ring with one writer and one reader.
+ * A far lane: the queue of copies and posts from one engine to one other process. The engine's
+ * thread appends to it and reaps, the rail's thread carries it out; between them is a ring with one
+ * writer and one reader.
  *
  * Unlike other lanes a far lane has no order among its copies: only a post comes behind all
  * copies and posts before it. A submit counts as done when the other process has said that
@@ -26,7 +26,7 @@
  * reaped. A lane has less room than both together. An engine has 64 chunks on a lane at most, each
  * with a copy and a post and in a submit of its own at worst, which is what there is room for. */
 #define CEI_FAR_BATCH   64u
-#define CEI_FAR_SUBMITS 128u            /* a bundle makes two of one, see net/far_bundle.h */
+#define CEI_FAR_SUBMITS 64u
 #define CEI_FAR_OPS     256u            /* a power of two */
 
 struct cei_far_copy {                   /* 2-D; of one row: pitches are unused */
@@ -71,7 +71,6 @@ struct cei_far_lane {
 	_Atomic int        error;       /* stays */
 	_Atomic uint32_t   has_ended;   /* after an error: the lane touches no memory any more */
 	_Atomic uint32_t   must_stop;
-	_Atomic uint32_t   is_doomed;   /* it will break: its connection is lost */
 	_Atomic uint32_t   is_ready;    /* it is in the ring of lanes that have work */
 	struct cei_ring   *ready;       /* of the rail; has room for all lanes */
 	struct cei_bell   *bell;
@@ -106,18 +105,10 @@ int  cei_far_lane_submit(struct cei_far_lane *lane);
  * or source is wrong break a lane with CEOV_ERR_INVALID. */
 int  cei_far_lane_reap(struct cei_far_lane *lane, uint64_t *ret_n_done);
 
-/* Whether the lane has broken or will, since its connection is lost: nothing more should be given
- * to it. */
-int  cei_far_lane_is_doomed(const struct cei_far_lane *lane);
-
 /* Any thread: as in backend/backend.h. What was sent cannot be taken back, so a stopped lane is
  * idle when that has landed or its connection has closed. */
 void cei_far_lane_stop(struct cei_far_lane *lane);
 int  cei_far_lane_is_idle(struct cei_far_lane *lane);
-
-/* Makes a lane usable again that was stopped and has not broken. What was appended and not
- * submitted is dropped. CEOV_PENDING: it is not idle yet. The engine's thread. */
-int  cei_far_lane_resume(struct cei_far_lane *lane);
 
 /* --- the rail's thread ------------------------------------------------------- */
 
@@ -141,9 +132,6 @@ void cei_far_lane_settle(struct cei_far_lane *lane, uint64_t ended);
 
 /* Whether nothing of it is under way or waits: it needs no settling. */
 int  cei_far_lane_is_settled(struct cei_far_lane *lane);
-
-/* The lane will break: its connection is lost, but the other side has not closed it yet. */
-void cei_far_lane_doom(struct cei_far_lane *lane);
 
 /* The lane breaks, and sends nothing more; ended: it touches no memory any more. */
 void cei_far_lane_break(struct cei_far_lane *lane, int error);

@@ -167,8 +167,6 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why)
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
 	peer->holds_lanes = config->events->losing(config->events_arg, peer->process, peer->why,
 						   peer->is_refused || peer->refuse_error);
-	if (peer->holds_lanes)
-		cei_far_send_doom(peer);
 	close_connection(peer);
 }
 

@@ -320,15 +320,6 @@ void cei_far_send_break(struct cei_far_peer *peer)
 	}
 }
 
-void cei_far_send_doom(struct cei_far_peer *peer)
-{
-	struct cei_list *at;
-
-	gather(peer);
-	for (at = peer->busy.next; at != &peer->busy; at = at->next)
-		cei_far_lane_doom(CEI_OWNER(at, struct cei_far_lane, link));
-}
-
 void cei_far_send_end(struct cei_far_peer *peer)
 {
 	struct cei_list *at;

@@ -70,7 +70,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/far_receive.c %D%/far_receive.h \
 	%D%/rail.c %D%/rail.h \
 	%D%/rail_private.h \
-	%D%/far_bundle.c %D%/far_bundle.h \
 	%D%/rail_direct.c \
 	%D%/rail_events.c \
 	%D%/rail_thread.c \

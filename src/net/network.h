@@ -158,13 +158,9 @@ void cei_network_abort(struct cei_network *network, const struct cei_network_sig
  * zeroed their images. CEOV_ERR_TIMEOUT, raised. */
 int  cei_network_renew(struct cei_network *network, uint32_t region, uint64_t deadline_ns);
 
-/* Fills ret_rails, which has room for CEI_NETWORK_RAILS_MAX, with the rails to another process that
- * are not lost, and returns their number, at least 1. */
-uint32_t cei_network_rails(struct cei_network *network, uint32_t process,
-			   struct cei_rail **ret_rails);
-
-/* The rail of that number, below CEI_NETWORK_RAILS_MAX; NULL: there are fewer. */
-struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number);
+/* The rail to all other processes. NULL: this machine has no transport, which a group of one node
+ * does not need. */
+struct cei_rail *cei_network_rail(const struct cei_network *network);
 
 /* Why the rail was opened on its network interface, in words. */
 const char *cei_network_rail_why(const struct cei_network *network);
@@ -184,9 +180,6 @@ const char *cei_network_host_bytes(const struct cei_network *network);
 
 /* What happens to bytes of GPUs, to follow "bytes of GPUs". Empty: no member is on a GPU. */
 const char *cei_network_gpu_bytes(const struct cei_network *network);
-
-/* How many rails this process has. */
-uint32_t cei_network_n_rails(const struct cei_network *network);
 
 /* The process that holds the rank. */
 uint32_t cei_network_process(const struct cei_network *network, uint32_t rank);

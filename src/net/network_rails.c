@@ -172,27 +172,9 @@ uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t proc
 	return network->n_rails < theirs ? network->n_rails : theirs;
 }
 
-uint32_t cei_network_rails(struct cei_network *network, uint32_t process,
-			   struct cei_rail **ret_rails)
+struct cei_rail *cei_network_rail(const struct cei_network *network)
 {
-	uint32_t n = cei_network_n_rails_to(network, process), i, n_left = 0;
-
-	pthread_mutex_lock(&network->lock);
-	for (i = 0; i < n; i++)
-		if (!cei_network_has_lost(network, process, i))
-			ret_rails[n_left++] = network->rails[i].rail;
-	pthread_mutex_unlock(&network->lock);
-	return n_left;
-}
-
-struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number)
-{
-	return number < network->n_rails ? network->rails[number].rail : NULL;
-}
-
-uint32_t cei_network_n_rails(const struct cei_network *network)
-{
-	return network->n_rails;
+	return network->n_rails ? network->rails[0].rail : NULL;
 }
 
 const char *cei_network_rail_why(const struct cei_network *network)

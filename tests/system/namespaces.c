@@ -137,8 +137,8 @@ static int wire(const struct namespaces *nodes, uint32_t node, uint32_t cable)
 			   "nsenter -t %d -n ip addr add 10.77.%u.%u/24 dev e%u && "
 			   "nsenter -t %d -n ip link set e%u up && "
 			   "nsenter -t %d -n ip link set lo up", cable, node, cable, (int)pid,
-			   cable, node, cable, (int)pid, cable + 1, node + 1, cable, (int)pid, cable,
-			   (int)pid);
+			   cable, node, cable, (int)pid, cable + 1, node + 1, cable, (int)pid,
+			   cable, (int)pid);
 }
 
 /* The kernel notices a carrier up to a second later. Returns 0 when it has. */

@@ -4,8 +4,9 @@
 #define NODE_CELL_H
 
 /*
- * A fault between two nodes that are network namespaces, at one phase of a group's life. The calling process becomes the hub of the namespaces, so each case has
- * a process of its own, and cases may run beside each other: see node_attempts.h.
+ * A fault between two nodes that are network namespaces, at one phase of a group's life. The
+ * calling process becomes the hub of the namespaces, so each case has a process of its own, and
+ * cases may run beside each other: see node_attempts.h.
  */
 
 #include <stdint.h>

@@ -6,8 +6,8 @@
 /*
  * What a process on a node does in the tests of faults, once or several times: it opens the group
  * with two ranks; each rank sends random data to the rank of equal number on the next node, again
- * and again, and checks what comes from the node before; until a call fails, or the number of passes
- * is reached. What it saw is in shared memory.
+ * and again, and checks what comes from the node before; until a call fails, or the number of
+ * passes is reached. What it saw is in shared memory.
  */
 
 #include <stdatomic.h>

@@ -12,7 +12,8 @@
  *
  * Each cycle must see a right transfer and leave nothing. CEOVERLAP_TEST_NODES_CYCLES is another
  * number of cycles, CEOVERLAP_TEST_NODES_KIND one of these three alone,
- * CEOVERLAP_TEST_NODES_KIB what a rank sends in a pass (128), and CEOVERLAP_TEST_SEED repeats a run.
+ * CEOVERLAP_TEST_NODES_KIB what a rank sends in a pass (128), and CEOVERLAP_TEST_SEED repeats a
+ * run.
  */
 
 #include <signal.h>

@@ -206,7 +206,7 @@ START_TEST(test_direct_is_taken_at_its_word)
 	open_rig();
 	rig.net.takes_gpu_memory = 1;
 	ck_assert_int_eq(open_set("direct", on_one_gpu, 4), 0);
-	ck_assert_uint_eq(rig.copier.n_bound, cei_network_n_rails(rig.network));
+	ck_assert_uint_eq(rig.copier.n_bound, 1);
 	ck_assert_str_eq(cei_network_gpu_bytes(rig.network),
 			 "are read and written by the network itself");
 	close_rig();
@@ -246,7 +246,7 @@ static int is_written_in_place(void *host, uint64_t device)
 	uint32_t region;
 	int is_known;
 
-	table = &cei_network_rail_numbered(rig.network, 0)->nic.table;
+	table = &cei_network_rail(rig.network)->nic.table;
 	ck_assert_int_eq(cei_network_export(rig.network, &export, &region), 0);
 	is_known = cei_far_region_of(table, region)->memory != NULL;
 	ck_assert_int_eq(cei_network_withdraw(rig.network, region), 0);
@@ -304,7 +304,7 @@ START_TEST(test_without_a_choice_the_transport_chooses)
 		rig.transport.devices = NULL;
 	ck_assert_int_eq(open_network(_i ? on_gpus : on_host, 2, NULL), 0);
 	testing_log_has(&rig.log, "info", "the rail is on any network interface", NULL);
-	ck_assert_uint_eq(cei_network_n_rails(rig.network), 0);
+	ck_assert_ptr_null(cei_network_rail(rig.network));
 	close_rig();
 }
 END_TEST

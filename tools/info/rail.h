@@ -4,8 +4,8 @@
 #define INFO_RAIL_H
 
 /* The rail to other nodes that a process of a group of several nodes would open on this machine, if
- * it had a rank on each GPU, the first one on GPU 0: tried by opening its transport, which is closed
- * again. */
+ * it had a rank on each GPU, the first one on GPU 0: tried by opening its transport, which is
+ * closed again. */
 
 #include <stdint.h>
 

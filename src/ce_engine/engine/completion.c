@@ -306,15 +306,9 @@ static uint32_t blamed_rank(const struct cei_launch *launch, const struct cei_la
 static void explain(struct cei_lane_state *state, struct ceov_failure *failure)
 {
 	const struct cei_backend_ops *ops = state->lane.backend->ops;
-	char text[32] = "";
 
-	if (ops->lost && ops->lost(state->lane.backend, failure->text))
-		return;
-	if (ops->explain)
-		ops->explain(&state->lane, text, sizeof(text));
-	if (text[0])
-		snprintf(failure->text, sizeof(failure->text), "%s (%s)",
-			 ceov_strerror(failure->error), text);
+	if (ops->lost)
+		(void)ops->lost(state->lane.backend, failure->text);
 }
 
 /* Drops the chunks on the lane and fails their launches. If the lane may still move them, their

@@ -10,7 +10,6 @@
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/program/program_explain.h"
-#include "net/far_bundle.h"
 #include "net/network.h"
 #include "net/rail.h"
 
@@ -59,10 +58,10 @@ static int explain_rail(const struct cei_explain *explain, const struct cei_engi
 	uint32_t i;
 	int r;
 
-	if (!network || !cei_network_n_rails(network))
+	if (!network || !cei_network_rail(network))
 		return 0;
 	r = cei_say(explain, "rail to other nodes: %s; why this one: %s\n",
-		    cei_rail_describe(cei_network_rail_numbered(network, 0)),
+		    cei_rail_describe(cei_network_rail(network)),
 		    cei_network_rail_why(network));
 	for (i = 0; !r && (left = cei_network_left_out(network, i)); i++)
 		r = cei_say(explain, "no rail is on %s: %s\n", left->name, left->why);
@@ -78,29 +77,15 @@ static int explain_rail(const struct cei_explain *explain, const struct cei_engi
 		       cei_network_gpu_bytes(network));
 }
 
-/* A large transfer is divided equally among the rails, and as slow as the slowest part. Bytes that
- * pass through slots do so meanwhile. */
+/* Bytes that pass through slots do so meanwhile. */
 static int far(const struct cei_explain *explain, uint32_t rank, uint64_t n_bytes,
 	       struct cei_rail_expected *ret_expected)
 {
 	const struct cei_engine *engine = explain->arg;
 	struct cei_network *network = engine->site->network;
-	uint32_t process = cei_network_process(network, rank), n, i;
-	struct cei_rail *rails[CEI_NETWORK_RAILS_MAX];
-	struct cei_rail_expected one;
 
-	n = cei_network_rails(network, process, rails);
-	if (n_bytes < CEI_FAR_DIVIDED_BYTES && n)
-		n = 1;
-	*ret_expected = (struct cei_rail_expected){ .is_measured = 1 };
-	for (i = 0; i < n; i++) {
-		if (cei_rail_expected(rails[i], process, n_bytes / n, &one))
-			return CEOV_NONE;
-		ret_expected->is_measured &= one.is_measured;
-		if (one.ns > ret_expected->ns)
-			ret_expected->ns = one.ns;
-	}
-	return n ? 0 : CEOV_NONE;
+	return cei_rail_expected(cei_network_rail(network), cei_network_process(network, rank),
+				 n_bytes, ret_expected);
 }
 
 int cei_plan_explain(const struct ceov_plan *plan, int fd)
