@@ -24,7 +24,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "net/network_private.h"
-#include "net/spread.h"
+#include "ipc/group/spread.h"
 
 /* --- what cannot complete --------------------------------------------------------------- */
 

@@ -28,7 +28,7 @@
 #include "base/clock.h"
 #include "net/far_peer.h"
 #include "net/network_private.h"
-#include "net/spread.h"
+#include "ipc/group/spread.h"
 
 /* What is_parting[process] is while the process is given up and not quiet yet: whether others have
  * to be told. */

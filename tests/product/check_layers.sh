@@ -4,7 +4,7 @@
 #
 # The direction of includes:
 #
-#   base <- topology <- net <- { ipc, backend } <- ce_engine <- collective <- ops
+#   base <- { topology, ipc/group } <- net <- { ipc, backend } <- ce_engine <- collective <- ops
 #   base <- kernels <- ops
 #
 # ipc and backend do not know each other, nor do families of operators. Within ce_engine:
@@ -36,8 +36,9 @@ may_include() {
 	case $1 in
 	base)			echo "" ;;
 	topology | kernels)	echo "base" ;;
-	net)			echo "base topology" ;;
-	ipc | backend)		echo "base topology net" ;;
+	ipc/group)		echo "base" ;;
+	net)			echo "base topology ipc/group" ;;
+	ipc | backend)		echo "base topology net ipc/group" ;;
 	ce_engine/program)	echo "base topology net backend" ;;
 	ce_engine/objects)	echo "base topology net ipc backend ce_engine/program" ;;
 	ce_engine/sched)	echo "$(may_include ce_engine/objects) ce_engine/objects" ;;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "net/spread.h"
+#include "ipc/group/spread.h"
 #include "testing.h"
 
 #define LARGEST 300u

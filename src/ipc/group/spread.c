@@ -3,7 +3,7 @@
 
 /* Who passes news on to whom. */
 
-#include "net/spread.h"
+#include "ipc/group/spread.h"
 
 uint32_t cei_spread(uint32_t own, uint32_t n, uint32_t ret_told[CEI_SPREAD_MAX])
 {
