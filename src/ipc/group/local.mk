@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 
-# ipc/group: a group of processes; no socket, thread or clock
+# ipc/group: a group of processes as a state machine; no socket, thread or clock
 libceoverlap_core_la_SOURCES += \
+	%D%/group.h \
+	%D%/messages.h \
+	%D%/roster.h \
 	%D%/spread.c %D%/spread.h
