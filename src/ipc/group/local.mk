@@ -4,6 +4,7 @@
 # ipc/group: a group of processes as a state machine; no socket, thread or clock
 libceoverlap_core_la_SOURCES += \
 	%D%/group.h \
+	%D%/group_private.h \
 	%D%/messages.h \
 	%D%/roster.h \
 	%D%/spread.c %D%/spread.h

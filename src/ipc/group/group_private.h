@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_GROUP_PRIVATE_H
+#define CEI_GROUP_PRIVATE_H
+
+/*
+ * Declarations shared by the files of the group's state machine:
+ *
+ *   machine.c     makes and frees it, hands events to the others, and gives actions
+ *   peers.c       pools, records of processes, ends of calls
+ *   owed.c        what has to be sent, in which order, and again
+ *   directory.c   exports and their users
+ *   uses.c        finds and uses
+ *   barrier.c     the barrier, and who is missing in it
+ *   life.c        who is there: silence, losses and their news, farewell
+ */
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "ipc/group/group.h"
+
+#include <ceoverlap/ceoverlap.h>
+
+/* Something that may have to be sent to one process; part of what it is about. In the order in
+ * which they go out: drops before barriers, the farewell last. */
+enum cei_owed_kind {
+	CEI_OWED_DROP,
+	CEI_OWED_REPLY,
+	CEI_OWED_FIND,
+	CEI_OWED_RENEW,
+	CEI_OWED_CALLED,        /* the barrier: this process has called it */
+	CEI_OWED_ROUND,
+	CEI_OWED_DONE,          /* all nodes have come */
+	CEI_OWED_NEWS,          /* of losses */
+	CEI_OWED_LIMIT,
+	CEI_OWED_LATE,
+	CEI_OWED_BEAT,
+	CEI_OWED_BYE,
+	CEI_OWED_KINDS
+};
+
+enum cei_owed_state { CEI_OWED_NOT, CEI_OWED_WAITS, CEI_OWED_ASKED };
+
+struct cei_owed {
+	struct cei_list link;           /* in cei_group_peer.waiting or .asked */
+	uint64_t        number;
+	uint64_t        again_ns;       /* ASKED: when it is sent again */
+	uint32_t        process;
+	uint8_t         kind;
+	uint8_t         state;          /* enum cei_owed_state */
+	uint8_t         was_sent;       /* and is not answered */
+};
+
+struct cei_group_answer {               /* sent once */
+	struct cei_list link;
+	uint32_t        type;           /* ACK; REPLY without an export; GONE: you are lost */
+	uint64_t        number;         /* of what is answered */
+	int             result;
+	int             native_code;
+};
+
+/* Answers that wait for one process. What it asks beyond that is dropped. */
+#define CEI_GROUP_ANSWERS_MAX 64u
+/* Finds at one process that are not answered: less than it stores. */
+#define CEI_GROUP_FINDS_MAX   32u
+/* Drops of what nobody here asked for, that are not acknowledged. */
+#define CEI_GROUP_STRAYS_MAX  64u
+
+struct cei_group_peer {                 /* a process that was talked to, or is near */
+	struct cei_list link;           /* in cei_group.sending: it has something to send */
+	struct cei_list asking;         /* in cei_group.asking: it has not answered all */
+	struct cei_list watched;        /* in cei_group.watched */
+	struct cei_list waiting;        /* of struct cei_owed, in the order of their kinds */
+	struct cei_list asked;          /* of struct cei_owed, in the order of again_ns */
+	struct cei_list answers;
+	struct cei_list uses;           /* of its exports */
+	struct cei_list users;          /* of exports of this process */
+	uint64_t        heard_ns;
+	uint64_t        awaited_ns;     /* since when it has not answered */
+	uint64_t        doubted_ns;     /* since when it may be lost, if later than both */
+	uint64_t        n_dropped;
+	uint32_t        process;
+	uint32_t        n_answers;
+	uint32_t        n_drops;        /* that it has not heard */
+	uint32_t        n_replies;      /* likewise */
+	uint32_t        n_finds;        /* that were sent and are not answered */
+	uint32_t        n_unanswered;   /* messages, these among them */
+	uint32_t        n_strays;
+	uint32_t        n_awaited;
+	uint8_t         is_full;
+	uint8_t         has_heard_bye;
+
+	uint64_t        n_calls;        /* of the barrier, as told */
+	uint64_t        n_done;         /* of a leader: barriers to which all nodes have come */
+	uint64_t        round_call;     /* what ROUND, DONE, LIMIT and LATE tell it, ... */
+	uint32_t        round_step;
+	uint64_t        limit_told;
+	uint64_t        late_told;
+	uint32_t        n_news;         /* entries of cei_group.gone that it knows, ... */
+	uint32_t        n_news_sent;    /* ... and that it knows when it has answered */
+	struct cei_owed called, round, done, news, limit, late, beat, bye;
+};
+
+enum cei_use_state {
+	CEI_USE_ASKED,
+	CEI_USE_UNWANTED,               /* asked, and nobody waits any more */
+	CEI_USE_HELD,
+	CEI_USE_DROPPED,                /* and the owner has not heard it */
+};
+
+struct cei_group_use {                  /* of another process's export */
+	struct cei_list        link;    /* in cei_group_peer.uses, or free */
+	struct cei_list        renewed; /* in cei_group.renewed: to be told upwards */
+	struct cei_owed        owed;    /* FIND or DROP */
+	enum cei_use_state     state;
+	uint64_t               number;
+	uint32_t               rank;
+	uint32_t               id;
+	uint32_t               generation;
+	int                    is_stray;
+	struct cei_group_call *call;    /* ASKED */
+	char                   name[CEI_GROUP_NAME_BYTES];
+};
+
+struct cei_group_user {                 /* another process's use of an export */
+	struct cei_list         link;   /* in cei_group_peer.users, or free */
+	struct cei_list         of;     /* in cei_group_entry.users */
+	struct cei_owed         reply;
+	struct cei_owed         renew;
+	struct cei_group_entry *entry;  /* NULL: it was forced out of it */
+	uint64_t                number;
+	uint32_t                process;
+	uint32_t                generation;     /* that it has heard of */
+	uint32_t                renewing;       /* that it was told last */
+};
+
+struct cei_group_entry {                /* an export */
+	struct cei_list         link;   /* in cei_group.entries, or in .ended */
+	struct cei_list         users;
+	uint32_t                id;
+	uint32_t                generation;
+	uint32_t                n_users;
+	int                     is_withdrawn;
+	struct cei_group_export export;
+};
+
+struct cei_pool {                       /* of objects that begin with a struct cei_list */
+	struct cei_list free;
+	struct cei_list chunks;
+	uint32_t        n_free;
+	uint32_t        object_bytes;
+};
+
+struct cei_group_barrier {
+	struct cei_list calls;                  /* that wait */
+	uint64_t        n_calls;                /* barriers that this process has begun */
+	uint64_t        n_world;                /* barriers to which all nodes have come */
+	int             is_open;                /* the last one began, and no call passed it */
+	uint64_t        began_ns;
+	uint32_t        round;                  /* of a leader in barrier n_calls */
+	int             has_told;               /* the partner of this round */
+	uint32_t        awaited;                /* process that is watched; CEOV_NOBODY */
+	uint64_t        seen[CEI_GROUP_STEPS];  /* by round: the partner's highest call */
+	uint64_t        n_possible;             /* no more barriers complete, ... */
+	uint32_t        missing;                /* ... because of this rank */
+	int             must_tell;              /* n_possible, to others */
+	uint64_t        late_call;              /* the barrier that waits for this rank for long */
+	uint32_t        late_rank;
+};
+
+struct cei_group_gone_entry {
+	uint32_t    process;
+	uint32_t    is_told;                    /* upwards */
+	const char *why;
+};
+
+/* What is owed is filled in, and means something, in the file that owes it. */
+struct cei_owed_ops {
+	void (*fill)(struct cei_group *group, const struct cei_owed *owed,
+		     struct cei_group_action *action);
+	void (*paid)(struct cei_group *group, struct cei_owed *owed);   /* it has arrived */
+	void (*unsent)(struct cei_group *group, struct cei_owed *owed, int result,
+		       int native_code);        /* the descriptors of a REPLY */
+	void (*answered)(struct cei_group *group);      /* an answer was sent */
+};
+
+struct cei_group {
+	const struct cei_owed_ops  *ops;
+	const struct cei_roster    *roster;
+	struct cei_group_carrier    near, far;
+	uint64_t                    now_ns;
+	uint64_t                    timeout_ns;
+	struct cei_group_peer     **peers;      /* by process; NULL: never talked to */
+	uint8_t                    *life;       /* by process: enum cei_group_life */
+	uint64_t                    last_number;
+	uint32_t                    last_id;
+	uint32_t                    n_owed;
+	uint32_t                    n_answers;
+
+	struct cei_pool             peer_pool, use_pool, user_pool, answer_pool;
+	struct cei_list             sending, asking, watched;
+	struct cei_group_peer      *sender;     /* of the last SEND, ... */
+	struct cei_owed            *sent;       /* ... which is one of these */
+	struct cei_group_answer    *answer;
+
+	struct cei_list             entries;
+	struct cei_list             ended;      /* entries whose descriptors are to be closed */
+	uint32_t                    n_entries;
+	struct cei_list             renewed;
+	struct cei_list             calls;      /* finds, renewals, the leave */
+	int                         has_ended;  /* a call, which is to be told */
+
+	struct cei_group_barrier    barrier;
+
+	struct cei_group_gone_entry *gone;      /* in the order in which they went */
+	uint32_t                    n_gone;
+	uint32_t                    n_given_up; /* entries of gone that were given up */
+	uint32_t                    n_untold;   /* that wait to be told upwards */
+	int                         must_spread;        /* there was no room for it */
+	int                         is_expelled;
+	struct cei_group_call      *leave;
+	uint64_t                    leave_ns;   /* when farewells wait for nothing any more */
+	int                         says_bye;
+};
+
+/* --- peers.c --------------------------------------------------------------------------- */
+
+enum cei_group_call_kind {
+	CEI_GROUP_CALL_FIND, CEI_GROUP_CALL_BARRIER, CEI_GROUP_CALL_RENEW, CEI_GROUP_CALL_LEAVE
+};
+
+void cei_group_begin(struct cei_group *group, struct cei_group_call *call,
+		     enum cei_group_call_kind kind);
+
+/* Ends the call, which is in a list; blame: a rank. */
+void cei_group_end(struct cei_group *group, struct cei_group_call *call, int result,
+		   uint32_t blame);
+
+/* Makes the record of a process if it has none. NULL: there is no room. */
+struct cei_group_peer *cei_group_peer(struct cei_group *group, uint32_t process);
+
+uint32_t cei_group_own_node(const struct cei_group *group);
+int  cei_group_is_far(const struct cei_group *group, uint32_t process);
+const struct cei_group_carrier *cei_group_carrier_of(const struct cei_group *group,
+						     uint32_t process);
+
+void cei_pool_init(struct cei_pool *pool, size_t object_bytes);
+void cei_pool_free(struct cei_pool *pool);
+
+/* Makes room for n objects. CEOV_ERR_NO_MEMORY. */
+int  cei_pool_reserve(struct cei_pool *pool, uint32_t n);
+
+/* Takes an object whose bytes are 0; NULL: there is none. */
+void *cei_pool_take(struct cei_pool *pool);
+void  cei_pool_put(struct cei_pool *pool, void *object);
+
+/* --- owed.c ----------------------------------------------------------------------------- */
+
+/* Makes it owed, under the number; 0: a new one. What waits already keeps its place, and what was
+ * sent is sent again, as something new. Does nothing to a process that is not up. */
+void cei_owe(struct cei_group *group, struct cei_owed *owed, enum cei_owed_kind kind,
+	     uint32_t process, uint64_t number);
+
+/* It is owed no more. */
+void cei_owed_forget(struct cei_group *group, struct cei_owed *owed);
+
+/* It has arrived: what that means is done. */
+void cei_owed_paid(struct cei_group *group, struct cei_owed *owed);
+
+/* What the process was asked under that number; NULL: nothing. */
+struct cei_owed *cei_owed_numbered(struct cei_group_peer *peer, uint64_t number);
+
+/* Answers once. CEOV_FULL: there is no room, and the question is dropped. */
+int  cei_group_answer(struct cei_group *group, struct cei_group_peer *peer,
+		      const struct cei_group_answer *answer);
+
+/* The process has something to be sent, or can take it again. */
+void cei_group_wake(struct cei_group *group, struct cei_group_peer *peer);
+
+/* Forgets everything that is to be sent to the process. */
+void cei_owed_forget_all(struct cei_group *group, struct cei_group_peer *peer);
+
+/* Sends again what was not answered. */
+void cei_owed_again(struct cei_group *group, struct cei_group_peer *peer);
+
+/* Fills a SEND. CEOV_NONE: there is nothing to send. */
+int  cei_owed_next(struct cei_group *group, struct cei_group_action *action);
+
+/* --- events that the files handle: 0; CEOV_FULL: there is no room, and the message is not
+ * acknowledged; CEOV_ERR_INVALID: the process lies --------------------------------------- */
+
+int  cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, uint64_t number,
+			 const struct cei_group_find *find);
+int  cei_group_hear_drop(struct cei_group *group, struct cei_group_peer *peer, uint64_t number);
+int  cei_group_hear_reply(struct cei_group *group, struct cei_group_peer *peer,
+			  const struct cei_group_reply *reply, struct cei_group_fds *fds);
+int  cei_group_hear_renew(struct cei_group *group, struct cei_group_peer *peer,
+			  const struct cei_group_use_named *renew);
+int  cei_group_hear_barrier(struct cei_group *group, struct cei_group_peer *peer,
+			    const struct cei_group_barrier_step *step);
+int  cei_group_hear_late(struct cei_group *group, const struct cei_group_rank_said *late);
+int  cei_group_hear_limit(struct cei_group *group, const struct cei_group_rank_said *limit);
+int  cei_group_hear_gone(struct cei_group *group, const struct cei_group_gone *gone);
+int  cei_group_hear_bye(struct cei_group *group, struct cei_group_peer *peer,
+			const struct cei_group_rank_said *bye);
+
+/* --- directory.c, uses.c: a process has gone ----------------------------------------------- */
+
+void cei_group_end_users(struct cei_group *group, struct cei_group_peer *peer);
+void cei_group_end_uses(struct cei_group *group, struct cei_group_peer *peer);
+
+/* The user, or its process, cannot be told: ends it. */
+void cei_group_end_user(struct cei_group *group, struct cei_group_user *user);
+
+/* Whether the name has 1 to 63 bytes. */
+int  cei_group_is_name(const char *name);
+
+/* The call's deadline has passed. */
+void cei_group_find_late(struct cei_group *group, struct cei_group_call *call);
+
+/* --- owed things: what they say, and what it means that it arrived -------------------------- */
+
+void cei_group_fill_find(const struct cei_owed *owed, struct cei_group_message *message);
+void cei_group_fill_drop(const struct cei_owed *owed, struct cei_group_message *message);
+void cei_group_drop_paid(struct cei_group *group, struct cei_owed *owed);
+void cei_group_fill_reply(struct cei_group *group, const struct cei_owed *owed,
+			  struct cei_group_action *action);
+void cei_group_fill_renew(const struct cei_owed *owed, struct cei_group_message *message);
+void cei_group_renew_paid(struct cei_group *group, struct cei_owed *owed);
+
+/* The descriptors of a REPLY could not be sent. */
+void cei_group_reply_unsent(struct cei_group *group, struct cei_owed *owed, int result,
+			    int native_code);
+
+void cei_barrier_fill(struct cei_group *group, const struct cei_owed *owed,
+		      struct cei_group_message *message);
+void cei_group_fill_life(struct cei_group *group, const struct cei_owed *owed,
+			 struct cei_group_message *message);
+void cei_group_news_paid(struct cei_group *group, struct cei_group_peer *peer);
+
+/* --- barrier.c --------------------------------------------------------------------------- */
+
+void cei_barrier_init(struct cei_group_barrier *barrier);
+
+/* Goes on as far as what is known allows, and ends calls. */
+void cei_barrier_go(struct cei_group *group);
+
+/* No more than so many barriers complete, because of the rank. */
+void cei_barrier_limit(struct cei_group *group, uint32_t rank, uint64_t n_calls);
+
+/* What this process says when it leaves. */
+struct cei_group_rank_said cei_barrier_own_limit(struct cei_group *group);
+
+/* Deadlines, and ranks that are late. cei_barrier_due(): when there is something to do. */
+void     cei_barrier_time(struct cei_group *group);
+uint64_t cei_barrier_due(const struct cei_group *group);
+
+/* --- life.c -------------------------------------------------------------------------------- */
+
+uint32_t cei_group_leader(const struct cei_group *group, uint32_t node);
+
+/* The first process of the node that is there: it tells and hears news for it. CEOV_NOBODY: there
+ * is none. */
+uint32_t cei_group_speaker(const struct cei_group *group, uint32_t node);
+
+/* Gives the process up. */
+void cei_group_part(struct cei_group *group, uint32_t process, const char *why);
+
+/* Owes news, limits and late ranks to those who are to hear them and do not know them. */
+void cei_group_spread(struct cei_group *group);
+
+void     cei_life_time(struct cei_group *group, uint64_t late_ns);
+uint64_t cei_life_due(const struct cei_group *group);
+int      cei_life_next(struct cei_group *group, struct cei_group_action *action);
+
+/* The farewell goes on, if nothing is owed any more. */
+void cei_group_leave_go(struct cei_group *group);
+
+#endif /* CEI_GROUP_PRIVATE_H */
