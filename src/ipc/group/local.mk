@@ -6,5 +6,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/group.h \
 	%D%/group_private.h \
 	%D%/messages.h \
+	%D%/owed.c \
+	%D%/peers.c \
 	%D%/roster.h \
 	%D%/spread.c %D%/spread.h
