@@ -3,6 +3,7 @@
 
 # ipc/group: a group of processes as a state machine; no socket, thread or clock
 libceoverlap_core_la_SOURCES += \
+	%D%/directory.c \
 	%D%/group.h \
 	%D%/group_private.h \
 	%D%/messages.h \

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What this process exports, and who uses it. */
+
+#include "ipc/group/group_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int cei_group_is_name(const char *name)
+{
+	size_t n_bytes = strnlen(name, CEI_GROUP_NAME_BYTES);
+
+	return n_bytes && n_bytes < CEI_GROUP_NAME_BYTES;
+}
+
+static struct cei_group_entry *entry_of(const struct cei_group *group, uint32_t id)
+{
+	struct cei_group_entry *entry;
+	struct cei_list *node;
+
+	for (node = group->entries.next; node != &group->entries; node = node->next) {
+		entry = CEI_OWNER(node, struct cei_group_entry, link);
+		if (entry->id == id)
+			return entry;
+	}
+	return NULL;
+}
+
+static struct cei_group_entry *entry_named(const struct cei_group *group, uint32_t rank,
+					   const char *name)
+{
+	struct cei_group_entry *entry;
+	struct cei_list *node;
+
+	for (node = group->entries.next; node != &group->entries; node = node->next) {
+		entry = CEI_OWNER(node, struct cei_group_entry, link);
+		if (!entry->is_withdrawn && entry->export.rank == rank &&
+		    !strcmp(entry->export.name, name))
+			return entry;
+	}
+	return NULL;
+}
+
+/* --- exporting ------------------------------------------------------------------------ */
+
+static int check(const struct cei_group *group, const struct cei_group_export *export)
+{
+	const struct cei_roster *roster = group->roster;
+
+	if (export->rank >= roster->n_ranks || roster->process_of[export->rank] != roster->own ||
+	    !cei_group_is_name(export->name) || export->n_bytes > CEI_GROUP_BYTES_MAX ||
+	    export->fds.n > CEI_GROUP_FDS_MAX)
+		return CEOV_ERR_INVALID;
+	if (entry_named(group, export->rank, export->name))
+		return CEOV_ERR_STATE;
+	if (group->n_entries == CEI_GROUP_EXPORTS_MAX || group->last_id == CEI_GROUP_ID_MAX)
+		return CEOV_ERR_NO_MEMORY;
+	return 0;
+}
+
+int cei_group_export(struct cei_group *group, const struct cei_group_export *export,
+		     uint32_t *ret_id)
+{
+	struct cei_group_entry *entry;
+	int r = check(group, export);
+
+	if (r)
+		return r;
+	entry = calloc(1, sizeof(*entry));
+	if (!entry)
+		return CEOV_ERR_NO_MEMORY;
+	cei_list_init(&entry->users);
+	entry->id = ++group->last_id;
+	entry->generation = 1;
+	entry->export = *export;
+	cei_list_append(&group->entries, &entry->link);
+	group->n_entries++;
+	*ret_id = entry->id;
+	return 0;
+}
+
+void cei_group_show(struct cei_group *group, uint32_t id)
+{
+	struct cei_group_entry *entry = entry_of(group, id);
+
+	if (entry)
+		entry->export.is_hidden = 0;
+}
+
+/* Its descriptors are given back, and then it is freed. */
+static void end_entry(struct cei_group *group, struct cei_group_entry *entry)
+{
+	cei_list_remove(&entry->link);
+	cei_list_append(&group->ended, &entry->link);
+	group->n_entries--;
+}
+
+static struct cei_group_user *first_user(const struct cei_group_entry *entry)
+{
+	return CEI_OWNER(entry->users.next, struct cei_group_user, of);
+}
+
+/* Takes the user out of its export. */
+static void leave_entry(struct cei_group *group, struct cei_group_user *user)
+{
+	cei_list_remove(&user->of);
+	cei_owed_forget(group, &user->reply);
+	cei_owed_forget(group, &user->renew);
+	user->entry->n_users--;
+	user->entry = NULL;
+}
+
+int cei_group_withdraw(struct cei_group *group, uint32_t id, int is_forced)
+{
+	struct cei_group_entry *entry = entry_of(group, id);
+
+	if (!id || id > group->last_id)
+		return CEOV_ERR_INVALID;
+	if (!entry)
+		return 0;
+	entry->is_withdrawn = 1;
+	while (is_forced && entry->n_users)     /* their drops are still to come */
+		leave_entry(group, first_user(entry));
+	if (entry->n_users)
+		return CEOV_PENDING;
+	end_entry(group, entry);
+	return 0;
+}
+
+uint32_t cei_group_n_users(const struct cei_group *group, uint32_t id)
+{
+	const struct cei_group_entry *entry = entry_of(group, id);
+
+	return entry ? entry->n_users : 0;
+}
+
+/* --- users -------------------------------------------------------------------------------- */
+
+static struct cei_group_user *user_of(const struct cei_group_peer *peer, uint64_t number)
+{
+	struct cei_group_user *user;
+	struct cei_list *node;
+
+	for (node = peer->users.next; node != &peer->users; node = node->next) {
+		user = CEI_OWNER(node, struct cei_group_user, link);
+		if (user->number == number)
+			return user;
+	}
+	return NULL;
+}
+
+/* Renewals of this export end when all its users have heard of the generation; or because of a
+ * user that was lost: blame, or CEOV_NOBODY. */
+static void look_at_renewals(struct cei_group *group, struct cei_group_entry *entry,
+			     uint32_t blame)
+{
+	struct cei_group_call *call;
+	struct cei_list *node, *next;
+	uint32_t lowest = UINT32_MAX;
+
+	for (node = entry->users.next; node != &entry->users; node = node->next)
+		if (CEI_OWNER(node, struct cei_group_user, of)->generation < lowest)
+			lowest = CEI_OWNER(node, struct cei_group_user, of)->generation;
+	for (node = group->calls.next; node != &group->calls; node = next) {
+		next = node->next;
+		call = CEI_OWNER(node, struct cei_group_call, link);
+		if (call->kind != CEI_GROUP_CALL_RENEW || (uint32_t)call->use != entry->id)
+			continue;
+		if (blame != CEOV_NOBODY)
+			cei_group_end(group, call, CEOV_ERR_PEER_LOST, blame);
+		else if (lowest >= call->use >> 32)
+			cei_group_end(group, call, 0, CEOV_NOBODY);
+	}
+}
+
+static void end_user_blaming(struct cei_group *group, struct cei_group_user *user, uint32_t blame)
+{
+	struct cei_group_entry *entry = user->entry;
+	int is_late = entry && user->generation < entry->generation;
+
+	if (entry) {
+		leave_entry(group, user);
+		look_at_renewals(group, entry, is_late ? blame : CEOV_NOBODY);
+		if (!entry->n_users && entry->is_withdrawn)
+			end_entry(group, entry);
+	}
+	cei_list_remove(&user->link);
+	cei_pool_put(&group->user_pool, user);
+}
+
+void cei_group_end_user(struct cei_group *group, struct cei_group_user *user)
+{
+	end_user_blaming(group, user, CEOV_NOBODY);
+}
+
+void cei_group_end_users(struct cei_group *group, struct cei_group_peer *peer)
+{
+	uint32_t blame = group->life[peer->process] == CEI_GROUP_DEPARTED ? CEOV_NOBODY :
+		group->roster->first_rank[peer->process];
+
+	while (!cei_list_is_empty(&peer->users))
+		end_user_blaming(group, CEI_OWNER(peer->users.next, struct cei_group_user, link),
+				 blame);
+}
+
+static int refuse(struct cei_group *group, struct cei_group_peer *peer, uint64_t number)
+{
+	const struct cei_group_answer answer = {
+		.type = CEI_GROUP_REPLY, .number = number, .result = CEOV_NONE };
+
+	(void)cei_group_answer(group, peer, &answer);
+	return 0;
+}
+
+int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, uint64_t number,
+			const struct cei_group_find *find)
+{
+	const struct cei_roster *roster = group->roster;
+	struct cei_group_entry *entry;
+	struct cei_group_user *user;
+
+	if (find->rank >= roster->n_ranks || roster->process_of[find->rank] != roster->own ||
+	    !cei_group_is_name(find->name))
+		return CEOV_ERR_INVALID;
+	user = user_of(peer, number);
+	if (user)       /* it comes twice: the answer is owed, or was heard */
+		return cei_group_carrier_of(group, peer->process)->is_sure ? CEOV_ERR_INVALID : 0;
+	entry = entry_named(group, find->rank, find->name);
+	if (!entry || entry->export.is_hidden)
+		return refuse(group, peer, number);
+	/* answers that wait are bounded, these by the process's reading, too */
+	user = peer->n_replies < CEI_GROUP_ANSWERS_MAX ? cei_pool_take(&group->user_pool) : NULL;
+	if (!user) {
+		peer->n_dropped++;
+		return CEOV_FULL;
+	}
+	user->number = number;
+	user->process = peer->process;
+	user->entry = entry;
+	user->generation = entry->generation;
+	cei_list_init(&user->link);
+	cei_list_init(&user->of);
+	cei_list_append(&peer->users, &user->link);
+	cei_list_append(&entry->users, &user->of);
+	entry->n_users++;
+	/* Owed, and not said once: else a FIND that comes again behind its DROP would begin a use
+	 * that nobody ends. */
+	cei_owe(group, &user->reply, CEI_OWED_REPLY, peer->process, 0);
+	return 0;
+}
+
+int cei_group_hear_drop(struct cei_group *group, struct cei_group_peer *peer, uint64_t number)
+{
+	struct cei_group_user *user = user_of(peer, number);
+
+	if (user)
+		cei_group_end_user(group, user);
+	else if (cei_group_carrier_of(group, peer->process)->is_sure)
+		return CEOV_ERR_INVALID;        /* it does not use that */
+	return 0;
+}
+
+void cei_group_fill_reply(struct cei_group *group, const struct cei_owed *owed,
+			  struct cei_group_action *action)
+{
+	const struct cei_group_user *user = CEI_OWNER(owed, struct cei_group_user, reply);
+	const struct cei_group_export *export = &user->entry->export;
+	struct cei_group_reply *reply = &action->message.reply;
+
+	reply->use = user->number;
+	reply->id = user->entry->id;
+	reply->generation = user->entry->generation;
+	reply->n_bytes = export->n_bytes;
+	memcpy(reply->bytes, export->bytes, export->n_bytes);
+	if (!cei_group_carrier_of(group, user->process)->has_fds)
+		return;
+	reply->n_fds = export->fds.n;
+	action->fds = export->fds;
+}
+
+void cei_group_reply_unsent(struct cei_group *group, struct cei_owed *owed, int result,
+			    int native_code)
+{
+	struct cei_group_user *user = CEI_OWNER(owed, struct cei_group_user, reply);
+	const struct cei_group_answer answer = {
+		.type = CEI_GROUP_REPLY, .number = user->number, .result = result,
+		.native_code = native_code };
+	struct cei_group_peer *peer = group->peers[user->process];
+
+	cei_group_end_user(group, user);
+	(void)cei_group_answer(group, peer, &answer);
+}
+
+/* --- renewing ------------------------------------------------------------------------------- */
+
+void cei_group_renew(struct cei_group *group, struct cei_group_call *call, uint32_t id)
+{
+	struct cei_group_entry *entry = entry_of(group, id);
+	struct cei_group_user *user;
+	struct cei_list *node;
+
+	cei_group_begin(group, call, CEI_GROUP_CALL_RENEW);
+	if (!entry) {
+		cei_group_end(group, call, 0, CEOV_NOBODY);
+		return;
+	}
+	entry->generation++;
+	call->use = (uint64_t)entry->generation << 32 | entry->id;
+	for (node = entry->users.next; node != &entry->users; node = node->next) {
+		user = CEI_OWNER(node, struct cei_group_user, of);
+		if (cei_group_carrier_of(group, user->process)->has_fds)
+			user->generation = entry->generation;   /* the memory is shared */
+		else
+			cei_owe(group, &user->renew, CEI_OWED_RENEW, user->process, 0);
+	}
+	look_at_renewals(group, entry, CEOV_NOBODY);
+}
+
+void cei_group_fill_renew(const struct cei_owed *owed, struct cei_group_message *message)
+{
+	struct cei_group_user *user = CEI_OWNER(owed, struct cei_group_user, renew);
+
+	message->use.use = user->number;
+	message->use.generation = user->renewing = user->entry->generation;
+}
+
+void cei_group_renew_paid(struct cei_group *group, struct cei_owed *owed)
+{
+	struct cei_group_user *user = CEI_OWNER(owed, struct cei_group_user, renew);
+
+	user->generation = user->renewing;
+	look_at_renewals(group, user->entry, CEOV_NOBODY);
+}
