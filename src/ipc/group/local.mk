@@ -10,4 +10,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/owed.c \
 	%D%/peers.c \
 	%D%/roster.h \
-	%D%/spread.c %D%/spread.h
+	%D%/spread.c %D%/spread.h \
+	%D%/uses.c
