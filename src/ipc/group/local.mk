@@ -3,9 +3,11 @@
 
 # ipc/group: a group of processes as a state machine; no socket, thread or clock
 libceoverlap_core_la_SOURCES += \
+	%D%/barrier.c \
 	%D%/directory.c \
 	%D%/group.h \
 	%D%/group_private.h \
+	%D%/life.c \
 	%D%/messages.h \
 	%D%/owed.c \
 	%D%/peers.c \
