@@ -8,6 +8,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/group.h \
 	%D%/group_private.h \
 	%D%/life.c \
+	%D%/machine.c \
 	%D%/messages.h \
 	%D%/owed.c \
 	%D%/peers.c \
