@@ -404,6 +404,7 @@ libtesting_la_SOURCES = \
 	%D%/testing_ucx.c \
 	%D%/unit/alive_rig.c %D%/unit/alive_rig.h \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
+	%D%/unit/group_rig.c %D%/unit/group_rig.h \
 	%D%/unit/stream_rig.c %D%/unit/stream_rig.h \
 	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
