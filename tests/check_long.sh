@@ -12,6 +12,7 @@
 #   suites   all suites that draw, 5 times each, two at once
 #   torch    300 random programs of PyTorch, twice; PYTHON names the Python that has it
 #   readme   the README's programs, 1,000 runs each
+#   group    100,000 schedules of a group's state machine, and rules left out that they have to miss
 #   models   the models of the protocols, with more ranks and runs
 #   fuzz     each fuzzer, for 2 minutes
 #
@@ -25,7 +26,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 srcdir=$(cd "$here/.." && pwd) || exit 99
 export srcdir
-parts=(nodes daemon suites torch readme models fuzz)
+parts=(nodes daemon suites torch readme group models fuzz)
 first_seed=${CEOVERLAP_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
 passed=0
 failed=0
@@ -106,6 +107,11 @@ run_torch() {
 
 run_readme() {
 	CEOVERLAP_TEST_README_RUNS=500 run "$1" 900 "$srcdir/tests/product/check_readme.sh"
+}
+
+run_group() {
+	CEOVERLAP_TEST_SCHEDULES=100000 run "$1" 1800 tests/unit/test_group_sim &&
+		run "$1" 1800 "$srcdir/tests/unit/group_mutants.sh"
 }
 
 run_models() {

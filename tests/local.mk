@@ -200,6 +200,7 @@ pure_suites = \
 	%D%/unit/test_spread \
 	%D%/unit/test_group_machine \
 	%D%/unit/test_group_life \
+	%D%/unit/test_group_sim \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \
 	%D%/unit/test_rail \
@@ -325,7 +326,7 @@ product_tests = \
 
 if HAVE_CHECK
 check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/nodes_matrix \
-	%D%/system/nodes_figures \
+	%D%/system/nodes_figures %D%/unit/group_sim \
 	%D%/system/run_party %D%/system/run_other_party
 check_LTLIBRARIES = libtesting.la
 else
@@ -340,6 +341,8 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
 
 %C%_unit_test_cells_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
+%C%_unit_group_sim_SOURCES = %D%/unit/group_sim_main.c
+
 %C%_unit_test_cells_LDADD = $(LDADD) $(JSON_C_LIBS)
 %C%_unit_test_cells_SOURCES = %D%/unit/test_cells.c tools/common/cells.c tools/common/cells.h
 
@@ -407,6 +410,8 @@ libtesting_la_SOURCES = \
 	%D%/unit/alive_rig.c %D%/unit/alive_rig.h \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
 	%D%/unit/group_rig.c %D%/unit/group_rig.h \
+	%D%/unit/group_sim.c %D%/unit/group_sim.h %D%/unit/group_sim_check.c \
+	%D%/unit/group_sim_run.c \
 	%D%/unit/stream_rig.c %D%/unit/stream_rig.h \
 	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
@@ -478,6 +483,7 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/
 	model/far_marks.pml \
 	model/far_notes.pml \
 	model/order.pml model/weak_memory.pml model/service_ring.pml \
+	%D%/unit/group_mutants.sh \
 	%D%/run_test.sh %D%/check_long.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
 	%D%/fuzz/run.sh %D%/fuzz/fuzz_service_ring.c %D%/fuzz/fuzz_service_wire.c \
 	%D%/fuzz/fuzz_program_wire.c \
