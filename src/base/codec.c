@@ -126,25 +126,34 @@ void cei_put_layout(struct cei_writer *writer, const struct cei_layout *layout,
 
 static int is_within(const struct cei_field *field, uint64_t number)
 {
-	if (field->kind == CEI_I32)
-		return (int32_t)number >= field->least && (int32_t)number <= field->most;
 	return number >= (uint64_t)field->least && number <= cei_field_most(field);
 }
 
-static void get_numbers(struct cei_reader *reader, const struct cei_field *field, char *member)
+static void get_u64s(struct cei_reader *reader, const struct cei_field *field, char *member)
 {
-	uint32_t i, small;
 	uint64_t number;
+	uint32_t i;
 
-	for (i = 0; i < field->room; i += field->kind == CEI_U64 ? 8 : 4) {
-		if (field->kind == CEI_U64) {
-			number = cei_wire_get_u64(reader);
-			memcpy(member + i, &number, sizeof(number));
-		} else {
-			number = small = cei_wire_get_u32(reader);
-			memcpy(member + i, &small, sizeof(small));
-		}
-		reader->failed |= !is_within(field, number);
+	for (i = 0; i < field->room; i += sizeof(number)) {
+		number = cei_wire_get_u64(reader);
+		memcpy(member + i, &number, sizeof(number));
+		if (number < (uint64_t)field->least ||
+		    (field->most && number > (uint64_t)field->most))
+			reader->failed = 1;
+	}
+}
+
+static void get_u32s(struct cei_reader *reader, const struct cei_field *field, char *member)
+{
+	int64_t most = field->most || field->kind == CEI_I32 ? field->most : UINT32_MAX, wide;
+	uint32_t number, i;
+
+	for (i = 0; i < field->room; i += sizeof(number)) {
+		number = cei_wire_get_u32(reader);
+		memcpy(member + i, &number, sizeof(number));
+		wide = field->kind == CEI_I32 ? (int64_t)(int32_t)number : (int64_t)number;
+		if (wide < field->least || wide > most)
+			reader->failed = 1;
 	}
 }
 
@@ -198,8 +207,10 @@ static void get_field(struct cei_reader *reader, const struct cei_field *field, 
 	switch (field->kind) {
 	case CEI_U32:
 	case CEI_I32:
+		get_u32s(reader, field, value + field->at);
+		return;
 	case CEI_U64:
-		get_numbers(reader, field, value + field->at);
+		get_u64s(reader, field, value + field->at);
 		return;
 	case CEI_TEXT:
 		get_text(reader, field, value + field->at);
@@ -241,6 +252,11 @@ void cei_get_layout(struct cei_reader *reader, const struct cei_layout *layout, 
 const struct cei_layout *cei_message_body(const struct cei_protocol *protocol, uint32_t type)
 {
 	return type < protocol->n_kinds ? protocol->kinds[type].body : NULL;
+}
+
+const char *cei_message_name(const struct cei_protocol *protocol, uint32_t type)
+{
+	return cei_message_body(protocol, type) ? protocol->kinds[type].name : "unknown";
 }
 
 static uint32_t head_u32(const struct cei_protocol *protocol, const void *message, uint32_t row)
@@ -326,7 +342,7 @@ int cei_decode_body(const struct cei_protocol *protocol, struct cei_reader *read
 
 	if (!has_its_length(protocol, reader, ret_message))
 		return CEOV_ERR_INVALID;
-	cei_get_layout(reader, body, (char *)ret_message + protocol->body_at);
+	get_fields(reader, body, (char *)ret_message + protocol->body_at);
 	return cei_reader_end(reader);
 }
 

@@ -85,8 +85,9 @@ struct cei_protocol {
 
 #define CEI_KINDS(table) .kinds = (table), .n_kinds = sizeof(table) / sizeof((table)[0])
 
-/* NULL: there is no such type. */
+/* NULL, and "unknown": there is no such type. */
 const struct cei_layout *cei_message_body(const struct cei_protocol *protocol, uint32_t type);
+const char *cei_message_name(const struct cei_protocol *protocol, uint32_t type);
 
 /* Encodes a message of a known type; magic, version and length need not be in it. All fit in
  * n_bytes_max. Returns the number of bytes written. */

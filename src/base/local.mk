@@ -19,7 +19,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/number_set.c %D%/number_set.h \
 	%D%/rank_set.c %D%/rank_set.h \
 	%D%/lane_set.h \
-	%D%/cursor.c %D%/cursor.h \
+	%D%/cursor.h \
 	%D%/codec.c %D%/codec.h \
 	%D%/ids.c %D%/ids.h \
 	%D%/ring.c %D%/ring.h \
