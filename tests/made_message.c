@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ipc/service_wire.h"
+#include "net/far_wire.h"
 #include "net/store_wire.h"
 
 #define TRIES_MAX 1000000u              /* until a value makes sense: a few are usual */
@@ -32,6 +33,7 @@ const struct made_protocol made_protocols[] = {
 	{ "daemon", &cei_service_protocol },
 	{ "bootstrap", &cei_message_protocol },
 	{ "export", &made_exports },
+	{ "rail", &cei_far_protocol },
 };
 const uint32_t made_n_protocols = sizeof(made_protocols) / sizeof(made_protocols[0]);
 

@@ -4,19 +4,15 @@
 #define CEI_FAR_WIRE_H
 
 /*
- * Converts what rails of two processes tell each other to bytes and back. Pure functions: no
- * I/O, no allocation, no clock.
- *
- * Little-endian, no padding. A message is a head and a body. The head and REFUSE's body are the
- * same in every version, so that a process can tell one of another version why it is refused.
- * A PIECE is the head of an offer (net/transport.h), all others are messages of their own.
- *
- * Decoding is strict: bytes come from another process and are not trusted.
+ * What rails of two processes tell each other, by the tables of base/codec.h. The head and REFUSE's
+ * body are the same in every version, so that a process can tell one of another version why it is
+ * refused. A PIECE is the head of an offer (net/transport.h), all others are messages of their own.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/codec.h"
 #include "net/transport.h"
 
 #define CEI_FAR_MAGIC       UINT32_C(0x4c494152)        /* "RAIL" */
@@ -77,13 +73,15 @@ struct cei_far_beat {
 };
 
 struct cei_far_note {
-	const uint8_t *bytes;                   /* decoded: within the bytes that were decoded */
 	uint32_t       n_bytes;                 /* 1 to CEI_FAR_NOTE_MAX */
+	const uint8_t *bytes;                   /* decoded: within the bytes that were decoded */
 };
 
 struct cei_far_message {
+	uint32_t magic;                 /* set by decoding: as received; so are version and */
+	uint32_t version;               /* n_bytes */
 	uint32_t type;                  /* enum cei_far_type */
-	uint32_t version;               /* set by decoding: as received */
+	uint32_t n_bytes;               /* of the body */
 	uint64_t group;                 /* process 0's instance: keeps groups apart, those of
 					 * one job, too */
 	uint32_t source;                /* process */
@@ -102,6 +100,8 @@ struct cei_far_message {
 	};
 };
 
+extern const struct cei_protocol cei_far_protocol;
+
 /* Encodes a message into bytes, which has room for CEI_TRANSPORT_MESSAGE_MAX: every message
  * fits, and a PIECE fits in CEI_TRANSPORT_HEAD_MAX. Returns the number of bytes written. */
 uint32_t cei_far_encode(const struct cei_far_message *message, uint8_t *bytes);
@@ -115,8 +115,5 @@ int cei_far_decode(const void *bytes, size_t n_bytes, struct cei_far_message *re
 /* The bytes from the first row's begin to the last one's end, and the sum of all rows. */
 uint64_t cei_far_piece_extent(const struct cei_far_piece *piece);
 uint64_t cei_far_piece_bytes(const struct cei_far_piece *piece);
-
-/* For messages and logs: "MARK". */
-const char *cei_far_type_text(uint32_t type);
 
 #endif /* CEI_FAR_WIRE_H */

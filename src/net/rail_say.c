@@ -37,7 +37,7 @@ int cei_rail_say(struct cei_rail *rail, uint32_t process, const struct cei_far_m
 	if (!may_say(rail, process, message))
 		return cei_raise(rail->nic.config.report, CEOV_ERR_INVALID, 0,
 				 "net: a message of type %s to process %u cannot be said",
-				 cei_far_type_text(message->type), process);
+				 cei_message_name(&cei_far_protocol, message->type), process);
 	item = make_note(message);
 	if (!item)
 		return cei_raise(rail->nic.config.report, CEOV_ERR_NO_MEMORY, 0,
