@@ -188,7 +188,6 @@ pure_suites = \
 	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
-	%D%/unit/test_network_wire \
 	%D%/unit/test_note_stream \
 	%D%/unit/test_nulls \
 	%D%/unit/test_clock \

@@ -8,6 +8,7 @@
 
 #include "ipc/service_wire.h"
 #include "net/far_wire.h"
+#include "net/network_wire.h"
 #include "net/store_wire.h"
 
 #define TRIES_MAX 1000000u              /* until a value makes sense: a few are usual */
@@ -34,6 +35,7 @@ const struct made_protocol made_protocols[] = {
 	{ "bootstrap", &cei_message_protocol },
 	{ "export", &made_exports },
 	{ "rail", &cei_far_protocol },
+	{ "note", &cei_note_protocol },
 };
 const uint32_t made_n_protocols = sizeof(made_protocols) / sizeof(made_protocols[0]);
 

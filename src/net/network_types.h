@@ -19,9 +19,9 @@ enum cei_network_kind {
 
 struct cei_network_found {
 	uint32_t              region;           /* its number at the owner */
-	uint32_t              generation;       /* of a signal: how often it was renewed */
 	enum cei_network_kind kind;
 	uint64_t              size_bytes;
+	uint32_t              generation;       /* of a signal: how often it was renewed */
 	uint32_t              n_details;
 	uint8_t               details[CEI_NETWORK_DETAILS_BYTES];
 };

@@ -1,121 +1,157 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Notes to bytes and back. */
+/* The tables of notes. */
 
 #include "net/network_wire.h"
 
-#include <string.h>
-
-#include <ceoverlap/ceoverlap.h>
-
-#include "base/cursor.h"
 #include "base/report.h"
 
-/* --- to bytes ------------------------------------------------------------------- */
+static const struct cei_field find_fields[] = {
+	{ CEI_U64, CEI_AT(struct cei_note_find, number), .least = 1 },
+	{ CEI_U32, CEI_AT(struct cei_note_find, rank) },
+	{ CEI_TEXT, CEI_AT(struct cei_note_find, name), .least = 1 },
+};
+static const struct cei_layout find_body = CEI_LAYOUT(find_fields, struct cei_note_find, NULL);
 
-static void put_found(struct cei_writer *writer, const struct cei_network_found *found)
+static int is_reply(const void *value)
 {
-	cei_wire_put_u32(writer, found->region);
-	cei_wire_put_u32(writer, found->kind);
-	cei_wire_put_u64(writer, found->size_bytes);
-	cei_wire_put_u32(writer, found->generation);
-	cei_wire_put_u32(writer, found->n_details);
-	cei_wire_put_bytes(writer, found->details, found->n_details);
+	const struct cei_note_reply *reply = value;
+
+	return !reply->result || reply->result == CEOV_NONE;
 }
 
-static void put_signal(struct cei_writer *writer, const struct cei_note_signal *signal)
+#define FOUND_AT(member) \
+	CEI_AT(struct cei_note_reply, found.member), CEI_UNLESS(struct cei_note_reply, result)
+
+static const struct cei_field reply_fields[] = {
+	{ CEI_U64, CEI_AT(struct cei_note_reply, number), .least = 1 },
+	{ CEI_I32, CEI_AT(struct cei_note_reply, result), .most = CEOV_NONE },
+	{ CEI_U32, FOUND_AT(region), .least = 1 },
+	{ CEI_U32, FOUND_AT(kind), .least = CEI_NETWORK_BYTES, .most = CEI_NETWORK_COUNTERS },
+	{ CEI_U64, FOUND_AT(size_bytes) },
+	{ CEI_U32, FOUND_AT(generation) },
+	{ CEI_BYTES, FOUND_AT(details), CEI_COUNT(struct cei_note_reply, found.n_details) },
+};
+static const struct cei_layout reply_body =
+	CEI_LAYOUT(reply_fields, struct cei_note_reply, is_reply);
+
+static const struct cei_field counter_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_note_counter, region) },
+	{ CEI_U32, CEI_AT(struct cei_note_counter, index) },
+	{ CEI_U64, CEI_AT(struct cei_note_counter, value), .most = CEOV_VALUE_LIMIT - 1 },
+	{ CEI_U32, CEI_AT(struct cei_note_counter, generation) },
+};
+static const struct cei_layout counter_body =
+	CEI_LAYOUT(counter_fields, struct cei_note_counter, NULL);
+
+static const struct cei_field signal_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_note_signal, named.rank) },
+	{ CEI_U32, CEI_AT(struct cei_note_signal, named.region) },
+	{ CEI_U32, CEI_AT(struct cei_note_signal, generation) },
+};
+static const struct cei_layout signal_layout =
+	CEI_LAYOUT(signal_fields, struct cei_note_signal, NULL);
+
+static const struct cei_field abort_fields[] = {
+	{ CEI_I32, CEI_AT(struct cei_note_abort, error), .least = CEI_ERROR_LOWEST, .most = -1 },
+	{ CEI_U32, CEI_AT(struct cei_note_abort, blame) },
+	{ CEI_LIST, CEI_AT(struct cei_note_abort, signals), CEI_COUNT(struct cei_note_abort, n),
+	  .least = 1, .of = &signal_layout },
+};
+static const struct cei_layout abort_body =
+	CEI_LAYOUT(abort_fields, struct cei_note_abort, NULL);
+
+static const struct cei_field renew_fields[] = {
+	{ CEI_U64, CEI_AT(struct cei_note_renew, number), .least = 1 },
+	{ CEI_U32, CEI_AT(struct cei_note_renew, signal.named.rank) },
+	{ CEI_U32, CEI_AT(struct cei_note_renew, signal.named.region) },
+	{ CEI_U32, CEI_AT(struct cei_note_renew, signal.generation) },
+};
+static const struct cei_layout renew_body =
+	CEI_LAYOUT(renew_fields, struct cei_note_renew, NULL);
+
+static const struct cei_field barrier_fields[] = {
+	{ CEI_U64, CEI_AT(struct cei_note_barrier, call), .least = 1 },
+	{ CEI_U32, CEI_AT(struct cei_note_barrier, round), .most = CEI_NOTE_ROUNDS - 1 },
+};
+static const struct cei_layout barrier_body =
+	CEI_LAYOUT(barrier_fields, struct cei_note_barrier, NULL);
+
+static int is_gone(const void *value)
 {
-	cei_wire_put_u32(writer, signal->named.rank);
-	cei_wire_put_u32(writer, signal->named.region);
-	cei_wire_put_u32(writer, signal->generation);
+	const struct cei_note_gone *gone = value;
+
+	return gone->has_departed || !gone->n_barriers;
 }
 
-static void put_abort(struct cei_writer *writer, const struct cei_note_abort *abort)
-{
-	uint32_t i;
+static const struct cei_field gone_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_note_gone, rank) },
+	{ CEI_U32, CEI_AT(struct cei_note_gone, has_departed), .most = 1 },
+	{ CEI_U64, CEI_AT(struct cei_note_gone, n_barriers) },
+};
+static const struct cei_layout gone_body =
+	CEI_LAYOUT(gone_fields, struct cei_note_gone, is_gone);
 
-	cei_wire_put_u32(writer, (uint32_t)abort->error);
-	cei_wire_put_u32(writer, abort->blame);
-	cei_wire_put_u32(writer, abort->n);
-	for (i = 0; i < abort->n; i++)
-		put_signal(writer, &abort->signals[i]);
+static int is_clock(const void *value)
+{
+	const struct cei_note_clock *clock = value;
+
+	return clock->what == CEI_CLOCK_TELL || (!clock->heard_ns && !clock->told_ns);
 }
 
-static void put_clock(struct cei_writer *writer, const struct cei_note_clock *clock)
-{
-	cei_wire_put_u32(writer, clock->what);
-	cei_wire_put_u64(writer, clock->number);
-	cei_wire_put_u64(writer, clock->heard_ns);
-	cei_wire_put_u64(writer, clock->told_ns);
-}
+static const struct cei_field clock_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_note_clock, what),
+	  .least = CEI_CLOCK_ASK, .most = CEI_CLOCK_END },
+	{ CEI_U64, CEI_AT(struct cei_note_clock, number), .least = 1 },
+	{ CEI_U64, CEI_AT(struct cei_note_clock, heard_ns) },
+	{ CEI_U64, CEI_AT(struct cei_note_clock, told_ns) },
+};
+static const struct cei_layout clock_body =
+	CEI_LAYOUT(clock_fields, struct cei_note_clock, is_clock);
 
-static void put_body(struct cei_writer *writer, const struct cei_note *note)
-{
-	switch (note->type) {
-	case CEI_NOTE_FIND:
-		cei_wire_put_u64(writer, note->find.number);
-		cei_wire_put_u32(writer, note->find.rank);
-		cei_wire_put_bytes(writer, note->find.name, sizeof(note->find.name));
-		break;
-	case CEI_NOTE_REPLY:
-		cei_wire_put_u64(writer, note->reply.number);
-		cei_wire_put_u32(writer, (uint32_t)note->reply.result);
-		if (!note->reply.result)
-			put_found(writer, &note->reply.found);
-		break;
-	case CEI_NOTE_DROP:
-		cei_wire_put_u32(writer, note->drop);
-		break;
-	case CEI_NOTE_RAISE:
-	case CEI_NOTE_ASK:
-	case CEI_NOTE_VALUE:
-		cei_wire_put_u32(writer, note->counter.region);
-		cei_wire_put_u32(writer, note->counter.index);
-		cei_wire_put_u64(writer, note->counter.value);
-		cei_wire_put_u32(writer, note->counter.generation);
-		break;
-	case CEI_NOTE_ABORT:
-		put_abort(writer, &note->abort);
-		break;
-	case CEI_NOTE_RENEW:
-	case CEI_NOTE_RENEWED:
-		cei_wire_put_u64(writer, note->renew.number);
-		put_signal(writer, &note->renew.signal);
-		break;
-	case CEI_NOTE_BARRIER:
-		cei_wire_put_u64(writer, note->barrier.call);
-		cei_wire_put_u32(writer, note->barrier.round);
-		break;
-	case CEI_NOTE_GONE:
-		cei_wire_put_u32(writer, note->gone.rank);
-		cei_wire_put_u32(writer, note->gone.has_departed);
-		cei_wire_put_u64(writer, note->gone.n_barriers);
-		break;
-	case CEI_NOTE_CLOCK:
-		put_clock(writer, &note->clock);
-		break;
-	case CEI_NOTE_RAIL:
-		cei_wire_put_u32(writer, note->rail.number);
-		break;
-	case CEI_NOTE_HEARD:
-		break;
-	}
-}
+static const struct cei_field rail_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_note_rail, number), .most = CEI_NETWORK_RAILS_MAX - 1 },
+};
+static const struct cei_layout rail_body = CEI_LAYOUT(rail_fields, struct cei_note_rail, NULL);
 
-/* The head: type, number, heard. */
-#define HEARD_AT 12u
+static const struct cei_message_kind kinds[] = {
+	[CEI_NOTE_FIND] =    { "FIND", &find_body },
+	[CEI_NOTE_REPLY] =   { "REPLY", &reply_body },
+	[CEI_NOTE_DROP] =    { "DROP", &cei_u32_layout },
+	[CEI_NOTE_RAISE] =   { "RAISE", &counter_body },
+	[CEI_NOTE_ASK] =     { "ASK", &counter_body },
+	[CEI_NOTE_VALUE] =   { "VALUE", &counter_body },
+	[CEI_NOTE_ABORT] =   { "ABORT", &abort_body },
+	[CEI_NOTE_RENEW] =   { "RENEW", &renew_body },
+	[CEI_NOTE_RENEWED] = { "RENEWED", &renew_body },
+	[CEI_NOTE_BARRIER] = { "BARRIER", &barrier_body },
+	[CEI_NOTE_GONE] =    { "GONE", &gone_body },
+	[CEI_NOTE_CLOCK] =   { "CLOCK", &clock_body },
+	[CEI_NOTE_RAIL] =    { "RAIL", &rail_body },
+	[CEI_NOTE_HEARD] =   { "HEARD", &cei_no_body },
+};
+
+static const struct cei_field head_fields[] = {
+	{ CEI_U32, CEI_AT(struct cei_note, type) },
+	{ CEI_U64, CEI_AT(struct cei_note, number) },
+	{ CEI_U64, CEI_AT(struct cei_note, heard) },
+};
+static const struct cei_layout head = CEI_LAYOUT(head_fields, struct cei_note, NULL);
+
+const struct cei_protocol cei_note_protocol = {
+	.n_bytes_max = CEI_FAR_NOTE_MAX,
+	.body_at = offsetof(struct cei_note, find),
+	.head = &head,
+	CEI_KINDS(kinds),
+};
 
 uint32_t cei_note_encode(const struct cei_note *note, uint8_t *bytes)
 {
-	struct cei_writer writer = cei_writer_on(bytes, CEI_FAR_NOTE_MAX);
-
-	cei_wire_put_u32(&writer, note->type);
-	cei_wire_put_u64(&writer, note->number);
-	cei_wire_put_u64(&writer, note->heard);
-	put_body(&writer, note);
-	return (uint32_t)writer.at;
+	return (uint32_t)cei_encode(&cei_note_protocol, note, bytes);
 }
+
+#define HEARD_AT 12u                    /* behind type and number */
 
 void cei_note_set_heard(uint8_t *bytes, uint64_t heard)
 {
@@ -124,144 +160,11 @@ void cei_note_set_heard(uint8_t *bytes, uint64_t heard)
 	cei_wire_put_u64(&writer, heard);
 }
 
-/* --- from bytes -------------------------------------------------------------------- */
-
-static uint32_t get_within(struct cei_reader *reader, uint32_t least, uint32_t most)
-{
-	uint32_t value = cei_wire_get_u32(reader);
-
-	if (value >= least && value <= most)
-		return value;
-	reader->failed = 1;
-	return least;
-}
-
-static uint64_t get_number(struct cei_reader *reader)
-{
-	uint64_t number = cei_wire_get_u64(reader);
-
-	reader->failed |= !number;
-	return number;
-}
-
-static void get_name(struct cei_reader *reader, char *ret_name)
-{
-	cei_wire_get_bytes(reader, ret_name, CEI_NETWORK_NAME_BYTES);
-	if (!ret_name[0] || ret_name[CEI_NETWORK_NAME_BYTES - 1])
-		reader->failed = 1;
-}
-
-static void get_found(struct cei_reader *reader, struct cei_network_found *ret_found)
-{
-	ret_found->region = get_within(reader, 1, UINT32_MAX);
-	ret_found->kind = (enum cei_network_kind)get_within(reader, CEI_NETWORK_BYTES,
-							    CEI_NETWORK_COUNTERS);
-	ret_found->size_bytes = cei_wire_get_u64(reader);
-	ret_found->generation = cei_wire_get_u32(reader);
-	ret_found->n_details = get_within(reader, 0, CEI_NETWORK_DETAILS_BYTES);
-	cei_wire_get_bytes(reader, ret_found->details, ret_found->n_details);
-}
-
-static void get_signal(struct cei_reader *reader, struct cei_note_signal *ret_signal)
-{
-	ret_signal->named.rank = cei_wire_get_u32(reader);
-	ret_signal->named.region = cei_wire_get_u32(reader);
-	ret_signal->generation = cei_wire_get_u32(reader);
-}
-
-static void get_abort(struct cei_reader *reader, struct cei_note_abort *ret_abort)
-{
-	uint32_t i;
-
-	ret_abort->error = (int32_t)cei_wire_get_u32(reader);
-	if (ret_abort->error >= 0 || ret_abort->error < CEI_ERROR_LOWEST)
-		reader->failed = 1;
-	ret_abort->blame = cei_wire_get_u32(reader);
-	ret_abort->n = get_within(reader, 1, CEI_NETWORK_ABORTS_MAX);
-	for (i = 0; i < ret_abort->n; i++)
-		get_signal(reader, &ret_abort->signals[i]);
-}
-
-static void get_clock(struct cei_reader *reader, struct cei_note_clock *ret_clock)
-{
-	ret_clock->what = get_within(reader, CEI_CLOCK_ASK, CEI_CLOCK_END);
-	ret_clock->number = get_number(reader);
-	ret_clock->heard_ns = cei_wire_get_u64(reader);
-	ret_clock->told_ns = cei_wire_get_u64(reader);
-	if (ret_clock->what != CEI_CLOCK_TELL && (ret_clock->heard_ns || ret_clock->told_ns))
-		reader->failed = 1;
-}
-
-static void get_body(struct cei_reader *reader, struct cei_note *ret_note)
-{
-	switch (ret_note->type) {
-	case CEI_NOTE_FIND:
-		ret_note->find.number = get_number(reader);
-		ret_note->find.rank = cei_wire_get_u32(reader);
-		get_name(reader, ret_note->find.name);
-		break;
-	case CEI_NOTE_REPLY:
-		ret_note->reply.number = get_number(reader);
-		ret_note->reply.result = (int32_t)get_within(reader, 0, CEOV_NONE);
-		if (ret_note->reply.result && ret_note->reply.result != CEOV_NONE)
-			reader->failed = 1;
-		if (!ret_note->reply.result)
-			get_found(reader, &ret_note->reply.found);
-		break;
-	case CEI_NOTE_DROP:
-		ret_note->drop = cei_wire_get_u32(reader);
-		break;
-	case CEI_NOTE_RAISE:
-	case CEI_NOTE_ASK:
-	case CEI_NOTE_VALUE:
-		ret_note->counter.region = cei_wire_get_u32(reader);
-		ret_note->counter.index = cei_wire_get_u32(reader);
-		ret_note->counter.value = cei_wire_get_u64(reader);
-		ret_note->counter.generation = cei_wire_get_u32(reader);
-		if (ret_note->counter.value >= CEOV_VALUE_LIMIT)
-			reader->failed = 1;
-		break;
-	case CEI_NOTE_ABORT:
-		get_abort(reader, &ret_note->abort);
-		break;
-	case CEI_NOTE_RENEW:
-	case CEI_NOTE_RENEWED:
-		ret_note->renew.number = get_number(reader);
-		get_signal(reader, &ret_note->renew.signal);
-		break;
-	case CEI_NOTE_BARRIER:
-		ret_note->barrier.call = get_number(reader);
-		ret_note->barrier.round = get_within(reader, 0, CEI_NOTE_ROUNDS - 1);
-		break;
-	case CEI_NOTE_GONE:
-		ret_note->gone.rank = cei_wire_get_u32(reader);
-		ret_note->gone.has_departed = get_within(reader, 0, 1);
-		ret_note->gone.n_barriers = cei_wire_get_u64(reader);
-		if (!ret_note->gone.has_departed && ret_note->gone.n_barriers)
-			reader->failed = 1;
-		break;
-	case CEI_NOTE_CLOCK:
-		get_clock(reader, &ret_note->clock);
-		break;
-	case CEI_NOTE_RAIL:
-		ret_note->rail.number = get_within(reader, 0, CEI_NETWORK_RAILS_MAX - 1);
-		break;
-	case CEI_NOTE_HEARD:
-		reader->failed |= ret_note->number != 0;
-		break;
-	default:
-		reader->failed = 1;
-	}
-}
-
 int cei_note_decode(const void *bytes, size_t n_bytes, struct cei_note *ret_note)
 {
-	struct cei_reader reader = cei_reader_on(bytes, n_bytes);
+	int r = cei_decode(&cei_note_protocol, bytes, n_bytes, ret_note);
 
-	memset(ret_note, 0, sizeof(*ret_note));
-	ret_note->type = cei_wire_get_u32(&reader);
-	ret_note->number = cei_wire_get_u64(&reader);
-	ret_note->heard = cei_wire_get_u64(&reader);
-	get_body(&reader, ret_note);
-	return cei_reader_end(&reader);
+	if (!r && ret_note->type == CEI_NOTE_HEARD && ret_note->number)
+		return CEOV_ERR_INVALID;
+	return r;
 }

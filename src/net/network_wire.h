@@ -3,11 +3,8 @@
 #ifndef CEI_NETWORK_WIRE_H
 #define CEI_NETWORK_WIRE_H
 
-/*
- * Converts what networks of two processes tell each other, in notes of their rails, to bytes and
- * back. Pure functions. Little-endian, no padding. Decoding is strict: bytes come from another
- * process and are not trusted.
- */
+/* What networks of two processes tell each other, in notes of their rails, by the tables of
+ * base/codec.h. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -123,6 +120,8 @@ struct cei_note {
 		struct cei_note_rail    rail;
 	};
 };
+
+extern const struct cei_protocol cei_note_protocol;
 
 /* Encodes a note into bytes, which has room for CEI_FAR_NOTE_MAX: every note fits. Returns the
  * number of bytes written. */

@@ -10,6 +10,8 @@
 
 #include "ipc/service_wire.h"
 #include "ipc/wire.h"
+#include "net/far_wire.h"
+#include "net/network_wire.h"
 #include "made_message.h"
 #include "testing.h"
 
@@ -160,6 +162,77 @@ START_TEST(test_buffers)
 }
 END_TEST
 
+/* --- rails and notes --------------------------------------------------------------- */
+
+#define FAR_REFUSES(message, field, wrong) REFUSES(&cei_far_protocol, message, field, wrong)
+
+START_TEST(test_pieces_and_marks)
+{
+	struct cei_far_message message = {
+		.type = CEI_FAR_PIECE, .incarnation = 1,
+		.piece = { .sequence = 1, .offset = 64, .row_bytes = 8, .n_rows = 2,
+			   .pitch_bytes = 16 },
+	};
+
+	FAR_REFUSES(message, piece.pitch_bytes, 7);
+	FAR_REFUSES(message, piece.n_rows, 1);          /* whose pitch is the row's bytes */
+	FAR_REFUSES(message, piece.n_rows, UINT64_MAX / 15);
+	FAR_REFUSES(message, piece.offset, UINT64_MAX - 31);
+	message = (struct cei_far_message){
+		.type = CEI_FAR_MARK, .incarnation = 1,
+		.mark = { .sequence = 7, .after = 6 },
+	};
+	FAR_REFUSES(message, mark.after, 7);
+	FAR_REFUSES(message, mark.sequence, 0);
+}
+END_TEST
+
+static struct cei_note made_note(uint32_t type)
+{
+	struct cei_note note;
+
+	made_message(&state, &cei_note_protocol, type, &note);
+	return note;
+}
+
+#define NOTE_REFUSES(note, field, wrong) REFUSES(&cei_note_protocol, note, field, wrong)
+
+START_TEST(test_notes)
+{
+	struct cei_note note = made_note(CEI_NOTE_REPLY);
+
+	note.reply.result = CEOV_NONE;
+	NOTE_REFUSES(note, reply.result, CEOV_FULL);
+	note = made_note(CEI_NOTE_GONE);
+	note.gone.has_departed = 1;
+	note.gone.n_barriers = 3;
+	NOTE_REFUSES(note, gone.has_departed, 0);
+	note = made_note(CEI_NOTE_CLOCK);
+	note.clock.what = CEI_CLOCK_TELL;
+	note.clock.heard_ns = 1;
+	NOTE_REFUSES(note, clock.what, CEI_CLOCK_ASK);
+	note.clock.heard_ns = 0;
+	note.clock.told_ns = 1;
+	NOTE_REFUSES(note, clock.what, CEI_CLOCK_END);
+}
+END_TEST
+
+START_TEST(test_what_notes_say_was_heard)
+{
+	struct cei_note note = made_note(CEI_NOTE_HEARD), back;
+	uint32_t n_bytes;
+
+	note.number = 0;
+	n_bytes = cei_note_encode(&note, bytes);
+	cei_note_set_heard(bytes, UINT64_C(0x1122334455667788));
+	ck_assert_int_eq(cei_note_decode(bytes, n_bytes, &back), 0);
+	ck_assert_uint_eq(back.heard, UINT64_C(0x1122334455667788));
+	note.number = 1;                        /* nobody would hear of it */
+	n_bytes = cei_note_encode(&note, bytes);
+	ck_assert_int_eq(cei_note_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("message_sense");
@@ -171,6 +244,9 @@ int main(void)
 	tcase_add_test(tcase, test_results_of_replies);
 	tcase_add_test(tcase, test_signals);
 	tcase_add_test(tcase, test_buffers);
+	tcase_add_test(tcase, test_pieces_and_marks);
+	tcase_add_test(tcase, test_notes);
+	tcase_add_test(tcase, test_what_notes_say_was_heard);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }
