@@ -25,6 +25,7 @@ struct made_export {
 
 extern const struct cei_protocol made_exports;
 
+/* Inputs that fuzzers keep name a protocol by its place: new ones come last. */
 extern const struct made_protocol made_protocols[];
 extern const uint32_t made_n_protocols;
 

@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* Writes the first inputs of the fuzzers: valid messages of each type, rings as a client fills
- * them, and programs. make_corpus FOLDER: into FOLDER/fuzz_service_wire, FOLDER/fuzz_service_ring
+ * them, and programs. make_corpus FOLDER: into FOLDER/fuzz_messages, FOLDER/fuzz_service_ring
  * and FOLDER/fuzz_program_wire, which are there. */
 
 #include <stdio.h>
@@ -13,11 +13,13 @@
 
 #include "ce_engine/program/program_wire.h"
 #include "ipc/service_ring.h"
-#include "ipc/service_wire.h"
+#include "tests/made_message.h"
 
 #define HEAD_BYTES 4u                   /* of an input that is a ring */
 
 #define N_ENTRIES  4u
+#define N_MESSAGES 3u                   /* of a type */
+#define SHORT_BYTES 1500u
 
 static void write_file(const char *folder, uint32_t number, const void *bytes, size_t n_bytes)
 {
@@ -32,57 +34,30 @@ static void write_file(const char *folder, uint32_t number, const void *bytes, s
 	}
 }
 
-/* Its numbers are small, so that more members than there may be would be read out of them. */
-static void fill_hello(struct cei_service_hello *hello, uint32_t n_members)
-{
-	uint32_t i;
-
-	hello->n_ranks = CEI_RANKS_MAX;
-	hello->n_members = n_members;
-	for (i = 0; i < n_members; i++) {
-		hello->members[i].rank = i + 1;
-		hello->members[i].kind = i % 2 ? CEOV_PLACE_GPU : CEOV_PLACE_HOST;
-	}
-	hello->deadline_ns = n_members + 1;
-	hello->max_chunk_bytes = 65536;
-	strcpy(hello->name, "a client");
-}
-
-static void fill_message(struct cei_service_message *message, uint32_t type)
-{
-	static const uint8_t part[] = "bytes of a program";
-
-	memset(message, 0, sizeof(*message));
-	message->type = type;
-	if (type == CEI_SERVICE_HELLO) {
-		fill_hello(&message->hello, 2);
-	} else if (type == CEI_SERVICE_WELCOME) {
-		message->welcome.serves = 3;
-		message->welcome.n_rings = 2;
-	} else if (type == CEI_SERVICE_PLAN) {
-		message->plan.n_bytes = sizeof(part);
-	} else if (type == CEI_SERVICE_PART) {
-		message->part.n_bytes = sizeof(part);
-		message->part.bytes = part;
-	} else if (type == CEI_SERVICE_REFUSED || type == CEI_SERVICE_FAILURE) {
-		message->failure.error = CEOV_ERR_TIMEOUT;
-		strcpy(message->failure.text, "what, where, what to do");
-	}
-}
-
+/* Some valid messages of each type, short ones, since fuzzers like short inputs. */
 static void write_messages(const char *folder)
 {
-	static uint8_t bytes[CEI_SERVICE_BYTES_MAX];
-	struct cei_service_message message;
-	uint32_t type;
+	static uint64_t message[MADE_BYTES_MAX / sizeof(uint64_t)];
+	static uint8_t bytes[1 + MADE_BYTES_MAX];
+	const struct cei_protocol *protocol;
+	uint32_t i, type, k, number = 0;
+	uint64_t state = 1;
+	size_t n_bytes;
 
-	for (type = CEI_SERVICE_HELLO; type <= CEI_SERVICE_STAYED; type++) {
-		fill_message(&message, type);
-		write_file(folder, type, bytes, cei_service_encode(&message, bytes));
+	for (i = 0; i < made_n_protocols; i++) {
+		protocol = made_protocols[i].protocol;
+		bytes[0] = (uint8_t)i;
+		for (type = 1; type < protocol->n_kinds; type++) {
+			for (k = 0; k < N_MESSAGES; ) {
+				made_message(&state, protocol, type, message);
+				n_bytes = 1 + made_bytes(protocol, message, bytes + 1);
+				if (n_bytes > SHORT_BYTES)
+					continue;
+				write_file(folder, number++, bytes, n_bytes);
+				k++;
+			}
+		}
 	}
-	fill_message(&message, CEI_SERVICE_HELLO);
-	fill_hello(&message.hello, CEI_MEMBERS_MAX);
-	write_file(folder, type, bytes, cei_service_encode(&message, bytes));
 }
 
 /* The entries that a client has put after `before` launches, and those of the lap before behind
@@ -184,7 +159,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "make_corpus FOLDER\n");
 		return EXIT_FAILURE;
 	}
-	snprintf(folder, sizeof(folder), "%s/fuzz_service_wire", argv[1]);
+	snprintf(folder, sizeof(folder), "%s/fuzz_messages", argv[1]);
 	write_messages(folder);
 	snprintf(folder, sizeof(folder), "%s/fuzz_service_ring", argv[1]);
 	write_ring(folder, 0, 3);
