@@ -189,6 +189,26 @@ START_TEST(test_the_death_of_a_leader_is_told_to_other_nodes)
 }
 END_TEST
 
+/* What is said again is no more than the first time: an answer to that would count for all. */
+START_TEST(test_news_that_come_while_others_are_not_answered_are_told)
+{
+	rig.is_held[1][0] = 1;
+	cei_group_down(rig.groups[0], 3, "the test says so", 0);
+	rig_run(&rig);
+	rig.is_full[0][1] = 1;
+	cei_group_down(rig.groups[0], 2, "the test says so", 0);
+	rig_wait(&rig, 200 * TESTING_MS);
+	ck_assert_int_eq(rig.gone[1][3], CEI_GROUP_LOST);
+	ck_assert_int_eq(rig.gone[1][2], CEI_GROUP_UP);
+	rig.is_held[1][0] = 0;
+	rig_run(&rig);
+	rig.is_full[0][1] = 0;
+	cei_group_ready(rig.groups[0], 1);
+	rig_wait(&rig, 200 * TESTING_MS);
+	ck_assert_int_eq(rig.gone[1][2], CEI_GROUP_LOST);
+}
+END_TEST
+
 START_TEST(test_a_loss_is_told_upwards_when_nothing_lands_any_more)
 {
 	struct rig_find find;
@@ -446,6 +466,7 @@ static void add_life(TCase *one, TCase *two, TCase *unsure)
 	tcase_add_test(two, test_a_death_ends_barriers_on_all_nodes_and_is_blamed);
 	tcase_add_test(unsure, test_a_death_ends_barriers_on_all_nodes_and_is_blamed);
 	tcase_add_test(two, test_the_death_of_a_leader_is_told_to_other_nodes);
+	tcase_add_test(unsure, test_news_that_come_while_others_are_not_answered_are_told);
 	tcase_add_test(one, test_a_loss_is_told_upwards_when_nothing_lands_any_more);
 	tcase_add_test(two, test_a_far_process_that_is_awaited_and_silent_is_lost);
 	tcase_add_test(unsure, test_a_far_process_that_is_awaited_and_silent_is_lost);

@@ -95,16 +95,18 @@ void cei_group_spread(struct cei_group *group)
 		tell(group, cei_group_speaker(group, told[i]));
 }
 
+/* What is said again is the same, because it is answered under the same number. */
 static void fill_news(struct cei_group *group, struct cei_group_peer *peer,
 		      struct cei_group_gone *gone)
 {
+	uint32_t end = peer->news.was_sent ? peer->n_news_sent : group->n_gone;
 	uint32_t i = peer->n_news, process;
 
 	if (group->is_expelled) {
 		gone->processes[gone->n++] = group->roster->own;
 		return;
 	}
-	for (; i < group->n_gone && gone->n < CEI_GROUP_NEWS_MAX; i++) {
+	for (; i < end && gone->n < CEI_GROUP_NEWS_MAX; i++) {
 		process = group->gone[i].process;
 		if (group->life[process] != CEI_GROUP_DEPARTED)
 			gone->processes[gone->n++] = process;
