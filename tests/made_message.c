@@ -14,17 +14,20 @@
 #define TRIES_MAX 1000000u              /* until a value makes sense: a few are usual */
 
 static const struct cei_field export_fields[] = {
-	{ CEI_U32, CEI_AT(struct made_export, type) },
+	{ CEI_U32, CEI_AT(made_export, type) },
 };
-static const struct cei_layout export_head =
-	CEI_LAYOUT(export_fields, struct made_export, NULL);
+static const struct cei_layout export_head = CEI_LAYOUT(export_fields, made_export, NULL);
+static const struct cei_field content_fields[] = {
+	{ CEI_LIST, CEI_AT(made_content, described), CEI_COUNT(made_content, n),
+	  .least = 1, .of = &cei_described_layout },
+};
 static const struct cei_message_kind export_kinds[] = {
-	[1] = { "export", &cei_described_layout },
+	[1] = { "export", CEI_LAYOUT(content_fields, made_content, NULL) },
 };
 
 const struct cei_protocol made_exports = {
 	.n_bytes_max = CEI_EXPORT_BYTES_MAX,
-	.body_at = offsetof(struct made_export, described),
+	.body_at = offsetof(struct made_export, content),
 	.head = &export_head,
 	CEI_KINDS(export_kinds),
 };

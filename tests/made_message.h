@@ -19,8 +19,11 @@ struct made_protocol {
 
 /* What exports say is no message, but as messages of a protocol it is tested like them. */
 struct made_export {
-	uint32_t                  type;         /* 1 */
-	struct cei_wire_described described;
+	uint32_t type;                          /* 1 */
+	struct made_content {
+		uint32_t                  n;    /* 1 */
+		struct cei_wire_described described;
+	} content;
 };
 
 extern const struct cei_protocol made_exports;

@@ -12,12 +12,8 @@
 #define TYPE_ROW  2u                    /* in the table of a head that begins with a magic */
 #define LENGTH_ROW 3u
 
-static const struct cei_field u32_field = { CEI_U32, .room = sizeof(uint32_t) };
-static const struct cei_field u64_field = { CEI_U64, .room = sizeof(uint64_t) };
-
-const struct cei_layout cei_no_body = { 0 };
-const struct cei_layout cei_u32_layout = { &u32_field, 1, sizeof(uint32_t), NULL };
-const struct cei_layout cei_u64_layout = { &u64_field, 1, sizeof(uint64_t), NULL };
+const struct cei_field cei_one_u32[] = { { CEI_U32, .room = sizeof(uint32_t) } };
+const struct cei_field cei_one_u64[] = { { CEI_U64, .room = sizeof(uint64_t) } };
 
 /* --- members ---------------------------------------------------------------------- */
 
@@ -35,14 +31,6 @@ static uint64_t u64_at(const void *value, size_t at)
 
 	memcpy(&number, (const char *)value + at, sizeof(number));
 	return number;
-}
-
-static const uint8_t *pointer_at(const void *value, size_t at)
-{
-	const uint8_t *pointer;
-
-	memcpy(&pointer, (const char *)value + at, sizeof(pointer));
-	return pointer;
 }
 
 static int is_there(const struct cei_field *field, const void *value)
@@ -80,6 +68,7 @@ static void put_text(struct cei_writer *writer, const char *text, size_t room)
 static void put_field(struct cei_writer *writer, const struct cei_field *field, const char *value)
 {
 	const char *member = value + field->at;
+	const uint8_t *view;
 	uint32_t i, n;
 
 	switch (field->kind) {
@@ -105,11 +94,12 @@ static void put_field(struct cei_writer *writer, const struct cei_field *field, 
 	cei_wire_put_u32(writer, n);
 	if (field->kind == CEI_BYTES)
 		cei_wire_put_bytes(writer, member, n);
-	else if (field->kind == CEI_VIEW)
-		cei_wire_put_bytes(writer, pointer_at(member, 0), n);
-	else
-		for (i = 0; i < n; i++)
-			cei_put_layout(writer, field->of, member + i * field->of->n_bytes);
+	for (i = 0; field->kind == CEI_LIST && i < n; i++)
+		cei_put_layout(writer, field->of, member + i * field->of->n_bytes);
+	if (field->kind == CEI_VIEW) {
+		memcpy(&view, member, sizeof(view));
+		cei_wire_put_bytes(writer, view, n);
+	}
 }
 
 void cei_put_layout(struct cei_writer *writer, const struct cei_layout *layout,
@@ -251,7 +241,9 @@ void cei_get_layout(struct cei_reader *reader, const struct cei_layout *layout, 
 
 const struct cei_layout *cei_message_body(const struct cei_protocol *protocol, uint32_t type)
 {
-	return type < protocol->n_kinds ? protocol->kinds[type].body : NULL;
+	if (type >= protocol->n_kinds || !protocol->kinds[type].name)
+		return NULL;
+	return &protocol->kinds[type].body;
 }
 
 const char *cei_message_name(const struct cei_protocol *protocol, uint32_t type)

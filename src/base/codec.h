@@ -47,9 +47,10 @@ struct cei_field {
 	const struct cei_layout *of;    /* LIST */
 };
 
-#define CEI_AT(type, member) .at = offsetof(type, member), .room = sizeof(((type *)0)->member)
-#define CEI_COUNT(type, member)  .count_at = offsetof(type, member)
-#define CEI_UNLESS(type, member) .unless_at = offsetof(type, member)
+#define CEI_AT(tag, member) \
+	.at = offsetof(struct tag, member), .room = sizeof(((struct tag *)0)->member)
+#define CEI_COUNT(tag, member)  .count_at = offsetof(struct tag, member)
+#define CEI_UNLESS(tag, member) .unless_at = offsetof(struct tag, member)
 
 struct cei_layout {
 	const struct cei_field *fields;
@@ -58,15 +59,19 @@ struct cei_layout {
 	int    (*makes_sense)(const void *value);       /* what bounds do not say; or NULL */
 };
 
-#define CEI_LAYOUT(fields, type, makes_sense) \
-	{ fields, sizeof(fields) / sizeof((fields)[0]), sizeof(type), makes_sense }
+#define CEI_LAYOUT(fields, tag, makes_sense) \
+	{ fields, sizeof(fields) / sizeof((fields)[0]), sizeof(struct tag), makes_sense }
 
 /* Nothing, and one number alone. */
-extern const struct cei_layout cei_no_body, cei_u32_layout, cei_u64_layout;
+#define CEI_NOTHING { NULL, 0, 0, NULL }
+#define CEI_ONE_U32 { cei_one_u32, 1, sizeof(uint32_t), NULL }
+#define CEI_ONE_U64 { cei_one_u64, 1, sizeof(uint64_t), NULL }
+
+extern const struct cei_field cei_one_u32[1], cei_one_u64[1];
 
 struct cei_message_kind {
-	const char              *name;  /* for people */
-	const struct cei_layout *body;  /* NULL: there is no such type */
+	const char       *name;         /* for people; NULL: there is no such type */
+	struct cei_layout body;
 };
 
 struct cei_protocol {

@@ -53,7 +53,7 @@ void cei_offer_write(const struct cei_service_offer *offer, uint8_t *bytes)
 	uint32_t i;
 
 	for (i = 0; i < offer->n_memories; i++)
-		cei_wire_put_region(&writer, &offer->memories[i]);
+		cei_put_layout(&writer, &cei_region_layout, &offer->memories[i]);
 }
 
 int cei_offer_take(struct cei_service_taken *taken, struct cei_region_wire *ret_wire, int *ret_fd)
@@ -64,7 +64,7 @@ int cei_offer_take(struct cei_service_taken *taken, struct cei_region_wire *ret_
 		return CEOV_ERR_INVALID;
 	reader = cei_reader_on(taken->bytes + (size_t)taken->next_memory * CEI_WIRE_REGION_BYTES,
 			       CEI_WIRE_REGION_BYTES);
-	cei_wire_get_region(&reader, ret_wire);
+	cei_get_layout(&reader, &cei_region_layout, ret_wire);
 	if (cei_reader_end(&reader) || (ret_wire->has_fd && taken->next_fd == taken->n_fds))
 		return CEOV_ERR_INVALID;
 	taken->next_memory++;

@@ -9,12 +9,11 @@
 #include "ipc/wire.h"
 
 static const struct cei_field member_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_service_member, rank) },
-	{ CEI_U32, CEI_AT(struct cei_service_member, kind), .most = CEOV_PLACE_GPU },
-	{ CEI_RAW, CEI_AT(struct cei_service_member, uuid) },
+	{ CEI_U32, CEI_AT(cei_service_member, rank) },
+	{ CEI_U32, CEI_AT(cei_service_member, kind), .most = CEOV_PLACE_GPU },
+	{ CEI_RAW, CEI_AT(cei_service_member, uuid) },
 };
-static const struct cei_layout member_layout =
-	CEI_LAYOUT(member_fields, struct cei_service_member, NULL);
+static const struct cei_layout member_layout = CEI_LAYOUT(member_fields, cei_service_member, NULL);
 
 /* Ranks of the group, each once. */
 static int are_members(const struct cei_service_hello *hello)
@@ -39,16 +38,14 @@ static int is_hello(const void *value)
 }
 
 static const struct cei_field hello_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_service_hello, n_ranks), .least = 1, .most = CEI_RANKS_MAX },
-	{ CEI_LIST, CEI_AT(struct cei_service_hello, members),
-	  CEI_COUNT(struct cei_service_hello, n_members), .least = 1, .of = &member_layout },
-	{ CEI_U64, CEI_AT(struct cei_service_hello, deadline_ns), .least = 1 },
-	{ CEI_U64, CEI_AT(struct cei_service_hello, max_chunk_bytes), .least = 1 },
-	{ CEI_U32, CEI_AT(struct cei_service_hello, urgency), .most = CEOV_URGENCY_BACKGROUND },
-	{ CEI_RAW, CEI_AT(struct cei_service_hello, name) },
+	{ CEI_U32, CEI_AT(cei_service_hello, n_ranks), .least = 1, .most = CEI_RANKS_MAX },
+	{ CEI_LIST, CEI_AT(cei_service_hello, members),
+	  CEI_COUNT(cei_service_hello, n_members), .least = 1, .of = &member_layout },
+	{ CEI_U64, CEI_AT(cei_service_hello, deadline_ns), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_service_hello, max_chunk_bytes), .least = 1 },
+	{ CEI_U32, CEI_AT(cei_service_hello, urgency), .most = CEOV_URGENCY_BACKGROUND },
+	{ CEI_RAW, CEI_AT(cei_service_hello, name) },
 };
-static const struct cei_layout hello_body =
-	CEI_LAYOUT(hello_fields, struct cei_service_hello, is_hello);
 
 static int is_welcome(const void *value)
 {
@@ -59,15 +56,13 @@ static int is_welcome(const void *value)
 }
 
 static const struct cei_field welcome_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_service_welcome, instance) },
-	{ CEI_U32, CEI_AT(struct cei_service_welcome, serves) },
-	{ CEI_U32, CEI_AT(struct cei_service_welcome, n_rings), .least = 1 },
-	{ CEI_U32, CEI_AT(struct cei_service_welcome, n_plans_max) },
-	{ CEI_U32, CEI_AT(struct cei_service_welcome, n_transfers_max) },
-	{ CEI_U64, CEI_AT(struct cei_service_welcome, n_bytes_max) },
+	{ CEI_U64, CEI_AT(cei_service_welcome, instance) },
+	{ CEI_U32, CEI_AT(cei_service_welcome, serves) },
+	{ CEI_U32, CEI_AT(cei_service_welcome, n_rings), .least = 1 },
+	{ CEI_U32, CEI_AT(cei_service_welcome, n_plans_max) },
+	{ CEI_U32, CEI_AT(cei_service_welcome, n_transfers_max) },
+	{ CEI_U64, CEI_AT(cei_service_welcome, n_bytes_max) },
 };
-static const struct cei_layout welcome_body =
-	CEI_LAYOUT(welcome_fields, struct cei_service_welcome, is_welcome);
 
 static int is_plan(const void *value)
 {
@@ -78,32 +73,24 @@ static int is_plan(const void *value)
 }
 
 static const struct cei_field plan_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_service_plan, n_bytes) },
-	{ CEI_U32, CEI_AT(struct cei_service_plan, n_memories) },
-	{ CEI_U32, CEI_AT(struct cei_service_plan, n_fds) },
+	{ CEI_U32, CEI_AT(cei_service_plan, n_bytes) },
+	{ CEI_U32, CEI_AT(cei_service_plan, n_memories) },
+	{ CEI_U32, CEI_AT(cei_service_plan, n_fds) },
 };
-static const struct cei_layout plan_body =
-	CEI_LAYOUT(plan_fields, struct cei_service_plan, is_plan);
 
 static const struct cei_field part_fields[] = {
-	{ CEI_VIEW, CEI_AT(struct cei_service_part, bytes),
-	  CEI_COUNT(struct cei_service_part, n_bytes), .most = CEI_SERVICE_PART_BYTES },
+	{ CEI_VIEW, CEI_AT(cei_service_part, bytes),
+	  CEI_COUNT(cei_service_part, n_bytes), .most = CEI_SERVICE_PART_BYTES },
 };
-static const struct cei_layout part_body =
-	CEI_LAYOUT(part_fields, struct cei_service_part, NULL);
 
 static const struct cei_field handle_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_service_handle, slot) },
-	{ CEI_U32, CEI_AT(struct cei_service_handle, generation) },
+	{ CEI_U32, CEI_AT(cei_service_handle, slot) },
+	{ CEI_U32, CEI_AT(cei_service_handle, generation) },
 };
-static const struct cei_layout handle_body =
-	CEI_LAYOUT(handle_fields, struct cei_service_handle, NULL);
 
 static const struct cei_field stayed_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_service_stayed, n_plans) },
+	{ CEI_U64, CEI_AT(cei_service_stayed, n_plans) },
 };
-static const struct cei_layout stayed_body =
-	CEI_LAYOUT(stayed_fields, struct cei_service_stayed, NULL);
 
 static int is_failure(const void *value)
 {
@@ -113,43 +100,44 @@ static int is_failure(const void *value)
 }
 
 static const struct cei_field failure_fields[] = {
-	{ CEI_I32, CEI_AT(struct ceov_failure, error), .least = CEI_ERROR_LOWEST, .most = -1 },
-	{ CEI_U32, CEI_AT(struct ceov_failure, native_code) },
-	{ CEI_U32, CEI_AT(struct ceov_failure, rank) },
-	{ CEI_U32, CEI_AT(struct ceov_failure, transfer) },
-	{ CEI_U64, CEI_AT(struct ceov_failure, chunk) },
-	{ CEI_U64, CEI_AT(struct ceov_failure, mark_value) },
-	{ CEI_U64, CEI_AT(struct ceov_failure, seen_value) },
-	{ CEI_RAW, CEI_AT(struct ceov_failure, text) },
+	{ CEI_I32, CEI_AT(ceov_failure, error), .least = CEI_ERROR_LOWEST, .most = -1 },
+	{ CEI_U32, CEI_AT(ceov_failure, native_code) },
+	{ CEI_U32, CEI_AT(ceov_failure, rank) },
+	{ CEI_U32, CEI_AT(ceov_failure, transfer) },
+	{ CEI_U64, CEI_AT(ceov_failure, chunk) },
+	{ CEI_U64, CEI_AT(ceov_failure, mark_value) },
+	{ CEI_U64, CEI_AT(ceov_failure, seen_value) },
+	{ CEI_RAW, CEI_AT(ceov_failure, text) },
 };
-static const struct cei_layout failure_body =
-	CEI_LAYOUT(failure_fields, struct ceov_failure, is_failure);
 
 static const struct cei_message_kind kinds[] = {
-	[CEI_SERVICE_HELLO] =     { "HELLO", &hello_body },
-	[CEI_SERVICE_WELCOME] =   { "WELCOME", &welcome_body },
-	[CEI_SERVICE_REFUSED] =   { "REFUSED", &failure_body },
-	[CEI_SERVICE_READY] =     { "READY", &cei_no_body },
-	[CEI_SERVICE_PLAN] =      { "PLAN", &plan_body },
-	[CEI_SERVICE_PART] =      { "PART", &part_body },
-	[CEI_SERVICE_COMMITTED] = { "COMMITTED", &handle_body },
-	[CEI_SERVICE_DROP] =      { "DROP", &handle_body },
-	[CEI_SERVICE_DROPPED] =   { "DROPPED", &cei_no_body },
-	[CEI_SERVICE_EXPLAIN] =   { "EXPLAIN", &handle_body },
-	[CEI_SERVICE_EXPLAINED] = { "EXPLAINED", &cei_no_body },
-	[CEI_SERVICE_FAILURE] =   { "FAILURE", &failure_body },
-	[CEI_SERVICE_BYE] =       { "BYE", &cei_no_body },
-	[CEI_SERVICE_STAYED] =    { "STAYED", &stayed_body },
+	[CEI_SERVICE_HELLO] = { "HELLO", CEI_LAYOUT(hello_fields, cei_service_hello, is_hello) },
+	[CEI_SERVICE_WELCOME] = {
+		"WELCOME", CEI_LAYOUT(welcome_fields, cei_service_welcome, is_welcome),
+	},
+	[CEI_SERVICE_REFUSED] = { "REFUSED", CEI_LAYOUT(failure_fields, ceov_failure, is_failure) },
+	[CEI_SERVICE_READY] = { "READY", CEI_NOTHING },
+	[CEI_SERVICE_PLAN] = { "PLAN", CEI_LAYOUT(plan_fields, cei_service_plan, is_plan) },
+	[CEI_SERVICE_PART] = { "PART", CEI_LAYOUT(part_fields, cei_service_part, NULL) },
+	[CEI_SERVICE_COMMITTED] = {
+		"COMMITTED", CEI_LAYOUT(handle_fields, cei_service_handle, NULL),
+	},
+	[CEI_SERVICE_DROP] = { "DROP", CEI_LAYOUT(handle_fields, cei_service_handle, NULL) },
+	[CEI_SERVICE_DROPPED] = { "DROPPED", CEI_NOTHING },
+	[CEI_SERVICE_EXPLAIN] = { "EXPLAIN", CEI_LAYOUT(handle_fields, cei_service_handle, NULL) },
+	[CEI_SERVICE_EXPLAINED] = { "EXPLAINED", CEI_NOTHING },
+	[CEI_SERVICE_FAILURE] = { "FAILURE", CEI_LAYOUT(failure_fields, ceov_failure, is_failure) },
+	[CEI_SERVICE_BYE] = { "BYE", CEI_NOTHING },
+	[CEI_SERVICE_STAYED] = { "STAYED", CEI_LAYOUT(stayed_fields, cei_service_stayed, NULL) },
 };
 
 static const struct cei_field head_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_service_message, magic) },
-	{ CEI_U32, CEI_AT(struct cei_service_message, version) },
-	{ CEI_U32, CEI_AT(struct cei_service_message, type) },
-	{ CEI_U32, CEI_AT(struct cei_service_message, number) },
+	{ CEI_U32, CEI_AT(cei_service_message, magic) },
+	{ CEI_U32, CEI_AT(cei_service_message, version) },
+	{ CEI_U32, CEI_AT(cei_service_message, type) },
+	{ CEI_U32, CEI_AT(cei_service_message, number) },
 };
-static const struct cei_layout head =
-	CEI_LAYOUT(head_fields, struct cei_service_message, NULL);
+static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_service_message, NULL);
 
 const struct cei_protocol cei_service_protocol = {
 	.magic = CEI_SERVICE_MAGIC,

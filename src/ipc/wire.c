@@ -17,29 +17,19 @@ static int is_region(const void *value)
 }
 
 static const struct cei_field region_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_region_wire, kind), .most = CEOV_PLACE_GPU },
-	{ CEI_U32, CEI_AT(struct cei_region_wire, has_fd), .most = 1 },
-	{ CEI_U64, CEI_AT(struct cei_region_wire, size_bytes), .least = 1 },
-	{ CEI_U64, CEI_AT(struct cei_region_wire, offset_bytes) },
-	{ CEI_U64, CEI_AT(struct cei_region_wire, device) },
-	{ CEI_U64, CEI_AT(struct cei_region_wire, buffer_id) },
-	{ CEI_U64, CEI_AT(struct cei_region_wire, instance) },
-	{ CEI_U64, CEI_AT(struct cei_region_wire, pid) },
-	{ CEI_RAW, CEI_AT(struct cei_region_wire, handle) },
-	{ CEI_RAW, CEI_AT(struct cei_region_wire, uuid) },
+	{ CEI_U32, CEI_AT(cei_region_wire, kind), .most = CEOV_PLACE_GPU },
+	{ CEI_U32, CEI_AT(cei_region_wire, has_fd), .most = 1 },
+	{ CEI_U64, CEI_AT(cei_region_wire, size_bytes), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_region_wire, offset_bytes) },
+	{ CEI_U64, CEI_AT(cei_region_wire, device) },
+	{ CEI_U64, CEI_AT(cei_region_wire, buffer_id) },
+	{ CEI_U64, CEI_AT(cei_region_wire, instance) },
+	{ CEI_U64, CEI_AT(cei_region_wire, pid) },
+	{ CEI_RAW, CEI_AT(cei_region_wire, handle) },
+	{ CEI_RAW, CEI_AT(cei_region_wire, uuid) },
 };
-static const struct cei_layout region_layout =
-	CEI_LAYOUT(region_fields, struct cei_region_wire, is_region);
-
-void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region)
-{
-	cei_put_layout(writer, &region_layout, region);
-}
-
-void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_region)
-{
-	cei_get_layout(reader, &region_layout, ret_region);
-}
+const struct cei_layout cei_region_layout =
+	CEI_LAYOUT(region_fields, cei_region_wire, is_region);
 
 /* --- what buffers and signals export -------------------------------------- */
 
@@ -78,22 +68,16 @@ static int is_described(const void *value)
 }
 
 static const struct cei_field described_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_wire_described, kind),
+	{ CEI_U32, CEI_AT(cei_wire_described, kind),
 	  .least = CEI_EXPORT_BUFFER, .most = CEI_EXPORT_SIGNAL },
-	{ CEI_U32, CEI_AT(struct cei_wire_described, place_kind), .most = CEOV_PLACE_GPU },
-	{ CEI_U32, CEI_AT(struct cei_wire_described, n_counters) },
-	{ CEI_U32, CEI_AT(struct cei_wire_described, flags), .most = CEOV_SIGNAL_HOST_VISIBLE },
-	{ CEI_LIST, CEI_AT(struct cei_wire_described, regions),
-	  CEI_COUNT(struct cei_wire_described, n_regions), .least = 1, .of = &region_layout },
+	{ CEI_U32, CEI_AT(cei_wire_described, place_kind), .most = CEOV_PLACE_GPU },
+	{ CEI_U32, CEI_AT(cei_wire_described, n_counters) },
+	{ CEI_U32, CEI_AT(cei_wire_described, flags), .most = CEOV_SIGNAL_HOST_VISIBLE },
+	{ CEI_LIST, CEI_AT(cei_wire_described, regions),
+	  CEI_COUNT(cei_wire_described, n_regions), .least = 1, .of = &cei_region_layout },
 };
 const struct cei_layout cei_described_layout =
-	CEI_LAYOUT(described_fields, struct cei_wire_described, is_described);
-
-void cei_wire_put_described(struct cei_writer *writer,
-			    const struct cei_wire_described *described)
-{
-	cei_put_layout(writer, &cei_described_layout, described);
-}
+	CEI_LAYOUT(described_fields, cei_wire_described, is_described);
 
 void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 			    struct cei_wire_described *ret_described)
@@ -109,44 +93,36 @@ void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 
 /* --- messages ------------------------------------------------------------- */
 
+static const struct cei_layout rank_layout = CEI_ONE_U32;
+
 static const struct cei_field party_fields[] = {
-	{ CEI_LIST, CEI_AT(struct cei_wire_party, ranks),
-	  CEI_COUNT(struct cei_wire_party, n_ranks), .least = 1, .of = &cei_u32_layout },
+	{ CEI_LIST, CEI_AT(cei_wire_party, ranks),
+	  CEI_COUNT(cei_wire_party, n_ranks), .least = 1, .of = &rank_layout },
 };
-static const struct cei_layout party_body =
-	CEI_LAYOUT(party_fields, struct cei_wire_party, NULL);
 
 static const struct cei_field hello_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_wire_hello, n_ranks) },
-	{ CEI_LIST, CEI_AT(struct cei_wire_hello, party.ranks),
-	  CEI_COUNT(struct cei_wire_hello, party.n_ranks), .least = 1, .of = &cei_u32_layout },
+	{ CEI_U32, CEI_AT(cei_wire_hello, n_ranks) },
+	{ CEI_LIST, CEI_AT(cei_wire_hello, party.ranks),
+	  CEI_COUNT(cei_wire_hello, party.n_ranks), .least = 1, .of = &rank_layout },
 };
-static const struct cei_layout hello_body =
-	CEI_LAYOUT(hello_fields, struct cei_wire_hello, NULL);
 
 static const struct cei_field welcome_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_wire_welcome, n_links) },
-	{ CEI_LIST, CEI_AT(struct cei_wire_welcome, party.ranks),
-	  CEI_COUNT(struct cei_wire_welcome, party.n_ranks), .least = 1, .of = &cei_u32_layout },
+	{ CEI_U32, CEI_AT(cei_wire_welcome, n_links) },
+	{ CEI_LIST, CEI_AT(cei_wire_welcome, party.ranks),
+	  CEI_COUNT(cei_wire_welcome, party.n_ranks), .least = 1, .of = &rank_layout },
 };
-static const struct cei_layout welcome_body =
-	CEI_LAYOUT(welcome_fields, struct cei_wire_welcome, NULL);
 
 /* A later version may define further errors (< 0), but 0 and above mean success. */
 static const struct cei_field refuse_fields[] = {
-	{ CEI_I32, CEI_AT(struct cei_wire_refuse, error), .least = INT32_MIN, .most = -1 },
-	{ CEI_TEXT, CEI_AT(struct cei_wire_refuse, text) },
+	{ CEI_I32, CEI_AT(cei_wire_refuse, error), .least = INT32_MIN, .most = -1 },
+	{ CEI_TEXT, CEI_AT(cei_wire_refuse, text) },
 };
-static const struct cei_layout refuse_body =
-	CEI_LAYOUT(refuse_fields, struct cei_wire_refuse, NULL);
 
 static const struct cei_field find_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_wire_find, number) },
-	{ CEI_U32, CEI_AT(struct cei_wire_find, rank) },
-	{ CEI_TEXT, CEI_AT(struct cei_wire_find, name), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_wire_find, number) },
+	{ CEI_U32, CEI_AT(cei_wire_find, rank) },
+	{ CEI_TEXT, CEI_AT(cei_wire_find, name), .least = 1 },
 };
-static const struct cei_layout find_body =
-	CEI_LAYOUT(find_fields, struct cei_wire_find, NULL);
 
 static int is_reply(const void *value)
 {
@@ -156,44 +132,41 @@ static int is_reply(const void *value)
 }
 
 #define REPLY_AT(member) \
-	CEI_AT(struct cei_wire_reply, member), CEI_UNLESS(struct cei_wire_reply, result)
+	CEI_AT(cei_wire_reply, member), CEI_UNLESS(cei_wire_reply, result)
 
 static const struct cei_field reply_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_wire_reply, number) },
-	{ CEI_I32, CEI_AT(struct cei_wire_reply, result),
-	  .least = CEI_ERROR_LOWEST, .most = CEOV_NONE },
-	{ CEI_U32, CEI_AT(struct cei_wire_reply, native_code) },
+	{ CEI_U64, CEI_AT(cei_wire_reply, number) },
+	{ CEI_I32, CEI_AT(cei_wire_reply, result), .least = CEI_ERROR_LOWEST, .most = CEOV_NONE },
+	{ CEI_U32, CEI_AT(cei_wire_reply, native_code) },
 	{ CEI_U64, REPLY_AT(id) },
 	{ CEI_U32, REPLY_AT(export.rank) },
 	{ CEI_TEXT, REPLY_AT(export.name), .least = 1 },
 	{ CEI_U32, REPLY_AT(export.n_fds), .most = CEI_EXPORT_FDS_MAX },
-	{ CEI_BYTES, REPLY_AT(export.bytes), CEI_COUNT(struct cei_wire_reply, export.n_bytes) },
+	{ CEI_BYTES, REPLY_AT(export.bytes), CEI_COUNT(cei_wire_reply, export.n_bytes) },
 };
-static const struct cei_layout reply_body =
-	CEI_LAYOUT(reply_fields, struct cei_wire_reply, is_reply);
 
 static const struct cei_message_kind kinds[] = {
-	[CEI_MESSAGE_HELLO] =   { "HELLO", &hello_body },
-	[CEI_MESSAGE_REFUSE] =  { "REFUSE", &refuse_body },
-	[CEI_MESSAGE_JOINED] =  { "JOINED", &cei_no_body },
-	[CEI_MESSAGE_LINK] =    { "LINK", &party_body },
-	[CEI_MESSAGE_WELCOME] = { "WELCOME", &welcome_body },
-	[CEI_MESSAGE_FIND] =    { "FIND", &find_body },
-	[CEI_MESSAGE_REPLY] =   { "REPLY", &reply_body },
-	[CEI_MESSAGE_DROP] =    { "DROP", &cei_u64_layout },
-	[CEI_MESSAGE_BARRIER] = { "BARRIER", &cei_u64_layout },
-	[CEI_MESSAGE_LOST] =    { "LOST", &cei_u32_layout },
-	[CEI_MESSAGE_MISSING] = { "MISSING", &cei_u32_layout },
-	[CEI_MESSAGE_BYE] =     { "BYE", &cei_no_body },
+	[CEI_MESSAGE_HELLO] = { "HELLO", CEI_LAYOUT(hello_fields, cei_wire_hello, NULL) },
+	[CEI_MESSAGE_REFUSE] = { "REFUSE", CEI_LAYOUT(refuse_fields, cei_wire_refuse, NULL) },
+	[CEI_MESSAGE_JOINED] = { "JOINED", CEI_NOTHING },
+	[CEI_MESSAGE_LINK] = { "LINK", CEI_LAYOUT(party_fields, cei_wire_party, NULL) },
+	[CEI_MESSAGE_WELCOME] = { "WELCOME", CEI_LAYOUT(welcome_fields, cei_wire_welcome, NULL) },
+	[CEI_MESSAGE_FIND] = { "FIND", CEI_LAYOUT(find_fields, cei_wire_find, NULL) },
+	[CEI_MESSAGE_REPLY] = { "REPLY", CEI_LAYOUT(reply_fields, cei_wire_reply, is_reply) },
+	[CEI_MESSAGE_DROP] = { "DROP", CEI_ONE_U64 },
+	[CEI_MESSAGE_BARRIER] = { "BARRIER", CEI_ONE_U64 },
+	[CEI_MESSAGE_LOST] = { "LOST", CEI_ONE_U32 },
+	[CEI_MESSAGE_MISSING] = { "MISSING", CEI_ONE_U32 },
+	[CEI_MESSAGE_BYE] = { "BYE", CEI_NOTHING },
 };
 
 static const struct cei_field head_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_message, magic) },
-	{ CEI_U32, CEI_AT(struct cei_message, version) },
-	{ CEI_U32, CEI_AT(struct cei_message, type) },
-	{ CEI_U32, CEI_AT(struct cei_message, n_bytes) },
+	{ CEI_U32, CEI_AT(cei_message, magic) },
+	{ CEI_U32, CEI_AT(cei_message, version) },
+	{ CEI_U32, CEI_AT(cei_message, type) },
+	{ CEI_U32, CEI_AT(cei_message, n_bytes) },
 };
-static const struct cei_layout head = CEI_LAYOUT(head_fields, struct cei_message, NULL);
+static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_message, NULL);
 
 const struct cei_protocol cei_message_protocol = {
 	.magic = CEI_WIRE_MAGIC,

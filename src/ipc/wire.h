@@ -24,12 +24,11 @@
 
 /* --- regions ------------------------------------------------------------- */
 
-/* Decoding a region makes the reader fail if the values are none that an owner sends: an unknown
- * kind, a size of 0, an offset or a size that wraps around. */
-#define CEI_WIRE_REGION_BYTES 144u
+/* Values that no owner sends are refused: an unknown kind, a size of 0, an offset or a size that
+ * wraps around. */
+extern const struct cei_layout cei_region_layout;
 
-void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region);
-void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_region);
+#define CEI_WIRE_REGION_BYTES 144u
 
 /* --- what buffers and signals export -------------------------------------- */
 
@@ -49,8 +48,7 @@ struct cei_wire_described {
 	struct cei_region_wire regions[CEI_EXPORT_REGIONS_MAX];
 };
 
-void cei_wire_put_described(struct cei_writer *writer,
-			    const struct cei_wire_described *described);
+extern const struct cei_layout cei_described_layout;
 
 /* Decodes the contents of an export. The reader fails if they are none that an owner sends, above
  * all if the number of regions or descriptors does not fit the kind. */
@@ -130,7 +128,6 @@ struct cei_message {
 	};
 };
 
-extern const struct cei_layout cei_described_layout;
 extern const struct cei_protocol cei_message_protocol;
 
 /* Encodes a message into bytes, which must have room for CEI_MESSAGE_BYTES_MAX. Every message fits.

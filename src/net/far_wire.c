@@ -9,20 +9,16 @@ _Static_assert(CEI_FAR_HEAD_BYTES + 4 + CEI_FAR_NOTE_MAX <= CEI_TRANSPORT_MESSAG
 	       "every note fits in a message");
 
 static const struct cei_field hello_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_far_hello, instance) },
-	{ CEI_TEXT, CEI_AT(struct cei_far_hello, library) },
-	{ CEI_TEXT, CEI_AT(struct cei_far_hello, transport) },
+	{ CEI_U64, CEI_AT(cei_far_hello, instance) },
+	{ CEI_TEXT, CEI_AT(cei_far_hello, library) },
+	{ CEI_TEXT, CEI_AT(cei_far_hello, transport) },
 };
-static const struct cei_layout hello_body =
-	CEI_LAYOUT(hello_fields, struct cei_far_hello, NULL);
 
 /* Later versions may define more errors, but 0 and above mean success. */
 static const struct cei_field refuse_fields[] = {
-	{ CEI_I32, CEI_AT(struct cei_far_refuse, error), .least = INT32_MIN, .most = -1 },
-	{ CEI_TEXT, CEI_AT(struct cei_far_refuse, text) },
+	{ CEI_I32, CEI_AT(cei_far_refuse, error), .least = INT32_MIN, .most = -1 },
+	{ CEI_TEXT, CEI_AT(cei_far_refuse, text) },
 };
-static const struct cei_layout refuse_body =
-	CEI_LAYOUT(refuse_fields, struct cei_far_refuse, NULL);
 
 /* Returns whether the piece has rows that do not overlap, and an end that can be told. */
 static int is_piece(const void *value)
@@ -39,15 +35,13 @@ static int is_piece(const void *value)
 }
 
 static const struct cei_field piece_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_far_piece, sequence), .least = 1 },
-	{ CEI_U32, CEI_AT(struct cei_far_piece, region) },
-	{ CEI_U64, CEI_AT(struct cei_far_piece, offset) },
-	{ CEI_U64, CEI_AT(struct cei_far_piece, row_bytes), .least = 1 },
-	{ CEI_U64, CEI_AT(struct cei_far_piece, n_rows), .least = 1 },
-	{ CEI_U64, CEI_AT(struct cei_far_piece, pitch_bytes) },
+	{ CEI_U64, CEI_AT(cei_far_piece, sequence), .least = 1 },
+	{ CEI_U32, CEI_AT(cei_far_piece, region) },
+	{ CEI_U64, CEI_AT(cei_far_piece, offset) },
+	{ CEI_U64, CEI_AT(cei_far_piece, row_bytes), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_far_piece, n_rows), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_far_piece, pitch_bytes) },
 };
-static const struct cei_layout piece_body =
-	CEI_LAYOUT(piece_fields, struct cei_far_piece, is_piece);
 
 static int is_mark(const void *value)
 {
@@ -57,53 +51,47 @@ static int is_mark(const void *value)
 }
 
 static const struct cei_field mark_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_far_mark, sequence) },
-	{ CEI_U64, CEI_AT(struct cei_far_mark, after) },
-	{ CEI_U32, CEI_AT(struct cei_far_mark, region) },
-	{ CEI_U32, CEI_AT(struct cei_far_mark, index) },
-	{ CEI_U64, CEI_AT(struct cei_far_mark, value) },
+	{ CEI_U64, CEI_AT(cei_far_mark, sequence) },
+	{ CEI_U64, CEI_AT(cei_far_mark, after) },
+	{ CEI_U32, CEI_AT(cei_far_mark, region) },
+	{ CEI_U32, CEI_AT(cei_far_mark, index) },
+	{ CEI_U64, CEI_AT(cei_far_mark, value) },
 };
-static const struct cei_layout mark_body =
-	CEI_LAYOUT(mark_fields, struct cei_far_mark, is_mark);
 
 static const struct cei_field beat_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_far_beat, is_question), .most = 1 },
-	{ CEI_U32, CEI_AT(struct cei_far_beat, n_parked) },
-	{ CEI_U64, CEI_AT(struct cei_far_beat, n_landed_bytes) },
+	{ CEI_U32, CEI_AT(cei_far_beat, is_question), .most = 1 },
+	{ CEI_U32, CEI_AT(cei_far_beat, n_parked) },
+	{ CEI_U64, CEI_AT(cei_far_beat, n_landed_bytes) },
 };
-static const struct cei_layout beat_body =
-	CEI_LAYOUT(beat_fields, struct cei_far_beat, NULL);
 
 static const struct cei_field note_fields[] = {
-	{ CEI_VIEW, CEI_AT(struct cei_far_note, bytes), CEI_COUNT(struct cei_far_note, n_bytes),
+	{ CEI_VIEW, CEI_AT(cei_far_note, bytes), CEI_COUNT(cei_far_note, n_bytes),
 	  .least = 1, .most = CEI_FAR_NOTE_MAX },
 };
-static const struct cei_layout note_body =
-	CEI_LAYOUT(note_fields, struct cei_far_note, NULL);
 
 static const struct cei_message_kind kinds[] = {
-	[CEI_FAR_HELLO] =  { "HELLO", &hello_body },
-	[CEI_FAR_REFUSE] = { "REFUSE", &refuse_body },
-	[CEI_FAR_PIECE] =  { "PIECE", &piece_body },
-	[CEI_FAR_MARK] =   { "MARK", &mark_body },
-	[CEI_FAR_ACK] =    { "ACK", &cei_u64_layout },
-	[CEI_FAR_BEAT] =   { "BEAT", &beat_body },
-	[CEI_FAR_NOTE] =   { "NOTE", &note_body },
-	[CEI_FAR_BYE] =    { "BYE", &cei_no_body },
+	[CEI_FAR_HELLO] = { "HELLO", CEI_LAYOUT(hello_fields, cei_far_hello, NULL) },
+	[CEI_FAR_REFUSE] = { "REFUSE", CEI_LAYOUT(refuse_fields, cei_far_refuse, NULL) },
+	[CEI_FAR_PIECE] = { "PIECE", CEI_LAYOUT(piece_fields, cei_far_piece, is_piece) },
+	[CEI_FAR_MARK] = { "MARK", CEI_LAYOUT(mark_fields, cei_far_mark, is_mark) },
+	[CEI_FAR_ACK] = { "ACK", CEI_ONE_U64 },
+	[CEI_FAR_BEAT] = { "BEAT", CEI_LAYOUT(beat_fields, cei_far_beat, NULL) },
+	[CEI_FAR_NOTE] = { "NOTE", CEI_LAYOUT(note_fields, cei_far_note, NULL) },
+	[CEI_FAR_BYE] = { "BYE", CEI_NOTHING },
 };
 
 static const struct cei_field head_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_far_message, magic) },
-	{ CEI_U32, CEI_AT(struct cei_far_message, version) },
-	{ CEI_U32, CEI_AT(struct cei_far_message, type) },
-	{ CEI_U32, CEI_AT(struct cei_far_message, n_bytes) },
-	{ CEI_U64, CEI_AT(struct cei_far_message, group) },
-	{ CEI_U32, CEI_AT(struct cei_far_message, source) },
-	{ CEI_U32, CEI_AT(struct cei_far_message, target) },
-	{ CEI_U64, CEI_AT(struct cei_far_message, incarnation), .least = 1 },
-	{ CEI_U64, CEI_AT(struct cei_far_message, heard) },
+	{ CEI_U32, CEI_AT(cei_far_message, magic) },
+	{ CEI_U32, CEI_AT(cei_far_message, version) },
+	{ CEI_U32, CEI_AT(cei_far_message, type) },
+	{ CEI_U32, CEI_AT(cei_far_message, n_bytes) },
+	{ CEI_U64, CEI_AT(cei_far_message, group) },
+	{ CEI_U32, CEI_AT(cei_far_message, source) },
+	{ CEI_U32, CEI_AT(cei_far_message, target) },
+	{ CEI_U64, CEI_AT(cei_far_message, incarnation), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_far_message, heard) },
 };
-static const struct cei_layout head = CEI_LAYOUT(head_fields, struct cei_far_message, NULL);
+static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_far_message, NULL);
 
 const struct cei_protocol cei_far_protocol = {
 	.magic = CEI_FAR_MAGIC,

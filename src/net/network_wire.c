@@ -8,11 +8,10 @@
 #include "base/report.h"
 
 static const struct cei_field find_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_note_find, number), .least = 1 },
-	{ CEI_U32, CEI_AT(struct cei_note_find, rank) },
-	{ CEI_TEXT, CEI_AT(struct cei_note_find, name), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_note_find, number), .least = 1 },
+	{ CEI_U32, CEI_AT(cei_note_find, rank) },
+	{ CEI_TEXT, CEI_AT(cei_note_find, name), .least = 1 },
 };
-static const struct cei_layout find_body = CEI_LAYOUT(find_fields, struct cei_note_find, NULL);
 
 static int is_reply(const void *value)
 {
@@ -22,61 +21,50 @@ static int is_reply(const void *value)
 }
 
 #define FOUND_AT(member) \
-	CEI_AT(struct cei_note_reply, found.member), CEI_UNLESS(struct cei_note_reply, result)
+	CEI_AT(cei_note_reply, found.member), CEI_UNLESS(cei_note_reply, result)
 
 static const struct cei_field reply_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_note_reply, number), .least = 1 },
-	{ CEI_I32, CEI_AT(struct cei_note_reply, result), .most = CEOV_NONE },
+	{ CEI_U64, CEI_AT(cei_note_reply, number), .least = 1 },
+	{ CEI_I32, CEI_AT(cei_note_reply, result), .most = CEOV_NONE },
 	{ CEI_U32, FOUND_AT(region), .least = 1 },
 	{ CEI_U32, FOUND_AT(kind), .least = CEI_NETWORK_BYTES, .most = CEI_NETWORK_COUNTERS },
 	{ CEI_U64, FOUND_AT(size_bytes) },
 	{ CEI_U32, FOUND_AT(generation) },
-	{ CEI_BYTES, FOUND_AT(details), CEI_COUNT(struct cei_note_reply, found.n_details) },
+	{ CEI_BYTES, FOUND_AT(details), CEI_COUNT(cei_note_reply, found.n_details) },
 };
-static const struct cei_layout reply_body =
-	CEI_LAYOUT(reply_fields, struct cei_note_reply, is_reply);
 
 static const struct cei_field counter_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_note_counter, region) },
-	{ CEI_U32, CEI_AT(struct cei_note_counter, index) },
-	{ CEI_U64, CEI_AT(struct cei_note_counter, value), .most = CEOV_VALUE_LIMIT - 1 },
-	{ CEI_U32, CEI_AT(struct cei_note_counter, generation) },
+	{ CEI_U32, CEI_AT(cei_note_counter, region) },
+	{ CEI_U32, CEI_AT(cei_note_counter, index) },
+	{ CEI_U64, CEI_AT(cei_note_counter, value), .most = CEOV_VALUE_LIMIT - 1 },
+	{ CEI_U32, CEI_AT(cei_note_counter, generation) },
 };
-static const struct cei_layout counter_body =
-	CEI_LAYOUT(counter_fields, struct cei_note_counter, NULL);
 
 static const struct cei_field signal_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_note_signal, named.rank) },
-	{ CEI_U32, CEI_AT(struct cei_note_signal, named.region) },
-	{ CEI_U32, CEI_AT(struct cei_note_signal, generation) },
+	{ CEI_U32, CEI_AT(cei_note_signal, named.rank) },
+	{ CEI_U32, CEI_AT(cei_note_signal, named.region) },
+	{ CEI_U32, CEI_AT(cei_note_signal, generation) },
 };
-static const struct cei_layout signal_layout =
-	CEI_LAYOUT(signal_fields, struct cei_note_signal, NULL);
+static const struct cei_layout signal_layout = CEI_LAYOUT(signal_fields, cei_note_signal, NULL);
 
 static const struct cei_field abort_fields[] = {
-	{ CEI_I32, CEI_AT(struct cei_note_abort, error), .least = CEI_ERROR_LOWEST, .most = -1 },
-	{ CEI_U32, CEI_AT(struct cei_note_abort, blame) },
-	{ CEI_LIST, CEI_AT(struct cei_note_abort, signals), CEI_COUNT(struct cei_note_abort, n),
+	{ CEI_I32, CEI_AT(cei_note_abort, error), .least = CEI_ERROR_LOWEST, .most = -1 },
+	{ CEI_U32, CEI_AT(cei_note_abort, blame) },
+	{ CEI_LIST, CEI_AT(cei_note_abort, signals), CEI_COUNT(cei_note_abort, n),
 	  .least = 1, .of = &signal_layout },
 };
-static const struct cei_layout abort_body =
-	CEI_LAYOUT(abort_fields, struct cei_note_abort, NULL);
 
 static const struct cei_field renew_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_note_renew, number), .least = 1 },
-	{ CEI_U32, CEI_AT(struct cei_note_renew, signal.named.rank) },
-	{ CEI_U32, CEI_AT(struct cei_note_renew, signal.named.region) },
-	{ CEI_U32, CEI_AT(struct cei_note_renew, signal.generation) },
+	{ CEI_U64, CEI_AT(cei_note_renew, number), .least = 1 },
+	{ CEI_U32, CEI_AT(cei_note_renew, signal.named.rank) },
+	{ CEI_U32, CEI_AT(cei_note_renew, signal.named.region) },
+	{ CEI_U32, CEI_AT(cei_note_renew, signal.generation) },
 };
-static const struct cei_layout renew_body =
-	CEI_LAYOUT(renew_fields, struct cei_note_renew, NULL);
 
 static const struct cei_field barrier_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_note_barrier, call), .least = 1 },
-	{ CEI_U32, CEI_AT(struct cei_note_barrier, round), .most = CEI_NOTE_ROUNDS - 1 },
+	{ CEI_U64, CEI_AT(cei_note_barrier, call), .least = 1 },
+	{ CEI_U32, CEI_AT(cei_note_barrier, round), .most = CEI_NOTE_ROUNDS - 1 },
 };
-static const struct cei_layout barrier_body =
-	CEI_LAYOUT(barrier_fields, struct cei_note_barrier, NULL);
 
 static int is_gone(const void *value)
 {
@@ -86,12 +74,10 @@ static int is_gone(const void *value)
 }
 
 static const struct cei_field gone_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_note_gone, rank) },
-	{ CEI_U32, CEI_AT(struct cei_note_gone, has_departed), .most = 1 },
-	{ CEI_U64, CEI_AT(struct cei_note_gone, n_barriers) },
+	{ CEI_U32, CEI_AT(cei_note_gone, rank) },
+	{ CEI_U32, CEI_AT(cei_note_gone, has_departed), .most = 1 },
+	{ CEI_U64, CEI_AT(cei_note_gone, n_barriers) },
 };
-static const struct cei_layout gone_body =
-	CEI_LAYOUT(gone_fields, struct cei_note_gone, is_gone);
 
 static int is_clock(const void *value)
 {
@@ -101,43 +87,39 @@ static int is_clock(const void *value)
 }
 
 static const struct cei_field clock_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_note_clock, what),
-	  .least = CEI_CLOCK_ASK, .most = CEI_CLOCK_END },
-	{ CEI_U64, CEI_AT(struct cei_note_clock, number), .least = 1 },
-	{ CEI_U64, CEI_AT(struct cei_note_clock, heard_ns) },
-	{ CEI_U64, CEI_AT(struct cei_note_clock, told_ns) },
+	{ CEI_U32, CEI_AT(cei_note_clock, what), .least = CEI_CLOCK_ASK, .most = CEI_CLOCK_END },
+	{ CEI_U64, CEI_AT(cei_note_clock, number), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_note_clock, heard_ns) },
+	{ CEI_U64, CEI_AT(cei_note_clock, told_ns) },
 };
-static const struct cei_layout clock_body =
-	CEI_LAYOUT(clock_fields, struct cei_note_clock, is_clock);
 
 static const struct cei_field rail_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_note_rail, number), .most = CEI_NETWORK_RAILS_MAX - 1 },
+	{ CEI_U32, CEI_AT(cei_note_rail, number), .most = CEI_NETWORK_RAILS_MAX - 1 },
 };
-static const struct cei_layout rail_body = CEI_LAYOUT(rail_fields, struct cei_note_rail, NULL);
 
 static const struct cei_message_kind kinds[] = {
-	[CEI_NOTE_FIND] =    { "FIND", &find_body },
-	[CEI_NOTE_REPLY] =   { "REPLY", &reply_body },
-	[CEI_NOTE_DROP] =    { "DROP", &cei_u32_layout },
-	[CEI_NOTE_RAISE] =   { "RAISE", &counter_body },
-	[CEI_NOTE_ASK] =     { "ASK", &counter_body },
-	[CEI_NOTE_VALUE] =   { "VALUE", &counter_body },
-	[CEI_NOTE_ABORT] =   { "ABORT", &abort_body },
-	[CEI_NOTE_RENEW] =   { "RENEW", &renew_body },
-	[CEI_NOTE_RENEWED] = { "RENEWED", &renew_body },
-	[CEI_NOTE_BARRIER] = { "BARRIER", &barrier_body },
-	[CEI_NOTE_GONE] =    { "GONE", &gone_body },
-	[CEI_NOTE_CLOCK] =   { "CLOCK", &clock_body },
-	[CEI_NOTE_RAIL] =    { "RAIL", &rail_body },
-	[CEI_NOTE_HEARD] =   { "HEARD", &cei_no_body },
+	[CEI_NOTE_FIND] = { "FIND", CEI_LAYOUT(find_fields, cei_note_find, NULL) },
+	[CEI_NOTE_REPLY] = { "REPLY", CEI_LAYOUT(reply_fields, cei_note_reply, is_reply) },
+	[CEI_NOTE_DROP] = { "DROP", CEI_ONE_U32 },
+	[CEI_NOTE_RAISE] = { "RAISE", CEI_LAYOUT(counter_fields, cei_note_counter, NULL) },
+	[CEI_NOTE_ASK] = { "ASK", CEI_LAYOUT(counter_fields, cei_note_counter, NULL) },
+	[CEI_NOTE_VALUE] = { "VALUE", CEI_LAYOUT(counter_fields, cei_note_counter, NULL) },
+	[CEI_NOTE_ABORT] = { "ABORT", CEI_LAYOUT(abort_fields, cei_note_abort, NULL) },
+	[CEI_NOTE_RENEW] = { "RENEW", CEI_LAYOUT(renew_fields, cei_note_renew, NULL) },
+	[CEI_NOTE_RENEWED] = { "RENEWED", CEI_LAYOUT(renew_fields, cei_note_renew, NULL) },
+	[CEI_NOTE_BARRIER] = { "BARRIER", CEI_LAYOUT(barrier_fields, cei_note_barrier, NULL) },
+	[CEI_NOTE_GONE] = { "GONE", CEI_LAYOUT(gone_fields, cei_note_gone, is_gone) },
+	[CEI_NOTE_CLOCK] = { "CLOCK", CEI_LAYOUT(clock_fields, cei_note_clock, is_clock) },
+	[CEI_NOTE_RAIL] = { "RAIL", CEI_LAYOUT(rail_fields, cei_note_rail, NULL) },
+	[CEI_NOTE_HEARD] = { "HEARD", CEI_NOTHING },
 };
 
 static const struct cei_field head_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_note, type) },
-	{ CEI_U64, CEI_AT(struct cei_note, number) },
-	{ CEI_U64, CEI_AT(struct cei_note, heard) },
+	{ CEI_U32, CEI_AT(cei_note, type) },
+	{ CEI_U64, CEI_AT(cei_note, number) },
+	{ CEI_U64, CEI_AT(cei_note, heard) },
 };
-static const struct cei_layout head = CEI_LAYOUT(head_fields, struct cei_note, NULL);
+static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_note, NULL);
 
 const struct cei_protocol cei_note_protocol = {
 	.n_bytes_max = CEI_FAR_NOTE_MAX,

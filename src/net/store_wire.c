@@ -10,51 +10,46 @@
 #include "base/report.h"
 
 static const struct cei_field hello_fields[] = {
-	{ CEI_U64, CEI_AT(struct cei_store_hello, group) },
-	{ CEI_U32, CEI_AT(struct cei_store_hello, process) },
-	{ CEI_U32, CEI_AT(struct cei_store_hello, n_processes) },
+	{ CEI_U64, CEI_AT(cei_store_hello, group) },
+	{ CEI_U32, CEI_AT(cei_store_hello, process) },
+	{ CEI_U32, CEI_AT(cei_store_hello, n_processes) },
 };
-static const struct cei_layout hello_body = CEI_LAYOUT(hello_fields, struct cei_store_hello, NULL);
 
 static const struct cei_field refuse_fields[] = {
-	{ CEI_I32, CEI_AT(struct cei_store_refuse, error), .least = CEI_ERROR_LOWEST, .most = -1 },
-	{ CEI_RAW, CEI_AT(struct cei_store_refuse, text) },
+	{ CEI_I32, CEI_AT(cei_store_refuse, error), .least = CEI_ERROR_LOWEST, .most = -1 },
+	{ CEI_RAW, CEI_AT(cei_store_refuse, text) },
 };
-static const struct cei_layout refuse_body =
-	CEI_LAYOUT(refuse_fields, struct cei_store_refuse, NULL);
 
 static const struct cei_field part_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_store_part, round) },
-	{ CEI_REST, CEI_AT(struct cei_store_part, bytes),
-	  CEI_COUNT(struct cei_store_part, n_bytes), .most = CEI_GATHERED_BYTES_MAX },
+	{ CEI_U32, CEI_AT(cei_store_part, round) },
+	{ CEI_REST, CEI_AT(cei_store_part, bytes),
+	  CEI_COUNT(cei_store_part, n_bytes), .most = CEI_GATHERED_BYTES_MAX },
 };
-static const struct cei_layout part_body = CEI_LAYOUT(part_fields, struct cei_store_part, NULL);
 
 #define ALL_OF_ONE_MAX (4 + (uint64_t)CEI_GATHERED_BYTES_MAX)
 
 static const struct cei_field all_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_store_all, round) },
-	{ CEI_U32, CEI_AT(struct cei_store_all, n_processes) },
-	{ CEI_REST, CEI_AT(struct cei_store_all, bytes),
-	  CEI_COUNT(struct cei_store_all, n_bytes),
+	{ CEI_U32, CEI_AT(cei_store_all, round) },
+	{ CEI_U32, CEI_AT(cei_store_all, n_processes) },
+	{ CEI_REST, CEI_AT(cei_store_all, bytes),
+	  CEI_COUNT(cei_store_all, n_bytes),
 	  .most = CEI_GATHERED_PROCESSES_MAX * ALL_OF_ONE_MAX },
 };
-static const struct cei_layout all_body = CEI_LAYOUT(all_fields, struct cei_store_all, NULL);
 
 static const struct cei_field head_fields[] = {
-	{ CEI_U32, CEI_AT(struct cei_store_message, magic) },
-	{ CEI_U32, CEI_AT(struct cei_store_message, version) },
-	{ CEI_U32, CEI_AT(struct cei_store_message, type) },
-	{ CEI_U64, CEI_AT(struct cei_store_message, n_bytes) },
+	{ CEI_U32, CEI_AT(cei_store_message, magic) },
+	{ CEI_U32, CEI_AT(cei_store_message, version) },
+	{ CEI_U32, CEI_AT(cei_store_message, type) },
+	{ CEI_U64, CEI_AT(cei_store_message, n_bytes) },
 };
-static const struct cei_layout head = CEI_LAYOUT(head_fields, struct cei_store_message, NULL);
+static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_store_message, NULL);
 
 static const struct cei_message_kind kinds[] = {
-	[CEI_STORE_HELLO] =  { "HELLO", &hello_body },
-	[CEI_STORE_JOINED] = { "JOINED", &cei_no_body },
-	[CEI_STORE_REFUSE] = { "REFUSE", &refuse_body },
-	[CEI_STORE_PART] =   { "PART", &part_body },
-	[CEI_STORE_ALL] =    { "ALL", &all_body },
+	[CEI_STORE_HELLO] = { "HELLO", CEI_LAYOUT(hello_fields, cei_store_hello, NULL) },
+	[CEI_STORE_JOINED] = { "JOINED", CEI_NOTHING },
+	[CEI_STORE_REFUSE] = { "REFUSE", CEI_LAYOUT(refuse_fields, cei_store_refuse, NULL) },
+	[CEI_STORE_PART] = { "PART", CEI_LAYOUT(part_fields, cei_store_part, NULL) },
+	[CEI_STORE_ALL] = { "ALL", CEI_LAYOUT(all_fields, cei_store_all, NULL) },
 };
 
 const struct cei_protocol cei_store_protocol = {
@@ -103,7 +98,7 @@ int cei_store_get_head(const uint8_t bytes[CEI_STORE_HEAD_BYTES], uint32_t n_pro
 
 	if (r)
 		return r;
-	cei_layout_bytes(kinds[ret_message->type].body, &least, &most);
+	cei_layout_bytes(&kinds[ret_message->type].body, &least, &most);
 	if (ret_message->type == CEI_STORE_ALL) {
 		most -= (CEI_GATHERED_PROCESSES_MAX - n_processes) * ALL_OF_ONE_MAX;
 		least += 4 * (uint64_t)n_processes;

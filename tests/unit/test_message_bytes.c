@@ -246,7 +246,7 @@ START_TEST(test_described)
 
 	count(&described.regions[0], sizeof(described.regions[0]));
 	count(&described.regions[1], sizeof(described.regions[1]));
-	cei_wire_put_described(&writer, &described);
+	cei_put_layout(&writer, &cei_described_layout, &described);
 	assert_bytes(bytes, writer.at,
 		     "0200000001000000040302010100000002000000101112131415161718191a1b1c1d1e1f2021"
 		     "22232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f4041424344454647"

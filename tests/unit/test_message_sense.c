@@ -114,23 +114,23 @@ static int is_taken(const struct cei_wire_described *described, uint32_t n_fds)
 	struct cei_reader reader = cei_reader_on(bytes, CEI_EXPORT_BYTES_MAX);
 	struct cei_wire_described back;
 
-	cei_wire_put_described(&writer, described);
+	cei_put_layout(&writer, &cei_described_layout, described);
 	reader.n_bytes = writer.at;
 	cei_wire_get_described(&reader, n_fds, &back);
 	return !cei_reader_end(&reader);
 }
 
 #define EXPORT_REFUSES(export, field, wrong) \
-	REFUSES(&made_exports, export, described.field, wrong)
+	REFUSES(&made_exports, export, content.described.field, wrong)
 
 /* The finder maps regions and takes descriptors as an export describes them, so both must be
  * consistent. */
 START_TEST(test_signals)
 {
-	struct made_export export = { 1, { CEI_EXPORT_SIGNAL, CEOV_PLACE_GPU, 4,
-					   CEOV_SIGNAL_HOST_VISIBLE, 2, {
+	struct made_export export = { 1, { 1, { CEI_EXPORT_SIGNAL, CEOV_PLACE_GPU, 4,
+						CEOV_SIGNAL_HOST_VISIBLE, 2, {
 		{ .kind = CEOV_PLACE_HOST, .has_fd = 1, .size_bytes = 4096, .offset_bytes = 64 },
-		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 } } } };
+		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 } } } } };
 
 	EXPORT_REFUSES(export, regions[1].kind, CEOV_PLACE_HOST);
 	EXPORT_REFUSES(export, regions[0].kind, CEOV_PLACE_GPU);
@@ -140,25 +140,25 @@ START_TEST(test_signals)
 	EXPORT_REFUSES(export, n_counters, 0);
 	EXPORT_REFUSES(export, place_kind, CEOV_PLACE_HOST);
 	EXPORT_REFUSES(export, n_regions, 1);
-	ck_assert(is_taken(&export.described, 1));
-	ck_assert(!is_taken(&export.described, 0));
-	ck_assert(!is_taken(&export.described, 2));
+	ck_assert(is_taken(&export.content.described, 1));
+	ck_assert(!is_taken(&export.content.described, 0));
+	ck_assert(!is_taken(&export.content.described, 2));
 }
 END_TEST
 
 START_TEST(test_buffers)
 {
-	struct made_export export = { 1, { CEI_EXPORT_BUFFER, 0, 0, 0, 1, {
+	struct made_export export = { 1, { 1, { CEI_EXPORT_BUFFER, 0, 0, 0, 1, {
 		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 },
-		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 } } } };
+		{ .kind = CEOV_PLACE_GPU, .size_bytes = 4096 } } } } };
 
 	EXPORT_REFUSES(export, place_kind, CEOV_PLACE_GPU);
 	EXPORT_REFUSES(export, n_counters, 1);
 	EXPORT_REFUSES(export, flags, CEOV_SIGNAL_HOST_VISIBLE);
 	EXPORT_REFUSES(export, n_regions, 2);
 	EXPORT_REFUSES(export, kind, CEI_EXPORT_BUFFER + CEI_EXPORT_SIGNAL + 1);
-	ck_assert(is_taken(&export.described, 0));
-	ck_assert(!is_taken(&export.described, 1));
+	ck_assert(is_taken(&export.content.described, 0));
+	ck_assert(!is_taken(&export.content.described, 1));
 }
 END_TEST
 

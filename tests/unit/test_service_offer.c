@@ -111,7 +111,7 @@ START_TEST(test_random_bytes)
 		if (cei_offer_take(&taken, &wire, &fd))
 			continue;
 		writer = cei_writer_on(again, sizeof(again));
-		cei_wire_put_region(&writer, &wire);
+		cei_put_layout(&writer, &cei_region_layout, &wire);
 		ck_assert_mem_eq(again, bytes, sizeof(again));
 		ck_assert_int_eq(fd >= 0, wire.has_fd);
 	}

@@ -76,7 +76,7 @@ static int encode(ceov_context *context, const struct cei_export_body *body,
 		if (fd >= 0)
 			wire->fds[wire->n_fds++] = fd;
 	}
-	cei_wire_put_described(&writer, &described);
+	cei_put_layout(&writer, &cei_described_layout, &described);
 	wire->n_bytes = (uint32_t)writer.at;
 	return writer.failed ? cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 					 "share: the export does not fit its message") : 0;
