@@ -47,7 +47,7 @@ static int say(struct cei_client *client, const struct cei_service_message *mess
 
 	if (!bytes)
 		return CEOV_FULL;
-	datagram.n_bytes = cei_service_encode(message, bytes);
+	datagram.n_bytes = cei_encode(&cei_service_protocol, message, bytes);
 	r = cei_datagram_send(client->fd, &datagram);
 	free(bytes);
 	return r == CEOV_ERR_SYSTEM && errno == ETOOMANYREFS ? CEOV_FULL : r;
@@ -298,7 +298,7 @@ static void get_datagram(struct cei_client *client, const uint8_t *bytes,
 {
 	struct cei_service_message message;
 	char text[CEOV_FAILURE_TEXT_BYTES];
-	int r = cei_service_decode(bytes, datagram->n_bytes, &message);
+	int r = cei_decode(&cei_service_protocol, bytes, datagram->n_bytes, &message);
 
 	if (r == CEOV_ERR_VERSION) {
 		snprintf(text, sizeof(text), "ceoverlapd: the daemon speaks version %u of its "

@@ -96,7 +96,7 @@ static int send_fds(struct cei_service_link *link, const struct cei_service_prog
 	struct cei_datagram datagram = { .bytes = bytes };
 	int r = 0;
 
-	datagram.n_bytes = cei_service_encode(&part, bytes);
+	datagram.n_bytes = cei_encode(&cei_service_protocol, &part, bytes);
 	for (at = 0; !r && at < n_fds; at += datagram.n_fds) {
 		datagram.fds = program->offer->fds + at;
 		datagram.n_fds = n_fds - at < CEI_SERVICE_PART_FDS ? n_fds - at

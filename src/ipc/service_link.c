@@ -109,7 +109,7 @@ static int receive(struct cei_service_link *link, uint8_t *bytes)
 
 	if (r)
 		return r == CEOV_NONE || r == CEOV_ERR_INVALID;
-	if (!cei_service_decode(bytes, datagram.n_bytes, &message)) {
+	if (!cei_decode(&cei_service_protocol, bytes, datagram.n_bytes, &message)) {
 		if (message.type == CEI_SERVICE_FAILURE)
 			link->config.failed(link->config.arg, &message.failure);
 		else
@@ -256,7 +256,7 @@ int cei_service_say(struct cei_service_link *link, const struct cei_service_mess
 	if (!bytes)
 		return cei_raise(link->config.report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceoverlapd: no memory for a message");
-	datagram.n_bytes = cei_service_encode(message, bytes);
+	datagram.n_bytes = cei_encode(&cei_service_protocol, message, bytes);
 	r = cei_service_send_by(link, &datagram, deadline_ns);
 	free(bytes);
 	return r;
@@ -308,7 +308,7 @@ static int take_welcome(struct cei_service_link *link, uint8_t *bytes)
 		return cei_raise(link->config.report, CEOV_ERR_SYSTEM, 0,
 				 "ceoverlapd: the daemon at %s closed the connection",
 				 link->config.path);
-	r = cei_service_decode(bytes, datagram.n_bytes, &message);
+	r = cei_decode(&cei_service_protocol, bytes, datagram.n_bytes, &message);
 	if (!r && message.type == CEI_SERVICE_WELCOME) {
 		link->welcome = message.welcome;
 		return map_areas(link, &datagram);
@@ -331,7 +331,7 @@ static int say_hello(struct cei_service_link *link, uint8_t *bytes)
 	struct cei_datagram datagram = { .bytes = bytes };
 	int r;
 
-	datagram.n_bytes = cei_service_encode(&message, bytes);
+	datagram.n_bytes = cei_encode(&cei_service_protocol, &message, bytes);
 	r = cei_datagram_send(link->fd, &datagram);
 	return r == CEOV_FULL ? cei_service_send_by(link, &datagram, link->config.deadline_ns) : 0;
 }

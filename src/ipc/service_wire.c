@@ -149,14 +149,3 @@ const struct cei_protocol cei_service_protocol = {
 	.head = &head,
 	CEI_KINDS(kinds),
 };
-
-size_t cei_service_encode(const struct cei_service_message *message, uint8_t *bytes)
-{
-	return cei_encode(&cei_service_protocol, message, bytes);
-}
-
-int cei_service_decode(const uint8_t *bytes, size_t n_bytes,
-		       struct cei_service_message *ret_message)
-{
-	return cei_decode(&cei_service_protocol, bytes, n_bytes, ret_message);
-}

@@ -121,16 +121,7 @@ struct cei_service_message {
 	};
 };
 
+/* Every message fits in CEI_SERVICE_BYTES_MAX. A part that was decoded points into the bytes. */
 extern const struct cei_protocol cei_service_protocol;
-
-/* Encodes a message into bytes, which must have room for CEI_SERVICE_BYTES_MAX. Every message fits
- * whose part is no longer than CEI_SERVICE_PART_BYTES. Returns the number of bytes written. */
-size_t cei_service_encode(const struct cei_service_message *message, uint8_t *bytes);
-
-/* CEOV_ERR_VERSION: another magic or version, both of which are in *ret_message; a REFUSED message
- * is decoded all the same, and the result is 0. CEOV_ERR_INVALID: no valid message. Errors are not
- * raised. A part points into bytes. */
-int  cei_service_decode(const uint8_t *bytes, size_t n_bytes,
-			struct cei_service_message *ret_message);
 
 #endif /* CEI_SERVICE_WIRE_H */

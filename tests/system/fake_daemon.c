@@ -31,7 +31,8 @@ static int make_file(size_t n_bytes)
 static void say(int fd, const struct cei_service_message *message, int *fds, uint32_t n_fds)
 {
 	static uint8_t bytes[CEI_SERVICE_BYTES_MAX];
-	struct cei_datagram datagram = { bytes, cei_service_encode(message, bytes), fds, n_fds };
+	struct cei_datagram datagram = { bytes, cei_encode(&cei_service_protocol, message, bytes),
+					 fds, n_fds };
 
 	ck_assert_int_eq(cei_datagram_send(fd, &datagram), 0);
 }
@@ -100,7 +101,8 @@ static void serve(struct fake_daemon *fake, int fd)
 		if (cei_datagram_receive(fd, &datagram))
 			break;
 		cei_datagram_close_fds(&datagram);
-		ck_assert_int_eq(cei_service_decode(bytes, datagram.n_bytes, &message), 0);
+		ck_assert_int_eq(cei_decode(&cei_service_protocol, bytes, datagram.n_bytes,
+					    &message), 0);
 		goes_on = answer(fake, fd, &message);
 	}
 	cei_alive_unmap(&fake->up);

@@ -58,10 +58,10 @@ static void send_half(int connection, uint32_t n_fds, uint32_t n_sent)
 		fds[i] = STDIN_FILENO;
 	message.plan = (struct cei_service_plan){ n_fds * CEI_WIRE_REGION_BYTES + 600, n_fds,
 						  n_fds };
-	datagram.n_bytes = cei_service_encode(&message, bytes);
+	datagram.n_bytes = cei_encode(&cei_service_protocol, &message, bytes);
 	ck_assert_int_eq(cei_datagram_send(connection, &datagram), 0);
 	message = (struct cei_service_message){ .type = CEI_SERVICE_PART };
-	datagram.n_bytes = cei_service_encode(&message, bytes);
+	datagram.n_bytes = cei_encode(&cei_service_protocol, &message, bytes);
 	datagram.fds = fds;
 	datagram.n_fds = n_sent;
 	ck_assert_int_eq(cei_datagram_send(connection, &datagram), 0);

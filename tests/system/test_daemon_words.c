@@ -30,7 +30,7 @@ static void send_message(int connection, const struct cei_service_message *messa
 	static uint8_t bytes[CEI_SERVICE_BYTES_MAX];
 	struct cei_datagram datagram = { .bytes = bytes, .fds = fds, .n_fds = n_fds };
 
-	datagram.n_bytes = cei_service_encode(message, bytes);
+	datagram.n_bytes = cei_encode(&cei_service_protocol, message, bytes);
 	ck_assert_int_eq(cei_datagram_send(connection, &datagram), 0);
 }
 
@@ -141,7 +141,7 @@ START_TEST(test_a_client_cannot_write_results)
 		datagram.n_fds = CEI_DATAGRAM_FDS_MAX;
 	} while (cei_datagram_receive(connection, &datagram) == CEOV_NONE &&
 		 cei_now_ns() < deadline);
-	ck_assert_int_eq(cei_service_decode(bytes, datagram.n_bytes, &message), 0);
+	ck_assert_int_eq(cei_decode(&cei_service_protocol, bytes, datagram.n_bytes, &message), 0);
 	ck_assert_uint_eq(message.type, CEI_SERVICE_WELCOME);
 	ck_assert_uint_eq(datagram.n_fds, 3);   /* DOWN, UP and a bell */
 	ck_assert_ptr_ne(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[1], 0), MAP_FAILED);

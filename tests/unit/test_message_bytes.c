@@ -108,7 +108,7 @@ static void assert_service(struct cei_service_message *message, uint32_t type,
 
 	message->type = type;
 	message->number = 0x71727374;
-	assert_bytes(bytes, cei_service_encode(message, bytes), expected);
+	assert_bytes(bytes, cei_encode(&cei_service_protocol, message, bytes), expected);
 }
 
 START_TEST(test_service)
