@@ -298,7 +298,7 @@ static uint32_t free_slot(const struct cei_client *client)
 
 static void enter_plan(struct cei_client *client, uint32_t at, struct ceov_plan *plan)
 {
-	struct cei_daemon_intake *intake =
+	struct cei_intake *intake =
 		&client->server->intakes[client->engines[plan->member]];
 
 	plan->program.urgency = cei_limits_cap(cei_client_limits(client).most_urgent,

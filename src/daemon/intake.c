@@ -80,26 +80,27 @@ static uint32_t take_from(struct cei_mouth *mouth)
 	return n;
 }
 
-static struct cei_daemon_intake *of(struct cei_intake *intake)
+static struct cei_intake *of(struct cei_launch_source *source)
 {
-	return CEI_OWNER(intake, struct cei_daemon_intake, intake);
+	return CEI_OWNER(source, struct cei_intake, source);
 }
 
-uint64_t cei_intake_turns(const struct cei_daemon_intake *intake)
+uint64_t cei_intake_turns(const struct cei_intake *intake)
 {
 	return atomic_load_explicit(&intake->n_turns, memory_order_relaxed);
 }
 
 /* Begins with another ring in each turn. */
-static uint32_t take(struct cei_intake *intake)
+static uint32_t take(struct cei_launch_source *source)
 {
-	struct cei_list *mouths = &of(intake)->mouths, *node, *first;
+	struct cei_intake *intake = of(source);
+	struct cei_list *mouths = &intake->mouths, *node, *first;
 	uint32_t n = 0;
 
 	/* relaxed, and by the engine's thread alone: somebody looks whether it rises */
-	atomic_store_explicit(&of(intake)->n_turns, cei_intake_turns(of(intake)) + 1,
+	atomic_store_explicit(&intake->n_turns, cei_intake_turns(intake) + 1,
 			      memory_order_relaxed);
-	pthread_mutex_lock(&of(intake)->lock);
+	pthread_mutex_lock(&intake->lock);
 	for (node = mouths->next; node != mouths && n < TAKE_OF_ALL; node = node->next)
 		n += take_from(CEI_OWNER(node, struct cei_mouth, link));
 	first = mouths->next;
@@ -107,41 +108,42 @@ static uint32_t take(struct cei_intake *intake)
 		cei_list_remove(first);
 		cei_list_append(mouths, first);
 	}
-	pthread_mutex_unlock(&of(intake)->lock);
+	pthread_mutex_unlock(&intake->lock);
 	return n;
 }
 
 /* --- sleeping --------------------------------------------------------------- */
 
-static void doze(struct cei_intake *intake, int is_dozing)
+static void doze(struct cei_launch_source *source, int is_dozing)
 {
-	struct cei_list *mouths = &of(intake)->mouths, *node;
+	struct cei_intake *intake = of(source);
+	struct cei_list *mouths = &intake->mouths, *node;
 
-	pthread_mutex_lock(&of(intake)->lock);
+	pthread_mutex_lock(&intake->lock);
 	for (node = mouths->next; node != mouths; node = node->next)
 		cei_service_doze(&CEI_OWNER(node, struct cei_mouth, link)->reader, is_dozing);
-	pthread_mutex_unlock(&of(intake)->lock);
+	pthread_mutex_unlock(&intake->lock);
 }
 
 /* Bells are told at each ring (EPOLLET), so nobody has to read them. */
-static int sleep_on(struct cei_intake *intake)
+static int sleep_on(struct cei_launch_source *source)
 {
 	struct epoll_event events[EVENTS];
 
-	return epoll_wait(of(intake)->epoll, events, EVENTS, SLEEP_MS);
+	return epoll_wait(of(source)->epoll, events, EVENTS, SLEEP_MS);
 }
 
-static void wake(struct cei_intake *intake)
+static void wake(struct cei_launch_source *source)
 {
-	cei_ring_eventfd(of(intake)->bell);
+	cei_ring_eventfd(of(source)->bell);
 }
 
-void cei_intake_nudge(struct cei_daemon_intake *intake)
+void cei_intake_nudge(struct cei_intake *intake)
 {
-	wake(&intake->intake);
+	wake(&intake->source);
 }
 
-static int listen_to(struct cei_daemon_intake *intake, int bell)
+static int listen_to(struct cei_intake *intake, int bell)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 
@@ -150,9 +152,9 @@ static int listen_to(struct cei_daemon_intake *intake, int bell)
 
 /* --- life ------------------------------------------------------------------- */
 
-int cei_intake_init(struct cei_daemon_intake *intake, struct cei_report *report)
+int cei_intake_init(struct cei_intake *intake, struct cei_report *report)
 {
-	intake->intake = (struct cei_intake){ take, doze, sleep_on, wake };
+	intake->source = (struct cei_launch_source){ take, doze, sleep_on, wake, 1 };
 	pthread_mutex_init(&intake->lock, NULL);
 	cei_list_init(&intake->mouths);
 	intake->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -162,9 +164,9 @@ int cei_intake_init(struct cei_daemon_intake *intake, struct cei_report *report)
 	return cei_raise(report, CEOV_ERR_SYSTEM, errno, "an engine's bells: %s", strerror(errno));
 }
 
-void cei_intake_fini(struct cei_daemon_intake *intake)
+void cei_intake_fini(struct cei_intake *intake)
 {
-	if (!intake->intake.take)
+	if (!intake->source.take)
 		return;
 	if (intake->bell >= 0)
 		close(intake->bell);
@@ -174,7 +176,7 @@ void cei_intake_fini(struct cei_daemon_intake *intake)
 }
 
 /* The engine may be asleep without having told this client; it is woken, and tells. */
-int cei_intake_add(struct cei_daemon_intake *intake, struct cei_mouth *mouth)
+int cei_intake_add(struct cei_intake *intake, struct cei_mouth *mouth)
 {
 	int r = listen_to(intake, mouth->bell);
 
@@ -183,11 +185,11 @@ int cei_intake_add(struct cei_daemon_intake *intake, struct cei_mouth *mouth)
 	pthread_mutex_lock(&intake->lock);
 	cei_list_append(&intake->mouths, &mouth->link);
 	pthread_mutex_unlock(&intake->lock);
-	wake(&intake->intake);
+	wake(&intake->source);
 	return 0;
 }
 
-void cei_intake_remove(struct cei_daemon_intake *intake, struct cei_mouth *mouth)
+void cei_intake_remove(struct cei_intake *intake, struct cei_mouth *mouth)
 {
 	pthread_mutex_lock(&intake->lock);
 	cei_list_remove(&mouth->link);
@@ -195,7 +197,7 @@ void cei_intake_remove(struct cei_daemon_intake *intake, struct cei_mouth *mouth
 	(void)epoll_ctl(intake->epoll, EPOLL_CTL_DEL, mouth->bell, NULL);
 }
 
-void cei_intake_put_plan(struct cei_daemon_intake *intake, struct cei_intake_plan *slot,
+void cei_intake_put_plan(struct cei_intake *intake, struct cei_intake_plan *slot,
 			 struct ceov_plan *plan, struct cei_mouth *mouth)
 {
 	pthread_mutex_lock(&intake->lock);
@@ -204,7 +206,7 @@ void cei_intake_put_plan(struct cei_daemon_intake *intake, struct cei_intake_pla
 	pthread_mutex_unlock(&intake->lock);
 }
 
-struct ceov_plan *cei_intake_take_plan(struct cei_daemon_intake *intake,
+struct ceov_plan *cei_intake_take_plan(struct cei_intake *intake,
 				       struct cei_intake_plan *slot)
 {
 	struct ceov_plan *plan;

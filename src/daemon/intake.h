@@ -16,7 +16,7 @@
 
 #include "base/list.h"
 #include "base/report.h"
-#include "ce_engine/engine/intake.h"
+#include "ce_engine/engine/launch_source.h"
 #include "daemon/limits.h"
 #include "ipc/service_ring.h"
 
@@ -39,8 +39,8 @@ struct cei_mouth {
 	void                     *arg;
 };
 
-struct cei_daemon_intake {
-	struct cei_intake intake;       /* first: the engine's view */
+struct cei_intake {
+	struct cei_launch_source source;        /* first: the engine's view */
 	pthread_mutex_t   lock;         /* guards the mouths and the plans that they launch */
 	struct cei_list   mouths;       /* the next one to be looked at first */
 	int               epoll;        /* what the engine's thread sleeps on */
@@ -49,24 +49,24 @@ struct cei_daemon_intake {
 };
 
 /* Zeroed before. Raises CEOV_ERR_SYSTEM; fini accepts what init has left. */
-int  cei_intake_init(struct cei_daemon_intake *intake, struct cei_report *report);
-void cei_intake_fini(struct cei_daemon_intake *intake);
+int  cei_intake_init(struct cei_intake *intake, struct cei_report *report);
+void cei_intake_fini(struct cei_intake *intake);
 
 /* Add and remove a ring. After remove the engine does not touch it. CEOV_ERR_SYSTEM, with errno
  * set, not raised. */
-int  cei_intake_add(struct cei_daemon_intake *intake, struct cei_mouth *mouth);
-void cei_intake_remove(struct cei_daemon_intake *intake, struct cei_mouth *mouth);
+int  cei_intake_add(struct cei_intake *intake, struct cei_mouth *mouth);
+void cei_intake_remove(struct cei_intake *intake, struct cei_mouth *mouth);
 
 /* How many turns the engine has made. Any thread. */
-uint64_t cei_intake_turns(const struct cei_daemon_intake *intake);
+uint64_t cei_intake_turns(const struct cei_intake *intake);
 
 /* Has the engine make a turn, even if nothing is to be done. Any thread. */
-void cei_intake_nudge(struct cei_daemon_intake *intake);
+void cei_intake_nudge(struct cei_intake *intake);
 
 /* Put a plan into a free slot, and take it out: no launch of it begins any more. */
-void cei_intake_put_plan(struct cei_daemon_intake *intake, struct cei_intake_plan *slot,
+void cei_intake_put_plan(struct cei_intake *intake, struct cei_intake_plan *slot,
 			 struct ceov_plan *plan, struct cei_mouth *mouth);
-struct ceov_plan *cei_intake_take_plan(struct cei_daemon_intake *intake,
+struct ceov_plan *cei_intake_take_plan(struct cei_intake *intake,
 				       struct cei_intake_plan *slot);
 
 #endif /* CEI_DAEMON_INTAKE_H */

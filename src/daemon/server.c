@@ -68,7 +68,7 @@ static int open_works(struct cei_server *server)
 	r = cei_gpus_add(site, server->config.settings.gpus);
 	for (i = 0; !r && i < site->n_members; i++) {
 		r = cei_intake_init(&server->intakes[i], &server->report);
-		server->works.intakes[i] = &server->intakes[i].intake;
+		server->works.sources[i] = &server->intakes[i].source;
 		server->works.tallies[i] = cei_tally_create();
 		if (!r && !server->works.tallies[i])
 			r = cei_raise(&server->report, CEOV_ERR_NO_MEMORY, 0,

@@ -56,7 +56,7 @@ struct cei_server {
 	struct cei_report        report;
 	struct cei_site          site;
 	struct cei_works         works;
-	struct cei_daemon_intake intakes[CEI_MEMBERS_MAX];      /* by engine */
+	struct cei_intake intakes[CEI_MEMBERS_MAX];      /* by engine */
 	uint64_t                 instance[2];
 	struct cei_accounts      accounts;
 	struct cei_porter        porter;

@@ -60,9 +60,9 @@ static void tear_down(void)
 
 static void turn(uint32_t engine)
 {
-	struct cei_intake *intake = &server->intakes[engine].intake;
+	struct cei_launch_source *source = &server->intakes[engine].source;
 
-	(void)intake->take(intake);
+	(void)source->take(source);
 }
 
 static int is_nudged(uint32_t engine)

@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* Tests contexts that use the engines of others: their plans, which come as bytes, move the memory
- * that they import; launches are numbered by who asks; guests of one engine keep apart. An intake
+ * that they import; launches are numbered by who asks; guests of one engine keep apart. A source
  * brings launches to the engine, and is slept on. */
 
 #include <check.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/engine/intake.h"
+#include "ce_engine/engine/launch_source.h"
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/guest.h"
 #include "ce_engine/objects/buffer.h"
@@ -42,7 +42,7 @@ struct owner {
 
 /* Brings one launch again and again, as often as `n_wanted` says. */
 struct bringer {
-	struct cei_intake intake;
+	struct cei_launch_source source;
 	ceov_plan        *_Atomic plan;
 	_Atomic uint64_t  n_wanted;     /* release: pairs with take() */
 	uint64_t          n_brought;
@@ -65,9 +65,9 @@ static struct {
 	_Atomic uint64_t   n_idle;      /* times that it was not */
 } host;
 
-static uint32_t take(struct cei_intake *intake)
+static uint32_t take(struct cei_launch_source *source)
 {
-	struct bringer *bringer = CEI_OWNER(intake, struct bringer, intake);
+	struct bringer *bringer = CEI_OWNER(source, struct bringer, source);
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
 	uint32_t n = 0;
 
@@ -83,14 +83,14 @@ static uint32_t take(struct cei_intake *intake)
 	return n;
 }
 
-static void doze(struct cei_intake *intake, int is_dozing)
+static void doze(struct cei_launch_source *source, int is_dozing)
 {
-	atomic_store(&CEI_OWNER(intake, struct bringer, intake)->is_dozing, (uint32_t)is_dozing);
+	atomic_store(&CEI_OWNER(source, struct bringer, source)->is_dozing, (uint32_t)is_dozing);
 }
 
-static int sleep_here(struct cei_intake *intake)
+static int sleep_here(struct cei_launch_source *source)
 {
-	struct bringer *bringer = CEI_OWNER(intake, struct bringer, intake);
+	struct bringer *bringer = CEI_OWNER(source, struct bringer, source);
 	struct pollfd poll_fd = { .fd = bringer->bell, .events = POLLIN };
 	uint64_t n;
 
@@ -100,11 +100,11 @@ static int sleep_here(struct cei_intake *intake)
 	return 1;
 }
 
-static void wake(struct cei_intake *intake)
+static void wake(struct cei_launch_source *source)
 {
 	uint64_t one = 1;
 
-	ck_assert_int_eq(write(CEI_OWNER(intake, struct bringer, intake)->bell, &one,
+	ck_assert_int_eq(write(CEI_OWNER(source, struct bringer, source)->bell, &one,
 			       sizeof(one)), sizeof(one));
 }
 
@@ -123,7 +123,7 @@ static void ended(void *arg, uint64_t number, int result)
 	atomic_fetch_add(&host.n_ended, 1);
 }
 
-static void open_works(int has_intake)
+static void open_works(int has_source)
 {
 	memset(&host, 0, sizeof(host));
 	testing_log_init(&host.log);
@@ -134,9 +134,9 @@ static void open_works(int has_intake)
 	host.site.members[0].rank = ENGINE_RANK;
 	host.site.movers = cei_backends;
 	host.bringer.bell = eventfd(0, EFD_CLOEXEC);
-	host.bringer.intake = (struct cei_intake){ take, doze, sleep_here, wake };
-	if (has_intake)
-		host.works.intakes[0] = &host.bringer.intake;
+	host.bringer.source = (struct cei_launch_source){ take, doze, sleep_here, wake, 1 };
+	if (has_source)
+		host.works.sources[0] = &host.bringer.source;
 	ck_assert_int_eq(cei_works_open(&host.works, &host.site), 0);
 	ck_assert_int_eq(cei_works_start(&host.works, 1), 0);
 }
@@ -454,10 +454,10 @@ static void bring(uint64_t n)
 	 * for and then whether it dozes */
 	atomic_store(&host.bringer.n_wanted, n);
 	if (atomic_load(&host.bringer.is_dozing))
-		wake(&host.bringer.intake);
+		wake(&host.bringer.source);
 }
 
-START_TEST(test_an_intake_brings_launches_and_is_slept_on)
+START_TEST(test_a_source_brings_launches_and_is_slept_on)
 {
 	uint64_t seed = testing_seed(), i;
 	ceov_context *guest;
@@ -496,7 +496,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_a_failure_names_the_rank_of_the_guest);
 	tcase_add_test(cases, test_a_base_too_large_is_refused);
 	tcase_add_test(cases, test_a_signal_in_too_little_memory_is_refused);
-	tcase_add_test(cases, test_an_intake_brings_launches_and_is_slept_on);
+	tcase_add_test(cases, test_a_source_brings_launches_and_is_slept_on);
 	suite_add_tcase(all, cases);
 	return all;
 }

@@ -19,7 +19,7 @@
 static struct {
 	struct service_rig       rig;
 	struct cei_report        report;
-	struct cei_daemon_intake intake;
+	struct cei_intake        intake;
 	struct cei_intake_plan   plans[CEI_CLIENT_PLANS_MAX];
 	struct cei_mouth         mouths[N_RINGS];
 	_Atomic uint32_t         is_faulty;
@@ -78,7 +78,7 @@ static uint32_t launch(uint32_t ring, uint32_t slot, uint32_t generation)
 	struct cei_service_launch ask = { .slot = slot, .generation = generation };
 
 	ck_assert_int_eq(cei_service_put(&desk.rig.launcher, ring, &ask), 0);
-	return desk.intake.intake.take(&desk.intake.intake);
+	return desk.intake.source.take(&desk.intake.source);
 }
 
 static void assert_faults(uint32_t n)

@@ -17,6 +17,7 @@
 #include "backend/backend.h"
 #include "ce_engine/engine/doorbell.h"
 #include "ce_engine/engine/fence.h"
+#include "ce_engine/engine/launch_source.h"
 #include "ce_engine/exec/lanes.h"
 #include "ce_engine/exec/movers.h"
 #include "ce_engine/exec/staging.h"
@@ -30,7 +31,6 @@
  * in a virtual machine). It takes no processor time after that. */
 #define CEI_LINGER_NS UINT64_C(10000000)
 
-struct cei_intake;                      /* ce_engine/engine/intake.h */
 struct cei_tally;                       /* ce_engine/sched/tally.h */
 struct cei_trace;                       /* ce_engine/sched/trace.h */
 
@@ -48,8 +48,8 @@ struct cei_engine {
 						 * writes small things and works on streams */
 	struct cei_trace       *trace;          /* NULL: off */
 	struct cei_tally       *tally;          /* set before open; NULL: nothing is counted */
-	struct cei_intake      *intake;         /* set before open; NULL: launches come by the
-						 * inbox alone */
+	struct cei_launch_source *source;       /* set before open; NULL there: `threads` */
+	struct cei_launch_source threads;       /* threads of this process alone bring launches */
 	struct cei_admission    admission;      /* before the stages: lets launches in */
 	struct cei_doorbell     doorbell;       /* stage 1 */
 	struct cei_scheduler    scheduler;      /* stage 2 */
@@ -60,8 +60,9 @@ struct cei_engine {
 
 	pthread_t               thread;
 	int                     has_thread;
-	_Atomic uint32_t        bell;           /* the futex that a parked thread sleeps on; counts
-						 * rings */
+	_Atomic uint32_t        bell;           /* counts rings; the futex that a parked thread
+						 * sleeps on, unless its source has another one */
+	uint32_t                rung;           /* its value before the last look at the inbox */
 	_Atomic uint32_t        is_parked;
 	_Atomic uint32_t        must_stop;
 	_Atomic uint32_t        has_ended;      /* the thread touches nothing any more */

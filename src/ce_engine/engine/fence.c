@@ -5,12 +5,14 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "ce_engine/exec/movers.h"
 
 #define LOOK_NS UINT64_C(250000000)
 
-void cei_fence_init(struct cei_fence *fence)
+void cei_fence_init(struct cei_fence *fence, int looks)
 {
+	fence->look_at_ns = looks ? 0 : CEI_FOREVER;
 	pthread_mutex_init(&fence->lock, NULL);
 }
 

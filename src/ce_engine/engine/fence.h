@@ -17,21 +17,23 @@
 struct cei_movers;                      /* ce_engine/exec/movers.h */
 
 struct cei_fence {
-	uint64_t        look_at_ns;     /* when to look next; the engine's thread alone */
+	uint64_t        look_at_ns;     /* when to look next; CEI_FOREVER: only after a lane has
+					 * broken. The engine's thread alone */
 	pthread_mutex_t lock;           /* guards what follows, for readers: the engine's thread
 					 * alone writes it, once, and reads it without */
 	int             error;          /* 0: the engine is not fenced */
 	char            text[CEI_LOST_BYTES];
 };
 
-void cei_fence_init(struct cei_fence *fence);
+/* The struct is zeroed before. looks 0: cei_fence_look_at() does nothing. */
+void cei_fence_init(struct cei_fence *fence, int looks);
 void cei_fence_fini(struct cei_fence *fence);
 
 /* Fences the engine if one of its own movers says that the place is lost. The engine's thread. */
 void cei_fence_look(struct cei_fence *fence, struct cei_movers *movers);
 
-/* The same, but at most four times a second: for launches that wait for their marks, so that no
- * lane breaks. */
+/* The same, but at most four times a second: for an engine that waits for marks or sleeps, so that
+ * no lane breaks. */
 void cei_fence_look_at(struct cei_fence *fence, struct cei_movers *movers, uint64_t now_ns);
 
 /* The engine's thread. */

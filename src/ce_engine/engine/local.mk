@@ -8,7 +8,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/doorbell.c %D%/doorbell.h \
 	%D%/engine.h \
 	%D%/fence.c %D%/fence.h \
-	%D%/intake.h \
+	%D%/launch_source.h \
 	%D%/parking.c %D%/parking.h \
 	%D%/trace_file.c %D%/trace_file.h \
 	%D%/trace_origin.c %D%/trace_origin.h \

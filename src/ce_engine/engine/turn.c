@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "ce_engine/engine/completion.h"
-#include "ce_engine/engine/intake.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/sched/trace.h"
 #include "net/network.h"
@@ -31,8 +30,7 @@ static uint32_t take_up(struct cei_engine *engine)
 	struct cei_launch *launch;
 	uint32_t n = 0;
 
-	if (engine->intake)             /* it puts launches into the inbox */
-		(void)engine->intake->take(engine->intake);
+	(void)engine->source->take(engine->source);
 	cei_admission_begin(&engine->admission);
 	for (; (launch = cei_admission_next(&engine->admission)); n++) {
 		cei_expiry_put(&engine->expiry, launch, &engine->expiry.in_flight);
@@ -104,58 +102,68 @@ enum cei_turn cei_engine_turn(struct cei_engine *engine)
 	if (cei_expiry_is_empty(&engine->expiry))
 		return n ? CEI_TURN_WORKED : CEI_TURN_IDLE;
 	now_ns = cei_now_ns();
-	if (!n && engine->intake)
+	if (!n)
 		cei_fence_look_at(&engine->fence, &engine->movers, now_ns);
 	cei_completion_expire(engine, now_ns);
 	return n ? CEI_TURN_WORKED : CEI_TURN_WAITING;
 }
 
-static void doze(struct cei_engine *engine, int is_dozing)
+/* --- the source of an engine whose launches threads of this process bring ------ */
+
+static struct cei_engine *engine_of(struct cei_launch_source *source)
 {
-	if (engine->intake)
-		engine->intake->doze(engine->intake, is_dozing);
+	return CEI_OWNER(source, struct cei_engine, threads);
 }
 
-/* A daemon's place may be lost while it has no work, so that no lane breaks: before it sleeps, and
- * once a second meanwhile, the engine asks for that. The engines of other processes do not ask: the
- * driver may make them wait for what other threads of the process do. */
-static void sleep_on(struct cei_engine *engine, uint32_t bell)
+static uint32_t threads_take(struct cei_launch_source *source)
 {
-	if (!engine->intake) {
-		cei_futex_wait(&engine->bell, bell, CEI_FOREVER);
-		return;
-	}
-	do
-		cei_fence_look(&engine->fence, &engine->movers);
-	while (!engine->intake->sleep(engine->intake));
+	(void)source;           /* they have put them into the inbox themselves */
+	return 0;
 }
+
+static void threads_doze(struct cei_launch_source *source, int is_dozing)
+{
+	if (is_dozing)          /* seq_cst: see park() */
+		engine_of(source)->rung = atomic_load(&engine_of(source)->bell);
+}
+
+static int threads_sleep(struct cei_launch_source *source)
+{
+	cei_futex_wait(&engine_of(source)->bell, engine_of(source)->rung, CEI_FOREVER);
+	return 1;
+}
+
+static void threads_wake(struct cei_launch_source *source)
+{
+	cei_futex_wake(&engine_of(source)->bell);
+}
+
+/* --- sleeping ------------------------------------------------------------------ */
 
 /* Sleeps until a launch comes or the engine stops. */
 static void park(struct cei_engine *engine)
 {
-	uint32_t bell;
+	struct cei_launch_source *source = engine->source;
 
-	/* seq_cst: we set is_parked and then read the bell; a launcher puts, rings
+	/* seq_cst: we set is_parked and then read the bell, in doze(); a launcher puts, rings
 	 * the bell and then reads is_parked. Either we see its ring, and so what it
 	 * put, or it sees us parked and wakes us. */
 	atomic_store(&engine->is_parked, 1);
-	bell = atomic_load(&engine->bell);
-	doze(engine, 1);
-	if (cei_engine_turn(engine) == CEI_TURN_IDLE && !atomic_load(&engine->must_stop))
-		sleep_on(engine, bell);
-	doze(engine, 0);
+	source->doze(source, 1);
+	if (cei_engine_turn(engine) == CEI_TURN_IDLE && !atomic_load(&engine->must_stop)) {
+		do
+			cei_fence_look_at(&engine->fence, &engine->movers, cei_now_ns());
+		while (!source->sleep(source));
+	}
+	source->doze(source, 0);
 	atomic_store(&engine->is_parked, 0);
 }
 
 static void ring(struct cei_engine *engine)
 {
 	atomic_fetch_add(&engine->bell, 1);             /* seq_cst: see park() */
-	if (!atomic_load(&engine->is_parked))
-		return;
-	if (engine->intake)
-		engine->intake->wake(engine->intake);
-	else
-		cei_futex_wake(&engine->bell);
+	if (atomic_load(&engine->is_parked))
+		engine->source->wake(engine->source);
 }
 
 static void prepare_thread(struct cei_engine *engine)
@@ -324,8 +332,12 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	engine->site = site;
 	engine->topology = topology;
 	engine->rank = own->rank;
+	engine->threads = (struct cei_launch_source){ threads_take, threads_doze, threads_sleep,
+						      threads_wake, 0 };
+	if (!engine->source)
+		engine->source = &engine->threads;
 	cei_expiry_init(&engine->expiry);
-	cei_fence_init(&engine->fence);
+	cei_fence_init(&engine->fence, engine->source->watches_place);
 	r = cei_trace_open(site, &engine->trace);
 	if (!r)
 		r = cei_movers_open(&engine->movers, site, member);

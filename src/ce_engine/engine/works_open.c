@@ -32,7 +32,7 @@ int cei_works_start(struct cei_works *works, int has_ports)
 		r = cei_ports_create(site->report, works->topology->machine, &works->ports);
 	for (i = 0; !r && i < site->n_members; i++) {
 		works->engines[i].ports = works->ports;
-		works->engines[i].intake = works->intakes[i];
+		works->engines[i].source = works->sources[i];
 		works->engines[i].flows = works->flows;
 		works->engines[i].tally = works->tallies[i];
 		r = cei_engine_open(&works->engines[i], site, works->topology, i);

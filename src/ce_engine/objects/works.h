@@ -17,7 +17,7 @@
 #include "topology/topology.h"
 
 struct cei_engine;                      /* ce_engine/engine/engine.h */
-struct cei_intake;                      /* ce_engine/engine/intake.h */
+struct cei_launch_source;               /* ce_engine/engine/launch_source.h */
 struct cei_flows;                       /* ce_engine/sched/flows.h */
 struct cei_tally;                       /* ce_engine/sched/tally.h */
 struct cei_ports;                       /* ce_engine/sched/ports.h */
@@ -31,8 +31,9 @@ struct cei_works {
 	struct cei_flows    *flows;     /* what its clients use; NULL: there is one client; see
 					 * engine/clients.h */
 	struct cei_engine   *engines;   /* by member; NULL: not open yet */
-	struct cei_intake   *intakes[CEI_MEMBERS_MAX];  /* by member, set before the start; NULL:
-							 * the engine has none */
+	struct cei_launch_source *sources[CEI_MEMBERS_MAX];     /* by member, set before the start;
+								 * NULL: threads of this process
+								 * alone bring launches */
 	struct cei_tally    *tallies[CEI_MEMBERS_MAX];  /* likewise, and owned by who set them;
 							 * NULL: nothing is counted */
 };
