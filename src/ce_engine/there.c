@@ -40,50 +40,28 @@ static int is_on_gpu(const struct ceov_plan *plan)
 
 const char *cei_there_why_here(const struct ceov_plan *plan)
 {
-	if (plan->object.context->there->rings[plan->member] == CEI_THERE_NO_RING)
+	if (plan->object.context->remote->rings[plan->member] == CEI_THERE_NO_RING)
 		return "its rank is on a GPU that the daemon does not serve";
 	return cei_there_cannot(plan);
 }
 
 static int check_strict(const struct ceov_plan *plan, const char *call, const char *why)
 {
-	if (!plan->object.context->there->is_strict)
+	if (!plan->object.context->remote->is_strict)
 		return 0;
 	return cei_raise(&plan->object.context->report, CEOV_ERR_NO_ROUTE, 0,
 			 "%s: the daemon cannot carry out the plan: %s; CEOVERLAP_DAEMON_STRICT "
 			 "asks to refuse it", call, why);
 }
 
-static void free_there(struct ceov_plan *plan)
+static void count_kept(ceov_context *context)
 {
-	free(plan->there);
-	plan->there = NULL;
-}
-
-static void note_stayed(struct ceov_plan *plan, const char *why)
-{
-	struct cei_there *there = plan->object.context->there;
-	uint64_t n;
-
-	pthread_mutex_lock(&plan->lock);        /* an abort may look at the plan */
-	free_there(plan);
-	plan->why_here = why;
-	pthread_mutex_unlock(&plan->lock);
+	struct cei_remote *remote = context->remote;
 	/* relaxed: a number for displays */
-	n = 1 + atomic_fetch_add_explicit(&there->n_stayed, 1, memory_order_relaxed);
-	if (there->link)                /* else the next daemon hears of it with the next one */
-		cei_service_tell_stayed(there->link, n);
-}
+	uint64_t n = 1 + atomic_fetch_add_explicit(&remote->n_stayed, 1, memory_order_relaxed);
 
-static int commit_here(struct ceov_plan *plan, const char *why)
-{
-	int r = check_strict(plan, "ceov_plan_commit", why);
-
-	if (!r)
-		r = cei_plan_commit(plan);
-	if (!r)
-		note_stayed(plan, why);
-	return r;
+	if (remote->link)               /* else the next daemon hears of it with the next one */
+		cei_service_tell_stayed(remote->link, n);
 }
 
 /* --- committing -------------------------------------------------------------- */
@@ -91,7 +69,7 @@ static int commit_here(struct ceov_plan *plan, const char *why)
 /* Whether there is a link to ask on. Raises CEOV_ERR_DAEMON_LOST. */
 static int check_link(ceov_context *context, const char *call)
 {
-	if (context->there->link)
+	if (context->remote->link)
 		return 0;
 	return cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0, "%s: the daemon has gone, and "
 			 "no other one has taken its place; all processes of the group call "
@@ -107,41 +85,67 @@ static int commit_also_here(struct ceov_plan *plan, struct cei_service_handle ha
 	cei_plan_unprepare(plan);
 	r = cei_plan_commit(plan);
 	if (r)
-		cei_service_drop(plan->object.context->there->link, handle);
+		cei_service_drop(plan->object.context->remote->link, handle);
 	return r;
+}
+
+static int commit_there(struct ceov_plan *plan, struct cei_service_handle *ret_handle)
+{
+	int r = check_link(plan->object.context, "ceov_plan_commit");
+
+	if (!r)
+		r = cei_plan_prepare(plan);
+	if (r)
+		return r;
+	r = cei_there_send(plan, plan->object.context->remote->link, ret_handle);
+	if (r)
+		cei_plan_unprepare(plan);
+	if (!r && is_on_gpu(plan))
+		r = commit_also_here(plan, *ret_handle);
+	return r;
+}
+
+static int commit_here(struct ceov_plan *plan, const char *why)
+{
+	int r = check_strict(plan, "ceov_plan_commit", why);
+
+	return r ? r : cei_plan_commit(plan);
+}
+
+static void enter(struct cei_remote_plan *record)
+{
+	struct ceov_plan *plan = record->plan;
+	ceov_context *context = plan->object.context;
+
+	pthread_mutex_lock(&context->lock);
+	cei_list_append(&context->remote->plans, &record->link);
+	pthread_mutex_lock(&plan->lock);        /* an abort may look at the plan */
+	plan->remote = record;
+	pthread_mutex_unlock(&plan->lock);
+	pthread_mutex_unlock(&context->lock);
 }
 
 static int commit(struct ceov_plan *plan)
 {
-	const char *why = cei_there_why_here(plan);
-	struct cei_there_plan *there;
+	struct cei_remote_plan *record = calloc(1, sizeof(*record));
 	int r;
 
-	if (why)
-		return commit_here(plan, why);
-	r = check_link(plan->object.context, "ceov_plan_commit");
-	if (r)
-		return r;
-	there = calloc(1, sizeof(*there));
-	if (!there)
+	if (!record)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory");
-	r = cei_plan_prepare(plan);
-	if (!r) {
-		r = cei_there_send(plan, plan->object.context->there->link, &there->handle);
-		if (r)
-			cei_plan_unprepare(plan);
-	}
-	if (!r && is_on_gpu(plan))
-		r = commit_also_here(plan, there->handle);
+	record->plan = plan;
+	record->why_here = cei_there_why_here(plan);
+	r = record->why_here ? commit_here(plan, record->why_here)
+		: commit_there(plan, &record->handle);
 	if (r) {
-		free(there);
+		free(record);
 		return r;
 	}
-	pthread_mutex_lock(&plan->lock);
-	plan->there = there;
-	pthread_mutex_unlock(&plan->lock);
-	cei_plan_end_builder(plan);
+	enter(record);
+	if (record->why_here)
+		count_kept(plan->object.context);
+	else
+		cei_plan_end_builder(plan);
 	return 0;
 }
 
@@ -153,11 +157,11 @@ static int explain(const struct ceov_plan *plan, int fd)
 	ssize_t n = 0;
 	int file, r;
 
-	if (!plan->there)
-		return cei_plan_explain(plan, fd);
+	if (plan->remote->why_here)
+		return cei_plan_explain_kept(plan, fd, plan->remote->why_here);
 	r = check_link(context, "ceov_plan_explain");
 	if (!r)
-		r = cei_service_explain(context->there->link, plan->there->handle, &file);
+		r = cei_service_explain(context->remote->link, plan->remote->handle, &file);
 	if (r)
 		return r;
 	r = cei_write_all(fd, (const uint8_t *)head, sizeof(head) - 1);
@@ -176,7 +180,7 @@ static int is_pending(ceov_context *context, uint64_t number)
 {
 	int result;
 
-	return number && !cei_service_wait(&context->there->launcher, number, 0, &result) &&
+	return number && !cei_service_wait(&context->remote->launcher, number, 0, &result) &&
 	       result == CEOV_PENDING;
 }
 
@@ -185,8 +189,8 @@ static int is_busy_there(const struct ceov_plan *plan)
 {
 	uint32_t i;
 
-	for (i = 0; plan->there && i < CEI_PLAN_LAUNCHES_MAX; i++)
-		if (is_pending(plan->object.context, plan->there->recent[i]))
+	for (i = 0; plan->remote && i < CEI_PLAN_LAUNCHES_MAX; i++)
+		if (is_pending(plan->object.context, plan->remote->recent[i]))
 			return 1;
 	return 0;
 }
@@ -195,10 +199,10 @@ static int is_busy_there(const struct ceov_plan *plan)
 static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_t *ret_number)
 {
 	ceov_context *context = plan->object.context;
-	uint64_t *place = &plan->there->recent[plan->there->n_launches % CEI_PLAN_LAUNCHES_MAX];
+	uint64_t *place = &plan->remote->recent[plan->remote->n_launches % CEI_PLAN_LAUNCHES_MAX];
 	struct cei_service_launch ask = {
-		.slot = plan->there->handle.slot,
-		.generation = plan->there->handle.generation,
+		.slot = plan->remote->handle.slot,
+		.generation = plan->remote->handle.generation,
 		.base = launch->base,
 		.deadline_ns = launch->deadline_ns,
 	};
@@ -206,11 +210,11 @@ static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_
 
 	if (is_pending(context, *place))
 		return CEOV_FULL;
-	r = cei_service_put(&context->there->launcher, context->there->rings[plan->member], &ask);
+	r = cei_service_put(&context->remote->launcher, context->remote->rings[plan->member], &ask);
 	if (r)
 		return r;
 	*place = *ret_number = ask.number;
-	plan->there->n_launches++;
+	plan->remote->n_launches++;
 	plan->run.last_base = launch->base;
 	return 0;
 }
@@ -239,7 +243,7 @@ static int launch_plan(struct ceov_plan *plan, const struct ceov_launch *launch,
 	uint64_t number;
 	int r;
 
-	if (!plan->there)
+	if (plan->remote->why_here)
 		return cei_launch_enqueue(plan, launch, ret_ticket);
 	if (launch->after_stream && !is_on_gpu(plan))
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "ceov_launch: rank %u is on the "
@@ -281,10 +285,10 @@ static void await_words(ceov_context *context, uint64_t timeout_ns)
 	cei_backoff_reset(&backoff);
 	while (!cei_report_has(&context->report)) {
 		/* relaxed, both here: a hint of how long to wait */
-		if (atomic_load_explicit(&context->there->is_silent, memory_order_relaxed))
+		if (atomic_load_explicit(&context->remote->is_silent, memory_order_relaxed))
 			return;
 		if (cei_now_ns() >= deadline_ns) {
-			atomic_store_explicit(&context->there->is_silent, 1, memory_order_relaxed);
+			atomic_store_explicit(&context->remote->is_silent, 1, memory_order_relaxed);
 			return;
 		}
 		cei_backoff_step(&backoff);
@@ -299,7 +303,7 @@ static int wait_there(ceov_context *context, ceov_ticket ticket, uint64_t timeou
 
 	if (!(ticket.number & THERE_BIT))
 		return cei_ticket_wait(context, ticket, timeout_ns, ret_result);
-	r = cei_service_wait(&context->there->launcher, ticket.number & ~THERE_BIT, timeout_ns,
+	r = cei_service_wait(&context->remote->launcher, ticket.number & ~THERE_BIT, timeout_ns,
 			     ret_result);
 	if (!r && timeout_ns && *ret_result < 0 && *ret_result != CEOV_ERR_ABORTED)
 		await_words(context, timeout_ns);
@@ -309,17 +313,18 @@ static int wait_there(ceov_context *context, ceov_ticket ticket, uint64_t timeou
 /* The plan of a launch in flight, or NULL. With the context's lock held. */
 static struct ceov_plan *plan_of(ceov_context *context, uint64_t number)
 {
-	struct ceov_plan *plan, *found = NULL;
-	struct cei_list *node;
+	struct cei_list *plans = &context->remote->plans, *node;
+	const struct cei_remote_plan *record;
+	struct ceov_plan *found = NULL;
 	uint32_t i;
 
-	for (node = context->plans.next; !found && node != &context->plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		pthread_mutex_lock(&plan->lock);
-		for (i = 0; plan->there && i < CEI_PLAN_LAUNCHES_MAX; i++)
-			if (plan->there->recent[i] == number)
-				found = plan;
-		pthread_mutex_unlock(&plan->lock);
+	for (node = plans->next; !found && node != plans; node = node->next) {
+		record = CEI_OWNER(node, struct cei_remote_plan, link);
+		pthread_mutex_lock(&record->plan->lock);
+		for (i = 0; i < CEI_PLAN_LAUNCHES_MAX; i++)
+			if (record->recent[i] == number)
+				found = record->plan;
+		pthread_mutex_unlock(&record->plan->lock);
 	}
 	return found && is_pending(context, number) ? found : NULL;
 }
@@ -348,40 +353,37 @@ static int abort_there(ceov_context *context, ceov_ticket ticket)
 /* --- the end of plans -------------------------------------------------------- */
 
 /* A plan of a rank on a GPU was committed here, too. */
-int cei_there_keep_here(struct ceov_plan *plan, const char *why)
+int cei_there_keep_here(struct cei_remote_plan *record, const char *why)
 {
+	struct ceov_plan *plan = record->plan;
+	ceov_context *context = plan->object.context;
 	int r = check_strict(plan, "ceov_reopen", why);
 
 	if (!r && !is_on_gpu(plan))
 		r = cei_plan_complete(plan);
-	if (!r)
-		note_stayed(plan, why);
-	return r;
+	if (r)
+		return r;
+	pthread_mutex_lock(&context->lock);     /* an abort of all may go through the records */
+	record->why_here = why;
+	pthread_mutex_unlock(&context->lock);
+	count_kept(context);
+	return 0;
 }
 
-/* At ceov_close() cei_there_close() has forgotten the launches. */
 static void end(struct ceov_plan *plan)
 {
 	ceov_context *context = plan->object.context;
+	struct cei_remote_plan *record = plan->remote;
 
-	if (plan->there && context->there->link)
-		cei_service_drop(context->there->link, plan->there->handle);
-	free_there(plan);
-}
-
-void cei_there_forget_launches(ceov_context *context)
-{
-	struct cei_list *node;
-	ceov_plan *plan;
-
+	if (!record)                    /* never committed, or cei_there_close() has released it */
+		return;
+	if (!record->why_here && context->remote->link)
+		cei_service_drop(context->remote->link, record->handle);
 	pthread_mutex_lock(&context->lock);
-	for (node = context->plans.next; node != &context->plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		pthread_mutex_lock(&plan->lock);
-		free_there(plan);
-		pthread_mutex_unlock(&plan->lock);
-	}
+	cei_list_remove(&record->link);
 	pthread_mutex_unlock(&context->lock);
+	plan->remote = NULL;
+	free(record);
 }
 
 const struct cei_door cei_door_there = {

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "base/site.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/there.h"
@@ -17,7 +18,13 @@
 /* Instead of a ring's number: the daemon does not serve the member. */
 #define CEI_THERE_NO_RING UINT32_MAX
 
-struct cei_there {
+/*
+ * What a context has to do with its daemon. cei_there_open() makes it, at the end of ceov_open();
+ * from then on each plan that is committed has a record in it, until the plan ends. When the daemon
+ * is lost, ceov_reopen() closes the link, and opens one to the next daemon, for which it goes
+ * through the records. cei_there_close() releases all of it, before ceov_close() ends the plans.
+ */
+struct cei_remote {
 	struct cei_service_link    *link;       /* NULL: the last one has gone, and no other one
 						 * has been connected yet */
 	struct cei_service_launcher launcher;
@@ -32,10 +39,17 @@ struct cei_there {
 	int                         is_quiet;   /* from when nothing is in flight at any rank until
 						 * ceov_reopen() succeeds: a loss aborts no signals.
 						 * Guarded by the context's lock */
+	struct cei_list             plans;      /* struct cei_remote_plan; guarded by that lock */
 };
 
-struct cei_there_plan {
-	struct cei_service_handle handle;
+struct cei_remote_plan {                        /* of a committed plan; the launches are guarded by
+						 * the plan's lock */
+	struct cei_list           link;
+	struct ceov_plan         *plan;
+	const char               *why_here;     /* why this process carries it out, in words that
+						 * nobody frees; NULL: the daemon does. Changed with
+						 * the context's lock, by ceov_reopen() */
+	struct cei_service_handle handle;       /* under which the daemon has it */
 	uint64_t                  n_launches;   /* by the daemon */
 	uint64_t                  recent[CEI_PLAN_LAUNCHES_MAX];        /* numbers of the last
 									 * launches */
@@ -43,11 +57,7 @@ struct cei_there_plan {
 
 /* Has this process carry out a plan that a lost daemon had committed, since the next one cannot:
  * `why`, which nobody frees. Raises, and then the plan is as before. */
-int  cei_there_keep_here(struct ceov_plan *plan, const char *why);
-
-/* At ceov_close(): takes from all plans what they know of their launches there. Aborts, which look
- * at plans until these are gone, then no longer ask the link. */
-void cei_there_forget_launches(ceov_context *context);
+int  cei_there_keep_here(struct cei_remote_plan *record, const char *why);
 
 /* Returns why the daemon cannot carry out the plan, or NULL. */
 const char *cei_there_why_here(const struct ceov_plan *plan);

@@ -41,7 +41,7 @@ enum cei_context_state {
 	CEI_CONTEXT_CLOSED = 0x73687574,
 };
 
-struct cei_there;                       /* ce_engine/there.c */
+struct cei_remote;                      /* ce_engine/there_private.h */
 
 struct ceov_context {
 	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a
@@ -51,7 +51,7 @@ struct ceov_context {
 	struct cei_report     report;
 	struct cei_site       site;
 	struct cei_works      works;    /* what moves its bytes, if it has works of its own */
-	struct cei_there     *there;    /* the daemon that moves bytes; NULL: none does */
+	struct cei_remote    *remote;   /* the daemon that moves bytes; NULL: none does */
 	uint32_t              slot;     /* of the client for which its plans move bytes, in the
 					 * works' table (sched/flows.h); 0: this process */
 	struct cei_bootstrap *bootstrap; /* NULL: alone */

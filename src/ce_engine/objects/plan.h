@@ -25,7 +25,7 @@
 #define CEI_PLAN_LAUNCHES_MAX 32u
 
 struct cei_plan_builder;                /* ce_engine/plan/plan_builder.h */
-struct cei_there_plan;                  /* ce_engine/there.c */
+struct cei_remote_plan;                 /* ce_engine/there_private.h */
 
 struct cei_also {                       /* a mark that a transfer awaits beside its target_free */
 	uint32_t           step;
@@ -105,11 +105,11 @@ struct ceov_plan {
 						 * node to node, in words that nobody frees;
 						 * NULL: there is none over several nodes */
 
-	struct cei_there_plan *there;           /* a daemon has committed it, and of what follows
-						 * only triggers, lock and run's launches and base
-						 * are used; NULL: none has */
-	const char           *why_here;         /* why no daemon carries out a plan of a context
-						 * that has one; else NULL */
+	struct cei_remote_plan *remote;         /* what a daemon's client keeps of it, from the
+						 * commit on; NULL: its context has no daemon. Of a
+						 * plan that the daemon carries out only triggers,
+						 * lock and run's launches and base of what follows
+						 * are used. With the lock */
 
 	/* after commit */
 	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* [route][i]: index of the

@@ -88,7 +88,7 @@ static int far(const struct cei_explain *explain, uint32_t rank, uint64_t n_byte
 				 n_bytes, ret_expected);
 }
 
-int cei_plan_explain(const struct ceov_plan *plan, int fd)
+int cei_plan_explain_kept(const struct ceov_plan *plan, int fd, const char *why_here)
 {
 	const struct cei_engine *engine = plan->object.context->engines[plan->member];
 	const char *names[CEI_MOVERS_OWN_MAX];
@@ -101,9 +101,9 @@ int cei_plan_explain(const struct ceov_plan *plan, int fd)
 	for (i = 0; i < engine->movers.n_own; i++)
 		names[i] = engine->movers.mover[i].backend.ops->name;
 	r = explain_whole(&explain, &plan->triggers);
-	if (!r && plan->why_here)
+	if (!r && why_here)
 		r = cei_say(&explain, "carried out in this process and not by the daemon: %s\n",
-			    plan->why_here);
+			    why_here);
 	if (!r && plan->between_nodes)
 		r = cei_say(&explain, "shards go from node to node %s\n", plan->between_nodes);
 	if (!r)
@@ -111,6 +111,11 @@ int cei_plan_explain(const struct ceov_plan *plan, int fd)
 	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);
 	return r ? r : explain_rail(&explain, engine);
+}
+
+int cei_plan_explain(const struct ceov_plan *plan, int fd)
+{
+	return cei_plan_explain_kept(plan, fd, NULL);
 }
 
 int ceov_plan_explain(const ceov_plan *plan, int fd)

@@ -8,4 +8,7 @@
 /* Implements cei_door_here; the caller has checked the handle. */
 int cei_plan_explain(const struct ceov_plan *plan, int fd);
 
+/* The same for a plan whose context has a daemon, which does not carry it out: why_here. */
+int cei_plan_explain_kept(const struct ceov_plan *plan, int fd, const char *why_here);
+
 #endif /* CEI_PLAN_EXPLAIN_H */

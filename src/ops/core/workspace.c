@@ -243,7 +243,7 @@ static int can_queue(const ceov_context *context, const struct ceov_workspace_co
 		     const struct ceov_place *place)
 {
 	return place->kind == CEOV_PLACE_GPU && !has_nodes(context) &&
-		(!context->there || config->is_capturable);
+		(!context->remote || config->is_capturable);
 }
 
 static int build(ceov_workspace *workspace, const struct ceov_place *place)
