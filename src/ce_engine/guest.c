@@ -10,11 +10,11 @@
 
 #include "ce_engine/context_life.h"
 #include "ce_engine/engine/engine.h"
-#include "ce_engine/here.h"
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/local_door.h"
 #include "ce_engine/plan/plan_release.h"
 
 /* The site is that of the works, with the guest's ranks instead of theirs. */
@@ -73,7 +73,7 @@ int cei_guest_open(const struct cei_guest *guest, ceov_context **ret_context)
 	if (!context)
 		return CEOV_ERR_NO_MEMORY;
 	cei_context_begin(context, guest->log, guest->log_arg);
-	context->door = &cei_door_here;
+	context->door = &cei_local_door;
 	r = build(context, guest);
 	if (r)
 		cei_guest_close(context);

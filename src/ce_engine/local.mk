@@ -8,17 +8,12 @@ include src/ce_engine/sched/local.mk
 include src/ce_engine/exec/local.mk
 include src/ce_engine/engine/local.mk
 include src/ce_engine/plan/local.mk
+include src/ce_engine/remote/local.mk
 
-# what needs several of them: opening and closing a context, and the door
+# what needs several of them: opening and closing a context
 libceoverlap_core_la_SOURCES += \
 	%D%/context_life.c %D%/context_life.h \
 	%D%/guest.c %D%/guest.h \
-	%D%/here.c %D%/here.h \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \
-	%D%/reopen.c \
-	%D%/signal_renew.c %D%/signal_renew.h \
-	%D%/there.c %D%/there.h %D%/there_private.h \
-	%D%/there_link.c \
-	%D%/there_offer.c %D%/there_offer.h \
 	%D%/warm.c %D%/warm.h

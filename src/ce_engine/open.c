@@ -17,10 +17,10 @@
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/engine/trace_file.h"
 #include "ce_engine/engine/works_open.h"
-#include "ce_engine/here.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/peer_events.h"
-#include "ce_engine/there.h"
+#include "ce_engine/plan/local_door.h"
+#include "ce_engine/remote/remote.h"
 #include "ce_engine/warm.h"
 #include "net/network_clock.h"
 
@@ -152,7 +152,7 @@ static int connect_to_daemon(ceov_context *context, const struct ceov_config *co
 
 	if (!path || !*path)
 		return 0;
-	return cei_there_open(context, path, cei_deadline(context->deadline_ns));
+	return cei_remote_open(context, path, cei_deadline(context->deadline_ns));
 }
 
 static int build(ceov_context *context, const struct ceov_config *config,
@@ -223,7 +223,7 @@ int cei_context_open(const struct ceov_config *config,
 		return CEOV_ERR_NO_MEMORY;
 	cei_context_begin(context, config ? config->log : NULL, config ? config->log_arg : NULL);
 	context->site.movers = movers;
-	context->door = &cei_door_here;
+	context->door = &cei_local_door;
 	r = build(context, config, transport);
 	if (r) {
 		ceov_close(context);
@@ -304,7 +304,7 @@ void ceov_close(ceov_context *context)
 		abandon(context);
 		return;
 	}
-	cei_there_close(context);
+	cei_remote_close(context);
 	write_trace(context);
 	cei_context_destroy_objects(context);
 	close_bootstrap(context);

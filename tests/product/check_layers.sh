@@ -9,7 +9,7 @@
 #
 # ipc and backend do not know each other, nor do families of operators. Within ce_engine:
 #
-#   program <- objects <- sched <- exec <- engine <- plan <- the files of ce_engine itself
+#   program <- objects <- sched <- exec <- engine <- plan <- remote <- the files of ce_engine itself
 #
 # The daemon stands on all of ce_engine.
 #
@@ -45,7 +45,8 @@ may_include() {
 	ce_engine/exec)		echo "$(may_include ce_engine/sched) ce_engine/sched" ;;
 	ce_engine/engine)	echo "$(may_include ce_engine/exec) ce_engine/exec" ;;
 	ce_engine/plan)		echo "$(may_include ce_engine/engine) ce_engine/engine" ;;
-	ce_engine)		echo "$(may_include ce_engine/plan) ce_engine/plan" ;;
+	ce_engine/remote)	echo "$(may_include ce_engine/plan) ce_engine/plan" ;;
+	ce_engine)		echo "$(may_include ce_engine/remote) ce_engine/remote" ;;
 	daemon)			echo "$(may_include ce_engine) ce_engine" ;;
 	collective)		echo "base topology net ipc backend ce_engine/objects" \
 					"ce_engine/plan" ;;

@@ -20,7 +20,7 @@
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
-#include "ce_engine/there.h"
+#include "ce_engine/remote/remote.h"
 #include "ipc/service_wire.h"
 #include "system/daemon_rig.h"
 
@@ -118,7 +118,7 @@ static void *close_the_link(void *arg)
 	struct daemon_rig_client *client = arg;
 
 	usleep(2000);
-	cei_there_close(client->context);
+	cei_remote_close(client->context);
 	return NULL;
 }
 

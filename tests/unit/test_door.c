@@ -13,11 +13,11 @@
 
 #include <ceoverlap/collective.h>
 
-#include "ce_engine/here.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/door.h"
 #include "ce_engine/objects/plan.h"
+#include "ce_engine/plan/local_door.h"
 #include "op_rig.h"
 #include "testing.h"
 
@@ -146,7 +146,7 @@ static int double_explain(const ceov_plan *plan, int fd)
 static int double_commit(ceov_plan *plan)
 {
 	count(&calls.n_committed);
-	return cei_door_here.commit(plan);
+	return cei_local_door.commit(plan);
 }
 
 static int double_is_busy(const ceov_plan *plan)
@@ -187,7 +187,7 @@ static const struct cei_door the_double = {
 /* Has the double carry out the context's plans, none of which was committed yet. */
 static void use_double(ceov_context *context)
 {
-	ck_assert_ptr_eq(context->door, &cei_door_here);
+	ck_assert_ptr_eq(context->door, &cei_local_door);
 	memset(&calls, 0, sizeof(calls));
 	pthread_mutex_init(&calls.lock, NULL);
 	context->door = &the_double;

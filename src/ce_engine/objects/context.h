@@ -41,7 +41,7 @@ enum cei_context_state {
 	CEI_CONTEXT_CLOSED = 0x73687574,
 };
 
-struct cei_remote;                      /* ce_engine/there_private.h */
+struct cei_remote;                      /* ce_engine/remote/remote_private.h */
 
 struct ceov_context {
 	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a

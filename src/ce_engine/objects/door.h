@@ -4,9 +4,9 @@
 #define CEI_DOOR_H
 
 /*
- * Who carries out the plans of a context: the engines of this process (here.c), or a daemon's
- * (there.c). A context has one door from ceov_open() on; public calls check the handle and what the
- * caller gave, and go on through it.
+ * Who carries out the plans of a context: the engines of this process (plan/local_door.c), or a
+ * daemon's (remote/remote.c). A context has one door from ceov_open() on; public calls check the
+ * handle and what the caller gave, and go on through it.
  *
  * Only plans and tickets have a door. Memory and counters are mapped in this process whoever moves
  * the bytes, so buffers and signals need none.

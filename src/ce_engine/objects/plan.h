@@ -25,7 +25,7 @@
 #define CEI_PLAN_LAUNCHES_MAX 32u
 
 struct cei_plan_builder;                /* ce_engine/plan/plan_builder.h */
-struct cei_remote_plan;                 /* ce_engine/there_private.h */
+struct cei_remote_plan;                 /* ce_engine/remote/remote_private.h */
 
 struct cei_also {                       /* a mark that a transfer awaits beside its target_free */
 	uint32_t           step;

@@ -3,6 +3,7 @@
 
 # ce_engine/plan: the calls for plans, from building to release
 libceoverlap_core_la_SOURCES += \
+	%D%/local_door.c %D%/local_door.h \
 	%D%/plan_bind.c %D%/plan_bind.h \
 	%D%/plan_builder.c %D%/plan_builder.h \
 	%D%/plan_commit.c %D%/plan_commit.h \
@@ -10,4 +11,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/plan_import.c %D%/plan_import.h \
 	%D%/plan_launch.c %D%/plan_launch.h \
 	%D%/plan_release.c %D%/plan_release.h \
+	%D%/signal_renew.c %D%/signal_renew.h \
 	%D%/stream_queue.c

@@ -5,7 +5,7 @@
 
 #include "ce_engine/objects/plan.h"
 
-/* Implements cei_door_here; the caller has checked the handle. */
+/* Implements cei_local_door; the caller has checked the handle. */
 int  cei_plan_commit(struct ceov_plan *plan);
 
 /* Completes the program and makes the checks that need no order of transfers, for a door whose

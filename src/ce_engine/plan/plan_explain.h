@@ -5,7 +5,7 @@
 
 #include "ce_engine/objects/plan.h"
 
-/* Implements cei_door_here; the caller has checked the handle. */
+/* Implements cei_local_door; the caller has checked the handle. */
 int cei_plan_explain(const struct ceov_plan *plan, int fd);
 
 /* The same for a plan whose context has a daemon, which does not carry it out: why_here. */

@@ -14,7 +14,7 @@ int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char
 			 struct cei_report_hold *hold);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
-/* Implement the launches and tickets of cei_door_here; the caller has checked the handles. */
+/* Implement the launches and tickets of cei_local_door; the caller has checked the handles. */
 int  cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
 			ceov_ticket *ret_ticket);
 int  cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,

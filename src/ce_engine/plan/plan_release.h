@@ -8,7 +8,7 @@
 
 #include "ce_engine/objects/plan.h"
 
-/* Implements cei_door_here. */
+/* Implements cei_local_door. */
 int  cei_plan_is_in_flight(const struct ceov_plan *plan);
 
 /* Whether launches of the plan are in flight, whoever carries them out. Any thread that does not

@@ -4,7 +4,7 @@
 /* ceov_signal_renew: resets a signal that no launch uses. It needs plans, of which the other files
  * of signals know nothing. */
 
-#include "ce_engine/signal_renew.h"
+#include "ce_engine/plan/signal_renew.h"
 
 #include <stdlib.h>
 

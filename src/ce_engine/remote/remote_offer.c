@@ -3,7 +3,7 @@
 
 /* Which plans a daemon can reach, and what it gets of them. */
 
-#include "ce_engine/there_offer.h"
+#include "ce_engine/remote/remote_offer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static int is_signal_shareable(const struct ceov_signal *signal)
 	       (!signal->gpu || cei_region_is_shareable(signal->gpu));
 }
 
-const char *cei_there_cannot(const struct ceov_plan *plan)
+const char *cei_remote_cannot(const struct ceov_plan *plan)
 {
 	uint32_t i;
 
@@ -68,7 +68,7 @@ const char *cei_there_cannot(const struct ceov_plan *plan)
 
 /* --- sending ------------------------------------------------------------------ */
 
-void cei_there_hello(const ceov_context *context, struct cei_service_hello *hello)
+void cei_remote_hello(const ceov_context *context, struct cei_service_hello *hello)
 {
 	const struct cei_site *site = &context->site;
 	uint32_t i;
@@ -143,7 +143,7 @@ static int send_offer(const struct ceov_plan *plan, const struct cei_service_off
 	return r;
 }
 
-int cei_there_send(const struct ceov_plan *plan, struct cei_service_link *link,
+int cei_remote_send(const struct ceov_plan *plan, struct cei_service_link *link,
 		   struct cei_service_handle *ret_handle)
 {
 	const struct cei_program *program = &plan->program;

@@ -3,7 +3,7 @@
 
 /* Connects to a daemon, notices its loss, and goes on with the next one. */
 
-#include "ce_engine/there_private.h"
+#include "ce_engine/remote/remote_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
-#include "ce_engine/there_offer.h"
+#include "ce_engine/remote/remote_offer.h"
 
 /* --- loss ---------------------------------------------------------------------- */
 
@@ -22,7 +22,7 @@ static void launch_failed(void *arg, const struct ceov_failure *failed)
 	ceov_context *context = arg;
 
 	(void)cei_raise_failure(&context->report, &failure, "%s", failed->text);
-	/* relaxed: see await_words() in there.c */
+	/* relaxed: see await_words() in remote.c */
 	atomic_store_explicit(&context->remote->is_silent, 0, memory_order_relaxed);
 }
 
@@ -67,7 +67,7 @@ static void number_rings(ceov_context *context)
 	uint32_t serves = cei_service_link_welcome(context->remote->link)->serves, i, n = 0;
 
 	for (i = 0; i < context->site.n_members; i++)
-		context->remote->rings[i] = serves >> i & 1 ? n++ : CEI_THERE_NO_RING;
+		context->remote->rings[i] = serves >> i & 1 ? n++ : CEI_REMOTE_NO_RING;
 }
 
 static int connect_to(ceov_context *context, uint64_t deadline_ns)
@@ -86,14 +86,14 @@ static int connect_to(ceov_context *context, uint64_t deadline_ns)
 
 	int r;
 
-	cei_there_hello(context, &config.hello);
+	cei_remote_hello(context, &config.hello);
 	r = cei_service_link_open(&config, &remote->link);
 	if (!r)
 		number_rings(context);
 	return r;
 }
 
-int cei_there_open(ceov_context *context, const char *path, uint64_t deadline_ns)
+int cei_remote_open(ceov_context *context, const char *path, uint64_t deadline_ns)
 {
 	const char *strict = secure_getenv("CEOVERLAP_DAEMON_STRICT");
 	struct cei_remote *remote;
@@ -118,7 +118,7 @@ int cei_there_open(ceov_context *context, const char *path, uint64_t deadline_ns
 	if (r)
 		return r;
 	context->site.keeps_files = 1;
-	context->door = &cei_door_there;
+	context->door = &cei_remote_door;
 	return 0;
 }
 
@@ -139,7 +139,7 @@ static void forget_plans(ceov_context *context)
 	pthread_mutex_unlock(&context->lock);
 }
 
-void cei_there_close(ceov_context *context)
+void cei_remote_close(ceov_context *context)
 {
 	struct cei_remote *remote = context->remote;
 
@@ -157,7 +157,7 @@ void cei_there_close(ceov_context *context)
 
 /* --- going on ---------------------------------------------------------------- */
 
-int cei_there_leave(ceov_context *context, uint64_t deadline_ns)
+int cei_remote_leave(ceov_context *context, uint64_t deadline_ns)
 {
 	struct cei_remote *remote = context->remote;
 	int r = remote && remote->link ? cei_service_link_await_loss(remote->link, deadline_ns)
@@ -176,11 +176,11 @@ int cei_there_leave(ceov_context *context, uint64_t deadline_ns)
 
 static int commit_again(struct cei_remote_plan *record)
 {
-	const char *why = cei_there_why_here(record->plan);
+	const char *why = cei_remote_why_here(record->plan);
 
 	if (why)
-		return cei_there_keep_here(record, why);
-	return cei_there_send(record->plan, record->plan->object.context->remote->link,
+		return cei_remote_keep_here(record, why);
+	return cei_remote_send(record->plan, record->plan->object.context->remote->link,
 			      &record->handle);
 }
 
@@ -215,10 +215,10 @@ static int connect_again(ceov_context *context)
 	return r;
 }
 
-int cei_there_return(ceov_context *context, uint64_t deadline_ns)
+int cei_remote_return(ceov_context *context, uint64_t deadline_ns)
 {
 	struct cei_remote *remote = context->remote;
-	int r = cei_there_leave(context, deadline_ns);
+	int r = cei_remote_leave(context, deadline_ns);
 	struct cei_backoff backoff;
 
 	if (r || !remote || remote->link)
@@ -236,7 +236,7 @@ int cei_there_return(ceov_context *context, uint64_t deadline_ns)
 	}
 }
 
-int cei_there_keep_quiet(ceov_context *context, int is_quiet)
+int cei_remote_keep_quiet(ceov_context *context, int is_quiet)
 {
 	struct cei_remote *remote = context->remote;
 	int is_lost;

@@ -3,7 +3,7 @@
 
 /* Plans that a daemon carries out, and which ones it cannot. */
 
-#include "ce_engine/there_private.h"
+#include "ce_engine/remote/remote_private.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -21,11 +21,11 @@
 #include "ce_engine/plan/plan_commit.h"
 #include "ce_engine/plan/plan_explain.h"
 #include "ce_engine/plan/plan_launch.h"
-#include "ce_engine/there_offer.h"
+#include "ce_engine/remote/remote_offer.h"
 #include "ipc/service_link.h"
 
 /* Tickets of launches by the daemon have this bit; those of this process never come so far. */
-#define THERE_BIT (UINT64_C(1) << 63)
+#define REMOTE_BIT (UINT64_C(1) << 63)
 
 #define WORDS_NS UINT64_C(100000000)
 
@@ -38,11 +38,11 @@ static int is_on_gpu(const struct ceov_plan *plan)
 	return site->members[plan->member].place.kind == CEOV_PLACE_GPU;
 }
 
-const char *cei_there_why_here(const struct ceov_plan *plan)
+const char *cei_remote_why_here(const struct ceov_plan *plan)
 {
-	if (plan->object.context->remote->rings[plan->member] == CEI_THERE_NO_RING)
+	if (plan->object.context->remote->rings[plan->member] == CEI_REMOTE_NO_RING)
 		return "its rank is on a GPU that the daemon does not serve";
-	return cei_there_cannot(plan);
+	return cei_remote_cannot(plan);
 }
 
 static int check_strict(const struct ceov_plan *plan, const char *call, const char *why)
@@ -97,7 +97,7 @@ static int commit_there(struct ceov_plan *plan, struct cei_service_handle *ret_h
 		r = cei_plan_prepare(plan);
 	if (r)
 		return r;
-	r = cei_there_send(plan, plan->object.context->remote->link, ret_handle);
+	r = cei_remote_send(plan, plan->object.context->remote->link, ret_handle);
 	if (r)
 		cei_plan_unprepare(plan);
 	if (!r && is_on_gpu(plan))
@@ -134,7 +134,7 @@ static int commit(struct ceov_plan *plan)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory");
 	record->plan = plan;
-	record->why_here = cei_there_why_here(plan);
+	record->why_here = cei_remote_why_here(plan);
 	r = record->why_here ? commit_here(plan, record->why_here)
 		: commit_there(plan, &record->handle);
 	if (r) {
@@ -264,7 +264,7 @@ static int launch_plan(struct ceov_plan *plan, const struct ceov_launch *launch,
 		return cei_raise(report, r, 0, "ceov_launch: the daemon has gone; all "
 				 "processes of the group call ceov_reopen() to go on");
 	if (!r)
-		*ret_ticket = (ceov_ticket){ number | THERE_BIT };
+		*ret_ticket = (ceov_ticket){ number | REMOTE_BIT };
 	return r;
 }
 
@@ -301,9 +301,9 @@ static int wait_there(ceov_context *context, ceov_ticket ticket, uint64_t timeou
 {
 	int r;
 
-	if (!(ticket.number & THERE_BIT))
+	if (!(ticket.number & REMOTE_BIT))
 		return cei_ticket_wait(context, ticket, timeout_ns, ret_result);
-	r = cei_service_wait(&context->remote->launcher, ticket.number & ~THERE_BIT, timeout_ns,
+	r = cei_service_wait(&context->remote->launcher, ticket.number & ~REMOTE_BIT, timeout_ns,
 			     ret_result);
 	if (!r && timeout_ns && *ret_result < 0 && *ret_result != CEOV_ERR_ABORTED)
 		await_words(context, timeout_ns);
@@ -336,11 +336,11 @@ static int abort_there(ceov_context *context, ceov_ticket ticket)
 	struct cei_report_hold hold;
 	struct ceov_plan *plan;
 
-	if (!(ticket.number & THERE_BIT))
+	if (!(ticket.number & REMOTE_BIT))
 		return cei_ticket_abort(context, ticket);
 	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
-	plan = plan_of(context, ticket.number & ~THERE_BIT);
+	plan = plan_of(context, ticket.number & ~REMOTE_BIT);
 	if (plan) {
 		cei_abort_plan(plan, &abort);
 		cei_abort_end(context, 0);
@@ -353,7 +353,7 @@ static int abort_there(ceov_context *context, ceov_ticket ticket)
 /* --- the end of plans -------------------------------------------------------- */
 
 /* A plan of a rank on a GPU was committed here, too. */
-int cei_there_keep_here(struct cei_remote_plan *record, const char *why)
+int cei_remote_keep_here(struct cei_remote_plan *record, const char *why)
 {
 	struct ceov_plan *plan = record->plan;
 	ceov_context *context = plan->object.context;
@@ -375,7 +375,7 @@ static void end(struct ceov_plan *plan)
 	ceov_context *context = plan->object.context;
 	struct cei_remote_plan *record = plan->remote;
 
-	if (!record)                    /* never committed, or cei_there_close() has released it */
+	if (!record)                    /* never committed, or cei_remote_close() has released it */
 		return;
 	if (!record->why_here && context->remote->link)
 		cei_service_drop(context->remote->link, record->handle);
@@ -386,7 +386,7 @@ static void end(struct ceov_plan *plan)
 	free(record);
 }
 
-const struct cei_door cei_door_there = {
+const struct cei_door cei_remote_door = {
 	.commit = commit,
 	.launch = launch_plan,
 	.is_busy = is_busy,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_THERE_PRIVATE_H
-#define CEI_THERE_PRIVATE_H
+#ifndef CEI_REMOTE_PRIVATE_H
+#define CEI_REMOTE_PRIVATE_H
 
-/* What there.c, which is the door to a daemon, shares with there_link.c, which connects to it and
+/* What remote.c, which is the door to a daemon, shares with remote_link.c, which connects to it and
  * goes on with the next one. */
 
 #include <stdatomic.h>
@@ -12,17 +12,17 @@
 #include "base/list.h"
 #include "base/site.h"
 #include "ce_engine/objects/plan.h"
-#include "ce_engine/there.h"
+#include "ce_engine/remote/remote.h"
 #include "ipc/service_link.h"
 
 /* Instead of a ring's number: the daemon does not serve the member. */
-#define CEI_THERE_NO_RING UINT32_MAX
+#define CEI_REMOTE_NO_RING UINT32_MAX
 
 /*
- * What a context has to do with its daemon. cei_there_open() makes it, at the end of ceov_open();
+ * What a context has to do with its daemon. cei_remote_open() makes it, at the end of ceov_open();
  * from then on each plan that is committed has a record in it, until the plan ends. When the daemon
  * is lost, ceov_reopen() closes the link, and opens one to the next daemon, for which it goes
- * through the records. cei_there_close() releases all of it, before ceov_close() ends the plans.
+ * through the records. cei_remote_close() releases all of it, before ceov_close() ends the plans.
  */
 struct cei_remote {
 	struct cei_service_link    *link;       /* NULL: the last one has gone, and no other one
@@ -35,7 +35,7 @@ struct cei_remote {
 						 * vain, and no others have come since */
 	_Atomic uint64_t            n_stayed;   /* plans that are carried out here, ever */
 	uint32_t                    rings[CEI_MEMBERS_MAX];     /* by member; or
-								 * CEI_THERE_NO_RING */
+								 * CEI_REMOTE_NO_RING */
 	int                         is_quiet;   /* from when nothing is in flight at any rank until
 						 * ceov_reopen() succeeds: a loss aborts no signals.
 						 * Guarded by the context's lock */
@@ -57,9 +57,9 @@ struct cei_remote_plan {                        /* of a committed plan; the laun
 
 /* Has this process carry out a plan that a lost daemon had committed, since the next one cannot:
  * `why`, which nobody frees. Raises, and then the plan is as before. */
-int  cei_there_keep_here(struct cei_remote_plan *record, const char *why);
+int  cei_remote_keep_here(struct cei_remote_plan *record, const char *why);
 
 /* Returns why the daemon cannot carry out the plan, or NULL. */
-const char *cei_there_why_here(const struct ceov_plan *plan);
+const char *cei_remote_why_here(const struct ceov_plan *plan);
 
-#endif /* CEI_THERE_PRIVATE_H */
+#endif /* CEI_REMOTE_PRIVATE_H */

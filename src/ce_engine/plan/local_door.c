@@ -3,14 +3,14 @@
 
 /* The door to the engines of this process: its table of functions. */
 
-#include "ce_engine/here.h"
+#include "ce_engine/plan/local_door.h"
 
 #include "ce_engine/plan/plan_commit.h"
 #include "ce_engine/plan/plan_explain.h"
 #include "ce_engine/plan/plan_launch.h"
 #include "ce_engine/plan/plan_release.h"
 
-const struct cei_door cei_door_here = {
+const struct cei_door cei_local_door = {
 	.commit = cei_plan_commit,
 	.launch = cei_launch_enqueue,
 	.is_busy = cei_plan_is_in_flight,

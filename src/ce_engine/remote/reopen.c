@@ -14,8 +14,8 @@
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_release.h"
-#include "ce_engine/signal_renew.h"
-#include "ce_engine/there.h"
+#include "ce_engine/plan/signal_renew.h"
+#include "ce_engine/remote/remote.h"
 
 /* How many plans have launches in flight, or lanes that were given up. */
 static uint32_t n_moving(ceov_context *context)
@@ -62,7 +62,7 @@ static int meet(ceov_context *context, uint64_t deadline_ns)
 static int keep_quiet(ceov_context *context, uint64_t deadline_ns)
 {
 	(void)deadline_ns;
-	return cei_there_keep_quiet(context, 1);
+	return cei_remote_keep_quiet(context, 1);
 }
 
 /* Nobody aborts anything any more but a workspace that fails here, whose signals are of no use
@@ -116,8 +116,8 @@ static int renew(ceov_context *context, uint64_t deadline_ns)
 }
 
 static int (*const steps[])(ceov_context *context, uint64_t deadline_ns) = {
-	end_launches, cei_there_leave, keep_quiet, meet, fail_uppers, find_aborted, meet, renew,
-	cei_there_return, meet,
+	end_launches, cei_remote_leave, keep_quiet, meet, fail_uppers, find_aborted, meet, renew,
+	cei_remote_return, meet,
 };
 
 #define N_STEPS ((uint32_t)(sizeof(steps) / sizeof(steps[0])))
@@ -135,7 +135,7 @@ int ceov_reopen(ceov_context *context, uint64_t timeout_ns)
 	if (r)
 		return r;
 	context->reopen_step = 0;
-	if (!cei_there_keep_quiet(context, 0))
+	if (!cei_remote_keep_quiet(context, 0))
 		return 0;
 	return cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0, "ceov_reopen: the next daemon "
 			 "has gone, too; all processes of the group call again");
