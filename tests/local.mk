@@ -147,7 +147,6 @@ pure_suites = \
 	%D%/unit/test_cursor \
 	%D%/unit/test_message_bytes \
 	%D%/unit/test_messages \
-	%D%/unit/test_group_id \
 	%D%/unit/test_record \
 	%D%/unit/test_book \
 	%D%/unit/test_exchange \

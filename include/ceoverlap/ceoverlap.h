@@ -154,14 +154,15 @@ struct ceov_network {
 					/* writes the n_bytes of every process, by its number.
 					 * 0, or anything else after a failure */
 	void       *all_gather_arg;
-	const char *where;              /* host:port of the store, or the folder's path */
-	const char *job;                /* name of the job, to keep jobs apart */
+	const char *where;              /* host:port of the store */
+	const char *job;                /* name of the job; who knows it can take a place
+					 * in the group */
 	const char *node;               /* name of this node; NULL: the machine's boot id */
 	const char *nics;               /* the network interface to use; or several, separated by
 					 * commas, of which the topology chooses one for the
 					 * GPU of the first member, else the first is used.
 					 * NULL: CEOVERLAP_NICS, or one of all */
-	const void *secret;             /* keeps groups apart, beside the job; no protection */
+	const void *secret;             /* has no effect any more, but for a warning */
 	size_t      secret_bytes;
 	uint64_t    peer_timeout_ns;    /* a process from which nothing was heard for so long, while
 					 * something is awaited from it, is lost; and one that

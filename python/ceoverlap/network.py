@@ -29,10 +29,10 @@ class Network:
     process, n_processes
                    the number of this process, and how many there are; needed with all_gather
     where          host:port of the store
-    job            keeps jobs apart that meet by mistake
+    job            keeps jobs apart that meet by mistake; who knows it can take a place
     node           the name of this node, the same at all of its processes; None: the machine's
     nics           the network interface to use, or several, of which one is chosen
-    secret         bytes that keep groups apart, beside the job; no protection
+    secret         has no effect any more, but for a warning
     peer_timeout_s a process from which nothing was heard for so long is lost; 0: 10 s
     """
 

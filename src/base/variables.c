@@ -28,8 +28,7 @@ static const char *const names[] = {
 	"CEOVERLAP_MACHINE", "CEOVERLAP_MACHINE_CACHE", "CEOVERLAP_NICS", "CEOVERLAP_NODE",
 	"CEOVERLAP_PLACE", "CEOVERLAP_PROCESS", "CEOVERLAP_PROCESSES", "CEOVERLAP_RANK",
 	"CEOVERLAP_RANKS", "CEOVERLAP_RESERVED_QUEUES", "CEOVERLAP_ROUTES",
-	"CEOVERLAP_SCHEDULER", "CEOVERLAP_SECRET", "CEOVERLAP_STORE", "CEOVERLAP_TRACE",
-	"CEOVERLAP_TRANSPORTS",
+	"CEOVERLAP_SCHEDULER", "CEOVERLAP_STORE", "CEOVERLAP_TRACE", "CEOVERLAP_TRANSPORTS",
 	/* the Python package and its build */
 	"CEOVERLAP_CONFIGURE_FLAGS", "CEOVERLAP_LIBRARY", "CEOVERLAP_LIBRARY_DIR",
 };
@@ -49,6 +48,8 @@ static const struct {
 } removed[] = {
 	{ "CEOVERLAP_FOLDER", "groups meet by a store, and CEOVERLAP_STORE names the host:port at "
 	  "which process 0 listens" },
+	{ "CEOVERLAP_SECRET", "the job's name, CEOVERLAP_JOB, tells groups apart, and networks "
+	  "must be trusted" },
 	{ "CEOVERLAP_GPU_DIRECT_TEST", "nothing is tested any more, and "
 	  "CEOVERLAP_GPU_DIRECT=direct lets the network access the memory of GPUs" },
 };

@@ -49,11 +49,6 @@ void cei_book_free(struct cei_book *book)
 	free(book);
 }
 
-uint64_t cei_book_group(const struct cei_book *book)
-{
-	return book->head->group;
-}
-
 uint64_t cei_book_instance(const struct cei_book *book)
 {
 	return book->head->instance;

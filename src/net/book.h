@@ -36,8 +36,6 @@ void cei_book_free(struct cei_book *book);
 
 /* --- look-ups: numbers have to be in range, and results are -------------------------- */
 
-uint64_t cei_book_group(const struct cei_book *book);
-
 /* Process 0's instance, which tells groups of one job apart that run at the same time or one after
  * the other. */
 uint64_t cei_book_instance(const struct cei_book *book);

@@ -64,16 +64,6 @@ static int blame_numbers(struct making *making, const char *what, uint64_t their
 	return blame(making, CEOV_ERR_INVALID, what, text[0], text[1]);
 }
 
-static int blame_group(struct making *making)
-{
-	char text[2][24];
-
-	snprintf(text[0], sizeof(text[0]), "%016" PRIx64, making->other.group);
-	snprintf(text[1], sizeof(text[1]), "%016" PRIx64, making->own.group);
-	return blame(making, CEOV_ERR_INVALID, "the group number (of job and secret)", text[0],
-		     text[1]);
-}
-
 /* Compares what has to be equal in all records. */
 static int check_equal(struct making *making)
 {
@@ -86,8 +76,10 @@ static int check_equal(struct making *making)
 		return blame(making, CEOV_ERR_VERSION, "UCX",
 			     other->transport[0] ? other->transport : "(none)",
 			     own->transport[0] ? own->transport : "(none)");
-	if (other->group != own->group)
-		return blame_group(making);
+	if (strcmp(other->job, own->job))
+		return blame(making, CEOV_ERR_INVALID, "the job",
+			     other->job[0] ? other->job : "(none)",
+			     own->job[0] ? own->job : "(none)");
 	if (other->n_group_ranks != own->n_group_ranks)
 		return blame_numbers(making, "a group of this many ranks:",
 				     other->n_group_ranks, own->n_group_ranks);
@@ -289,7 +281,7 @@ static int raise_memory(const struct making *making)
 static int write_book(struct making *making, uint32_t own, struct cei_book **ret_book)
 {
 	struct cei_book_head head = {
-		.magic = CEI_BOOK_MAGIC, .version = CEI_BOOK_VERSION, .group = making->own.group,
+		.magic = CEI_BOOK_MAGIC, .version = CEI_BOOK_VERSION,
 		.n_ranks = making->own.n_group_ranks, .n_nodes = making->n_nodes,
 		.n_processes = making->records->n_processes,
 	};

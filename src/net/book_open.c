@@ -9,7 +9,7 @@
 
 #include <ceoverlap/version.h>
 
-#include "net/siphash.h"
+#include "base/hash.h"
 
 /* --- this process's record --------------------------------------------------------- */
 
@@ -49,17 +49,16 @@ static int check(const struct cei_book_config *config, struct cei_report *report
 /* Returns the machine's number: of its name, if it has been given one. */
 static uint64_t node_of(const struct cei_book_config *config)
 {
-	static const uint64_t key[2] = { 4, 5 };
 	const char *name = config->node ? config->node : secure_getenv("CEOVERLAP_NODE");
 	uint64_t number;
 
 	if (!name || !*name)
 		return cei_site_own_node();
-	number = cei_siphash(key, name, strlen(name));
+	number = cei_hash(CEI_HASH_START, name, strlen(name));
 	return number ? number : 1;
 }
 
-static void fill_record(const struct cei_book_config *config, uint64_t group,
+static void fill_record(const struct cei_book_config *config, const char *job,
 			struct cei_record *record)
 {
 	uint32_t i;
@@ -67,7 +66,7 @@ static void fill_record(const struct cei_book_config *config, uint64_t group,
 	snprintf(record->library, sizeof(record->library), "%s", CEOV_VERSION);
 	if (config->transport)
 		snprintf(record->transport, sizeof(record->transport), "%s", config->transport);
-	record->group = group;
+	snprintf(record->job, sizeof(record->job), "%s", job);
 	record->node = node_of(config);
 	record->instance = config->instance;
 	record->n_group_ranks = config->n_group_ranks;
@@ -83,7 +82,7 @@ static void fill_record(const struct cei_book_config *config, uint64_t group,
 static int complete(const struct cei_book_config *config, const struct cei_exchange *exchange,
 		    struct cei_record *record)
 {
-	fill_record(config, exchange->group, record);
+	fill_record(config, exchange->job, record);
 	if (!config->n_group_ranks) {
 		record->n_group_ranks = exchange->n_processes;
 		record->n_ranks = 1;
@@ -133,19 +132,21 @@ static int exchange_records(const struct cei_book_config *config, struct cei_exc
 	return r;
 }
 
-static int open_book(const struct cei_book_config *config, struct cei_report *report,
-		     const struct cei_secret *secret, struct cei_book **ret_book)
+int cei_book_open(const struct cei_book_config *config, struct cei_report *report,
+		  struct cei_book **ret_book)
 {
 	const struct cei_exchange_config settings = {
 		.report = report, .means = config->means, .process = config->process,
 		.n_processes = config->n_processes, .all_gather = config->all_gather,
 		.all_gather_arg = config->all_gather_arg, .where = config->where,
-		.job = config->job, .secret = secret,
+		.job = config->job,
 	};
 	struct cei_gathered gathered = { 0 };
 	struct cei_exchange exchange;
-	int r = cei_exchange_open(&exchange, &settings, config->deadline_ns);
+	int r = check(config, report);
 
+	if (!r)
+		r = cei_exchange_open(&exchange, &settings, config->deadline_ns);
 	if (r)
 		return r;
 	r = exchange_records(config, &exchange, &gathered);
@@ -153,23 +154,5 @@ static int open_book(const struct cei_book_config *config, struct cei_report *re
 		r = cei_book_make(report, &gathered, exchange.process, ret_book);
 	cei_exchange_close(&exchange);
 	cei_gathered_fini(&gathered);
-	return r;
-}
-
-int cei_book_open(const struct cei_book_config *config, struct cei_report *report,
-		  struct cei_book **ret_book)
-{
-	struct cei_secret *secret = malloc(sizeof(*secret));
-	int r;
-
-	if (!secret)
-		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "no memory for the secret");
-	r = check(config, report);
-	if (!r)
-		r = cei_secret_load(report, config->secret, config->secret_bytes, secret);
-	if (!r)
-		r = open_book(config, report, secret, ret_book);
-	explicit_bzero(secret, sizeof(*secret));
-	free(secret);
 	return r;
 }

@@ -24,8 +24,6 @@ struct cei_book_config {
 	void               *all_gather_arg;
 	const char         *where;
 	const char         *job;
-	const void         *secret;     /* NULL: CEOVERLAP_SECRET, which may be unset */
-	size_t              secret_bytes;
 	uint64_t            deadline_ns;        /* a point in time, cei_now_ns() */
 
 	/* this process */

@@ -29,7 +29,6 @@ struct cei_book_head {
 	uint32_t magic;
 	uint32_t version;
 	uint64_t n_bytes;               /* of the whole book */
-	uint64_t group;
 	uint64_t instance;
 	uint32_t n_ranks;
 	uint32_t n_processes;

@@ -116,7 +116,6 @@ int cei_exchange_open(struct cei_exchange *exchange, const struct cei_exchange_c
 		r = check_numbers(exchange);
 	if (r)
 		return r;
-	exchange->group = cei_group_id(config->secret, exchange->job);
 	if (exchange->ops->open)
 		r = exchange->ops->open(exchange, deadline_ns);
 	if (r)

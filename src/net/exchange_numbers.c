@@ -52,6 +52,9 @@ int cei_exchange_job(struct cei_exchange *exchange, const char *text)
 		text = set;
 	if (!text)
 		text = "";
+	if (!cei_record_is_printable(text))
+		return cei_raise(exchange->config.report, CEOV_ERR_INVALID, 0,
+				 "the job's name has characters that cannot be printed");
 	if (strlen(text) >= sizeof(exchange->job))
 		return cei_raise(exchange->config.report, CEOV_ERR_INVALID, 0,
 				 "the job's name has %zu bytes, at most %zu", strlen(text),

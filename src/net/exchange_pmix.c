@@ -19,7 +19,6 @@
  */
 
 #include <dlfcn.h>
-#include <inttypes.h>
 #include <pmix.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -311,8 +310,7 @@ static void name_key(const struct cei_exchange *exchange, char key[128])
 {
 	const struct pmix *pmix = exchange->private;
 
-	snprintf(key, 128, "ceoverlap.%016" PRIx64 ".%u.%u", exchange->group, pmix->number,
-		 exchange->n_rounds);
+	snprintf(key, 128, "ceoverlap.%u.%u", pmix->number, exchange->n_rounds);
 }
 
 /* --- opening ----------------------------------------------------------------------- */

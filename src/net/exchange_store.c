@@ -162,14 +162,16 @@ static int connect_any(struct store *store, uint64_t deadline_ns, int *ret_fd)
  * raised. */
 static int try_join(struct cei_exchange *exchange, uint64_t deadline_ns, int *ret_error)
 {
-	const struct cei_store_message hello = {
+	struct cei_store_message hello = {
 		.type = CEI_STORE_HELLO,
-		.hello = { exchange->group, exchange->process, exchange->n_processes },
+		.hello = { exchange->process, exchange->n_processes,
+			   (uint32_t)strlen(exchange->job), "" },
 	};
 	struct store *store = exchange->private;
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 	int fd = -1, r;
 
+	memcpy(hello.hello.job, exchange->job, hello.hello.n_job);
 	*ret_error = connect_any(store, deadline_ns, &fd);
 	if (*ret_error)
 		return CEOV_NONE;

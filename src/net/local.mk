@@ -8,8 +8,6 @@ libceoverlap_core_la_SOURCES += \
 
 # who is where
 libceoverlap_core_la_SOURCES += \
-	%D%/siphash.c %D%/siphash.h \
-	%D%/group_id.c %D%/group_id.h \
 	%D%/gathered.c %D%/gathered.h \
 	%D%/record.c %D%/record.h \
 	%D%/book.c %D%/book.h \

@@ -12,7 +12,7 @@
 
 #include "base/report.h"
 #include "net/gathered.h"
-#include "net/group_id.h"
+#include "net/record.h"
 
 enum cei_means {
 	CEI_MEANS_SHOWN = 0,            /* what the environment shows */
@@ -21,7 +21,6 @@ enum cei_means {
 	CEI_MEANS_STORE,
 };
 
-#define CEI_JOB_BYTES   320u            /* with the final 0; a PMIx namespace has up to 256 */
 #define CEI_WHERE_BYTES 1024u
 
 /* How much longer than its own deadline a process waits for process 0, whose deadline passes at
@@ -44,7 +43,6 @@ struct cei_exchange_config {
 						 * CEOVERLAP_STORE, or as the means has it */
 	const char              *job;           /* tells jobs apart; NULL: CEOVERLAP_JOB, or as the
 						 * means has it */
-	const struct cei_secret *secret;
 };
 
 struct cei_exchange {
@@ -53,7 +51,6 @@ struct cei_exchange {
 	uint32_t                       process;
 	uint32_t                       n_processes;     /* 0: known after ops->open */
 	uint32_t                       n_rounds;        /* all-gathers that were begun */
-	uint64_t                       group;           /* cei_group_id() */
 	char                           job[CEI_JOB_BYTES];
 	char                           where[CEI_WHERE_BYTES];
 	void                          *private;         /* of the means */

@@ -67,9 +67,13 @@ static int take_public(struct cei_report *report, const struct ceov_network *fro
 	int r = from ? cei_sized_check(report, from, sizeof(*from), sizeof(*from),
 				       "ceov_open: config.network") : 0;
 
-	if (!r)
-		cei_sized_take(ret_public, from, sizeof(*ret_public));
-	return r;
+	if (r)
+		return r;
+	cei_sized_take(ret_public, from, sizeof(*ret_public));
+	if (ret_public->secret_bytes)
+		cei_log(report, CEI_LOG_WARN, "ceov_open: ceov_network.secret has no effect any "
+			"more: the job's name tells groups apart, and networks must be trusted");
+	return 0;
 }
 
 /* --- the book ------------------------------------------------------------------------ */
@@ -120,8 +124,6 @@ static int open_book(struct cei_network *network, struct cei_network_opening *op
 		.all_gather_arg = public->all_gather_arg,
 		.where = public->where,
 		.job = public->job,
-		.secret = public->secret,
-		.secret_bytes = public->secret_bytes,
 		.deadline_ns = deadline_ns,
 		.node = public->node,
 		.instance = site->instance[0],

@@ -7,6 +7,13 @@
 
 #include "base/cursor.h"
 
+int cei_record_is_printable(const char *text)
+{
+	while (*text && (uint8_t)*text >= ' ' && *text != 0x7f)
+		text++;
+	return !*text;
+}
+
 size_t cei_record_encode(const struct cei_record *record, uint8_t *bytes)
 {
 	struct cei_writer writer = cei_writer_on(bytes, CEI_RECORD_BYTES_MAX);
@@ -16,7 +23,6 @@ size_t cei_record_encode(const struct cei_record *record, uint8_t *bytes)
 	cei_wire_put_u32(&writer, CEI_RECORD_VERSION);
 	cei_wire_put_bytes(&writer, record->library, sizeof(record->library));
 	cei_wire_put_bytes(&writer, record->transport, sizeof(record->transport));
-	cei_wire_put_u64(&writer, record->group);
 	cei_wire_put_u64(&writer, record->node);
 	cei_wire_put_u64(&writer, record->instance);
 	cei_wire_put_u32(&writer, record->n_group_ranks);
@@ -28,6 +34,8 @@ size_t cei_record_encode(const struct cei_record *record, uint8_t *bytes)
 		cei_wire_put_u32(&writer, record->rails[i].n_bytes);
 		cei_wire_put_bytes(&writer, record->rails[i].bytes, record->rails[i].n_bytes);
 	}
+	cei_wire_put_u32(&writer, (uint32_t)strlen(record->job));
+	cei_wire_put_bytes(&writer, record->job, strlen(record->job));
 	return writer.at;
 }
 
@@ -58,11 +66,10 @@ static uint32_t get_count(struct cei_reader *reader, uint32_t least, uint32_t mo
 
 static void get_body(struct cei_reader *reader, struct cei_record *ret_record)
 {
-	uint32_t i;
+	uint32_t i, n;
 
 	get_text(reader, ret_record->library);
 	get_text(reader, ret_record->transport);
-	ret_record->group = cei_wire_get_u64(reader);
 	ret_record->node = cei_wire_get_u64(reader);
 	ret_record->instance = cei_wire_get_u64(reader);
 	ret_record->n_group_ranks = cei_wire_get_u32(reader);
@@ -75,7 +82,10 @@ static void get_body(struct cei_reader *reader, struct cei_record *ret_record)
 		cei_wire_get_bytes(reader, ret_record->rails[i].bytes,
 				   ret_record->rails[i].n_bytes);
 	}
-	if (!ret_record->node)
+	n = get_count(reader, 0, CEI_JOB_BYTES - 1);
+	cei_wire_get_bytes(reader, ret_record->job, n);
+	if (!ret_record->node || strlen(ret_record->job) != n ||
+	    !cei_record_is_printable(ret_record->job))
 		reader->failed = 1;
 }
 

@@ -17,11 +17,14 @@
 #include "base/site.h"
 
 #define CEI_RECORD_MAGIC         UINT32_C(0x52454543)   /* "CEER" */
-#define CEI_RECORD_VERSION       2u
+#define CEI_RECORD_VERSION       3u
 #define CEI_RECORD_TEXT_BYTES    32u            /* of a version, with the final 0 */
 #define CEI_RECORD_RAILS_MAX     8u
 #define CEI_RECORD_ADDRESS_BYTES 1024u          /* of a rail's address at most; UCX's have 79
 						 * for one TCP interface */
+
+#define CEI_JOB_BYTES            320u           /* of a job's name, with the final 0; a PMIx
+						 * namespace has up to 256 */
 
 struct cei_record_rail {
 	uint32_t n_bytes;                       /* 1 to CEI_RECORD_ADDRESS_BYTES */
@@ -32,7 +35,6 @@ struct cei_record {
 	uint32_t version;                       /* of the format; set by decoding: as received */
 	char     library[CEI_RECORD_TEXT_BYTES];        /* ceoverlap's version */
 	char     transport[CEI_RECORD_TEXT_BYTES];      /* UCX's version; "": it uses none */
-	uint64_t group;                         /* cei_group_id() */
 	uint64_t node;                          /* the machine; never 0 */
 	uint64_t instance;                      /* random, new for each context that opens */
 	uint32_t n_group_ranks;                 /* ranks of the group, as this process says */
@@ -40,12 +42,17 @@ struct cei_record {
 	uint32_t ranks[CEI_MEMBERS_MAX];        /* decoding does not check their values */
 	uint32_t n_rails;
 	struct cei_record_rail rails[CEI_RECORD_RAILS_MAX];
+	char     job[CEI_JOB_BYTES];            /* the job's name; "": it has none */
 };
 
 /* Room for every encoded record. */
-#define CEI_RECORD_BYTES_MAX (8u + 2u * CEI_RECORD_TEXT_BYTES + 3u * 8u + 4u + 4u + \
+#define CEI_RECORD_BYTES_MAX (8u + 2u * CEI_RECORD_TEXT_BYTES + 2u * 8u + 4u + 4u + \
 			      4u * CEI_MEMBERS_MAX + 4u + \
-			      CEI_RECORD_RAILS_MAX * (4u + CEI_RECORD_ADDRESS_BYTES))
+			      CEI_RECORD_RAILS_MAX * (4u + CEI_RECORD_ADDRESS_BYTES) + \
+			      4u + CEI_JOB_BYTES - 1u)
+
+/* Whether a text has no control characters, so that messages can show it. */
+int cei_record_is_printable(const char *text);
 
 /* Encodes a valid record into room of CEI_RECORD_BYTES_MAX bytes; returns how many it has. */
 size_t cei_record_encode(const struct cei_record *record, uint8_t *bytes);

@@ -194,9 +194,11 @@ static int check_hello(struct cei_store_server *server, struct guest *guest,
 {
 	const struct cei_exchange *own = server->exchange;
 
-	if (hello->group != own->group)         /* whose number a stranger could use */
-		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another group than "
-			  "process 0: are job and secret the same?", hello->process);
+	if (hello->n_job != strlen(own->job) || memcmp(hello->job, own->job, hello->n_job))
+		/* without the job's name, which a stranger could use */
+		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another job than "
+			  "process 0: is the job's name the same (CEOVERLAP_JOB)?",
+			  hello->process);
 	else if (hello->n_processes != own->n_processes)
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u says the group has %u "
 			  "processes, process 0 says %u", hello->process, hello->n_processes,

@@ -10,9 +10,10 @@
 #include "base/report.h"
 
 static const struct cei_field hello_fields[] = {
-	{ CEI_U64, CEI_AT(cei_store_hello, group) },
 	{ CEI_U32, CEI_AT(cei_store_hello, process) },
 	{ CEI_U32, CEI_AT(cei_store_hello, n_processes) },
+	{ CEI_BYTES, CEI_AT(cei_store_hello, job),
+	  CEI_COUNT(cei_store_hello, n_job), .most = CEI_JOB_BYTES - 1 },
 };
 
 static const struct cei_field refuse_fields[] = {

@@ -14,9 +14,10 @@
 
 #include "base/codec.h"
 #include "net/gathered.h"
+#include "net/record.h"
 
 #define CEI_STORE_MAGIC      UINT32_C(0x54534543)       /* "CEST" */
-#define CEI_STORE_VERSION    1u
+#define CEI_STORE_VERSION    2u
 #define CEI_STORE_HEAD_BYTES 20u
 #define CEI_STORE_TEXT_BYTES 200u               /* of a refusal, with the final 0 */
 
@@ -28,12 +29,13 @@ enum cei_store_type {
 	CEI_STORE_ALL,          /* from process 0: the bytes of all */
 };
 
-#define CEI_STORE_SMALL_BYTES  (CEI_STORE_HEAD_BYTES + 4u + CEI_STORE_TEXT_BYTES)
+#define CEI_STORE_SMALL_BYTES  (CEI_STORE_HEAD_BYTES + 12u + CEI_JOB_BYTES)
 
 struct cei_store_hello {
-	uint64_t group;
 	uint32_t process;
 	uint32_t n_processes;
+	uint32_t n_job;                         /* bytes of the job's name, without a final 0 */
+	char     job[CEI_JOB_BYTES];
 };
 
 struct cei_store_refuse {

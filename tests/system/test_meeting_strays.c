@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 
 #define SHORT_MS  1000u
 #define N_STRAYS  200u
+#define OWN_JOB   "a test.0"
 
 static int strays[2 * N_STRAYS];
 
@@ -140,12 +140,15 @@ END_TEST
 
 /* --- processes that say something else than they should ------------------------------ */
 
-static size_t hello_of(uint32_t process, uint64_t group, uint8_t *bytes)
+/* The fixture's processes have the job OWN_JOB. */
+static size_t hello_of(uint32_t process, const char *job, uint8_t *bytes)
 {
 	struct cei_store_message message = {
-		.type = CEI_STORE_HELLO, .hello = { group, process, meeting.n_processes },
+		.type = CEI_STORE_HELLO,
+		.hello = { process, meeting.n_processes, (uint32_t)strlen(job), "" },
 	};
 
+	memcpy(message.hello.job, job, strlen(job));
 	return cei_encode(&cei_store_protocol, &message, bytes);
 }
 
@@ -166,32 +169,23 @@ static size_t part_of(uint32_t round, uint64_t n_bytes, uint8_t *bytes)
 	return cei_encode(&cei_store_protocol, &message, bytes);
 }
 
-/* The group number of the fixture's processes. */
-static uint64_t own_group(void)
-{
-	struct cei_secret secret = { .n_bytes = 0 };
-
-	return cei_group_id(&secret, "a test.0");
-}
-
 /* Sends the bytes as another process and expects a refusal. */
 static void assert_refused(const uint8_t *bytes, size_t n_bytes, int error, const char *text)
 {
 	uint8_t answer[CEI_STORE_SMALL_BYTES + 1];
-	char number[20];
 	struct cei_store_message message;
 	int fd = stray();
 
 	say(fd, bytes, n_bytes);
-	ck_assert_uint_eq(hear(fd, answer, sizeof(answer)), CEI_STORE_SMALL_BYTES);
+	ck_assert_uint_eq(hear(fd, answer, sizeof(answer)),
+			 CEI_STORE_HEAD_BYTES + 4 + CEI_STORE_TEXT_BYTES);
 	ck_assert_int_eq(cei_store_get_head(answer, meeting.n_processes, &message), 0);
 	ck_assert_uint_eq(message.type, CEI_STORE_REFUSE);
 	ck_assert_int_eq(cei_store_get_body(answer + CEI_STORE_HEAD_BYTES, &message), 0);
 	ck_assert_int_eq(message.refuse.error, error);
 	ck_assert_msg(strstr(message.refuse.text, text), "'%s' lacks '%s'", message.refuse.text,
 		      text);
-	snprintf(number, sizeof(number), "%016" PRIx64, own_group());
-	ck_assert_msg(!strstr(message.refuse.text, number), "'%s' tells the group's number",
+	ck_assert_msg(!strstr(message.refuse.text, OWN_JOB), "'%s' tells the job's name",
 		      message.refuse.text);
 	close(fd);
 }
@@ -214,20 +208,20 @@ START_TEST(test_odd_hellos)
 	meeting.set = set_torchrun;
 	meeting.n_processes = 3;
 	start(0);
-	n = hello_of(1, own_group(), bytes);
+	n = hello_of(1, OWN_JOB, bytes);
 	bytes[4] = 9;
 	assert_refused(bytes, n, CEOV_ERR_VERSION, "has version 9 of the store's protocol");
-	n = hello_of(1, own_group() + 1, bytes);
-	assert_refused(bytes, n, CEOV_ERR_INVALID, "another group");
-	n = hello_of(0, own_group(), bytes);
+	n = hello_of(1, "another job", bytes);
+	assert_refused(bytes, n, CEOV_ERR_INVALID, "another job");
+	n = hello_of(0, OWN_JOB, bytes);
 	assert_refused(bytes, n, CEOV_ERR_STATE, "two processes say that they are process 0");
-	n = hello_of(3, own_group(), bytes);
+	n = hello_of(3, OWN_JOB, bytes);
 	assert_refused(bytes, n, CEOV_ERR_INVALID, "process 3 of 3");
 	n = part_of(0, 0, bytes);
 	assert_closed(bytes, n);
 	n = joined_of(bytes);
 	assert_closed(bytes, n);
-	n = hello_of(1, own_group(), bytes);
+	n = hello_of(1, OWN_JOB, bytes);
 	bytes[12]++;                            /* the length */
 	assert_closed(bytes, n);
 	start(1);
@@ -249,12 +243,12 @@ START_TEST(test_odd_parts)
 	start(0);
 	for (i = 0; i < 3; i++) {
 		fd = stray();
-		say(fd, bytes, hello_of(1, own_group(), bytes));
+		say(fd, bytes, hello_of(1, OWN_JOB, bytes));
 		ck_assert_uint_eq(hear(fd, answer, sizeof(answer)), sizeof(answer));
 		if (i == 0)             /* of another round */
 			say(fd, bytes, part_of(7, 0, bytes));
 		else if (i == 1)        /* a second hello */
-			say(fd, bytes, hello_of(1, own_group(), bytes));
+			say(fd, bytes, hello_of(1, OWN_JOB, bytes));
 		else                    /* a part that is cut off */
 			say(fd, bytes, part_of(0, 100, bytes));
 		if (i == 2)

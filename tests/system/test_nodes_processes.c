@@ -428,6 +428,30 @@ START_TEST(test_ranks_from_the_launcher)
 }
 END_TEST
 
+/* Earlier versions kept groups apart by a secret. */
+START_TEST(test_a_secret_is_warned_of_once)
+{
+	struct ceov_network network = CEOV_NETWORK_INIT;
+	struct ceov_member member = { 0, testing_host };
+	struct testing_log log;
+	struct ceov_config config;
+	ceov_context *context = NULL;
+
+	testing_log_init(&log);
+	config = testing_config(&member, 1, &log);
+	network.bootstrap = CEOV_BOOTSTRAP_STORE;
+	network.where = store;
+	network.n_processes = 1;
+	network.secret = "guess";
+	network.secret_bytes = 5;
+	config.network = &network;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ck_assert_uint_eq(log.n_lines, 1);
+	testing_log_has(&log, "ceov_network.secret has no effect any more", NULL, NULL);
+	ceov_close(context);
+}
+END_TEST
+
 static char stores[2][PORT_STORE_BYTES];
 
 static void open_one_of_two(uint32_t number)
@@ -464,6 +488,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, test_who_closes_behind_a_barrier_hinders_nobody);
 	tcase_add_test(tcase, test_ranks_from_the_launcher);
 	tcase_add_test(tcase, test_two_groups_at_once);
+	tcase_add_test(tcase, test_a_secret_is_warned_of_once);
 }
 
 int main(void)

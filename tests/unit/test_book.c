@@ -38,7 +38,7 @@ static void plan_records(const struct plan *plan)
 		record = &records[p];
 		strcpy(record->library, "0.1.0");
 		strcpy(record->transport, "1.13.1");
-		record->group = 77;
+		strcpy(record->job, "one");
 		record->node = 1000 - p % plan->n_nodes;
 		record->instance = 500 + p;
 		record->n_group_ranks = plan->n_processes * plan->n_each;
@@ -100,7 +100,6 @@ static void assert_is_book_of(const struct cei_book *book, const struct plan *pl
 	uint32_t n_ranks = plan->n_processes * plan->n_each, i, p, n;
 	struct cei_book_node node;
 
-	ck_assert_uint_eq(cei_book_group(book), 77);
 	ck_assert_uint_eq(cei_book_instance(book), 500);
 	ck_assert_uint_eq(cei_book_n_ranks(book), n_ranks);
 	ck_assert_uint_eq(cei_book_n_processes(book), plan->n_processes);
@@ -205,7 +204,7 @@ START_TEST(test_65536_ranks)
 		assert_rails(book, p);
 	}
 	/* as book.h says */
-	ck_assert_uint_eq(book->head->n_bytes, 48 + 8192 * 24 + 65536 * (8 + 24 + 84));
+	ck_assert_uint_eq(book->head->n_bytes, 40 + 8192 * 24 + 65536 * (8 + 24 + 84));
 	cei_book_free(book);
 }
 END_TEST
@@ -240,9 +239,11 @@ END_TEST
 START_TEST(test_other_groups_are_refused)
 {
 	plan_records(&small);
-	records[2].group = 78;
-	assert_refused(CEOV_ERR_INVALID, "000000000000004e", "rank 0 has 000000000000004d", 2);
-	records[2].group = 77;
+	strcpy(records[2].job, "two");
+	assert_refused(CEOV_ERR_INVALID, "rank 2 has the job two", "rank 0 has one", 2);
+	strcpy(records[2].job, "");
+	assert_refused(CEOV_ERR_INVALID, "rank 2 has the job (none)", "rank 0 has one", 2);
+	strcpy(records[2].job, "one");
 	records[2].n_group_ranks = 16;
 	assert_refused(CEOV_ERR_INVALID, "rank 2 has", "16, rank 0 has 15", 2);
 }

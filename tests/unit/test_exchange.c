@@ -15,7 +15,6 @@
 
 static struct cei_report report;
 static struct testing_log log_lines;
-static struct cei_secret secret;
 static struct cei_exchange_config config;
 static struct cei_exchange exchange;
 
@@ -37,7 +36,6 @@ static void set_up(void)
 	cei_report_init(&report, testing_log_line, &log_lines);
 	memset(&config, 0, sizeof(config));
 	config.report = &report;
-	config.secret = &secret;
 }
 
 static void tear_down(void)
@@ -232,31 +230,14 @@ START_TEST(test_long_names)
 	set_torchrun();
 	config.job = text;
 	assert_refused("job's name has 1099 bytes", "319");
+	config.job = "two\nlines";
+	assert_refused("job's name has characters that cannot be printed", NULL);
 	config.job = NULL;
 	config.where = text;
 	assert_refused("has 1099 bytes", "1023");
 	config.where = NULL;
 	setenv("MASTER_ADDR", text, 1);
 	assert_refused("MASTER_ADDR is longer", NULL);
-}
-END_TEST
-
-/* Groups of the same job with another secret, and the other way round, are others. */
-START_TEST(test_group_depends_on_job_and_secret)
-{
-	uint64_t first;
-
-	set_torchrun();
-	assert_opens("store", 3, 8);
-	first = exchange.group;
-	config.job = "other";
-	assert_opens("store", 3, 8);
-	ck_assert_uint_ne(exchange.group, first);
-	config.job = NULL;
-	secret.bytes[0] = 1;
-	secret.n_bytes = 1;
-	assert_opens("store", 3, 8);
-	ck_assert_uint_ne(exchange.group, first);
 }
 END_TEST
 
@@ -297,7 +278,6 @@ int main(void)
 	tcase_add_test(tcase, test_a_folder_is_refused);
 	tcase_add_test(tcase, test_bad_numbers);
 	tcase_add_test(tcase, test_long_names);
-	tcase_add_test(tcase, test_group_depends_on_job_and_secret);
 	tcase_add_test(tcase, test_missing_processes_as_text);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

@@ -12,8 +12,8 @@
 #define N_ROUNDS 20000
 
 /* Offsets of an encoded record. */
-enum { AT_MAGIC = 0, AT_VERSION = 4, AT_LIBRARY = 8, AT_TRANSPORT = 40, AT_GROUP = 72, AT_NODE = 80,
-       AT_INSTANCE = 88, AT_GROUP_RANKS = 96, AT_RANKS = 100 };
+enum { AT_MAGIC = 0, AT_VERSION = 4, AT_LIBRARY = 8, AT_TRANSPORT = 40, AT_NODE = 72,
+       AT_INSTANCE = 80, AT_GROUP_RANKS = 88, AT_RANKS = 92 };
 
 static struct cei_record record, back;
 static uint8_t bytes[CEI_RECORD_BYTES_MAX + 1], again[CEI_RECORD_BYTES_MAX];
@@ -25,9 +25,9 @@ static void random_bytes(uint8_t *at, size_t n_bytes)
 		*at++ = (uint8_t)testing_random(&state);
 }
 
-static void random_text(char text[CEI_RECORD_TEXT_BYTES])
+static void random_text(char *text, size_t room)
 {
-	size_t n = (size_t)testing_below(&state, CEI_RECORD_TEXT_BYTES), i;
+	size_t n = (size_t)testing_below(&state, room), i;
 
 	for (i = 0; i < n; i++)
 		text[i] = (char)(' ' + testing_below(&state, 95));
@@ -39,9 +39,9 @@ static size_t make_record(uint32_t n_ranks, uint32_t n_rails)
 
 	memset(&record, 0, sizeof(record));
 	record.version = CEI_RECORD_VERSION;
-	random_text(record.library);
-	random_text(record.transport);
-	record.group = testing_random(&state);
+	random_text(record.library, CEI_RECORD_TEXT_BYTES);
+	random_text(record.transport, CEI_RECORD_TEXT_BYTES);
+	random_text(record.job, CEI_JOB_BYTES);
 	record.node = testing_random(&state) | 1;
 	record.instance = testing_random(&state);
 	record.n_group_ranks = (uint32_t)testing_random(&state);
@@ -90,6 +90,7 @@ START_TEST(test_the_longest_record_fits)
 	make_record(CEI_MEMBERS_MAX, CEI_RECORD_RAILS_MAX);
 	for (i = 0; i < CEI_RECORD_RAILS_MAX; i++)
 		record.rails[i].n_bytes = CEI_RECORD_ADDRESS_BYTES;
+	memset(record.job, 'x', CEI_JOB_BYTES - 1);
 	n_bytes = cei_record_encode(&record, bytes);
 	ck_assert_uint_eq(n_bytes, CEI_RECORD_BYTES_MAX);
 	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), 0);
@@ -141,6 +142,13 @@ START_TEST(test_fields_that_no_process_sends_are_refused)
 	ck_assert_int_eq(decode_with(AT_RANKS, CEI_MEMBERS_MAX + 1), CEOV_ERR_INVALID);
 	ck_assert_int_eq(decode_with(at_rails, CEI_RECORD_RAILS_MAX + 1), CEOV_ERR_INVALID);
 	ck_assert_int_eq(decode_with(at_rails + 7, 1), CEOV_ERR_INVALID);
+	n_bytes = make_record(2, 1);
+	strcpy(record.job, "job");
+	n_bytes = cei_record_encode(&record, bytes);
+	bytes[n_bytes - 1] = '\n';
+	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
+	bytes[n_bytes - 1] = 0;
+	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
 	n_bytes = make_record(2, 1);
 	memset(bytes + AT_NODE, 0, 8);
 	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);

@@ -237,6 +237,9 @@ START_TEST(test_what_replaces_a_variable_is_said)
 	setenv("CEOVERLAP_FOLDER", "/a/folder", 1);
 	open_and_close();
 	testing_log_has(&log_of, "CEOVERLAP_FOLDER any more:", "CEOVERLAP_STORE", NULL);
+	setenv("CEOVERLAP_SECRET", "guess", 1);
+	open_and_close();
+	testing_log_has(&log_of, "CEOVERLAP_SECRET any more:", "CEOVERLAP_JOB", NULL);
 }
 END_TEST
 

@@ -83,7 +83,7 @@ void bench_fill_row(struct cells *cells, const struct bench_row *row)
 }
 
 /* Lists the environment variables of this library, the driver and NCCL; the rest of the environment
- * is private, and so is the secret of a group. */
+ * is private, and so is the secret that earlier versions read. */
 static struct json_object *environment(void)
 {
 	static const char *const prefixes[] = { "CEOVERLAP_", "CUDA_", "NCCL_" };

@@ -62,9 +62,6 @@ static const struct setting settings[] = {
 	{ "node", "CEOVERLAP_NODE", "ceov_network.node",
 	  "the kernel's boot id",
 	  "a name of this machine" },
-	{ "secret", "CEOVERLAP_SECRET", "ceov_network.secret",
-	  "none",
-	  "keeps groups apart; no protection. A text, or the path of a file" },
 	{ "nics", "CEOVERLAP_NICS", "ceov_network.nics",
 	  "all: the one near the first rank's GPU, else as UCX chooses",
 	  "network interfaces of which the process uses one" },
@@ -146,19 +143,11 @@ static void fallback_of(const struct setting *setting, char *room, size_t n_byte
 		snprintf(room, n_bytes, "%" PRIu64, (uint64_t)CEI_CHUNK_DEFAULT_BYTES);
 }
 
-/* Whether the value must not be printed: it is the secret itself, not the path of its file. */
-static int is_hidden(const struct setting *setting, const char *text)
-{
-	return !strcmp(setting->name, "secret") && *text != '/';
-}
-
 static void value_of(const struct setting *setting, struct value *ret_value)
 {
 	const char *text = setting->variable ? secure_getenv(setting->variable) : NULL;
 
 	if (text && *text) {
-		if (is_hidden(setting, text))
-			text = "(set, not shown)";
 		info_plain(text, ret_value->text, sizeof(ret_value->text));
 		ret_value->origin = "environment";
 		return;
