@@ -261,7 +261,7 @@ START_TEST(test_an_engines_full_group_goes_in_one_submit)
 			posts[i] = (struct cei_post){ rig_counter_at(i), 0, k + i };
 		}
 		if (rig_has_gates())
-			rig_wait(GATE, COUNTERS - 1, k);
+			rig_await(GATE, COUNTERS - 1, k);
 		ck_assert_int_eq(rig.ops->copy(&rig.lane[GATE], pieces, GROUP), 0);
 		ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts, GROUP), 0);
 		(void)rig_submit(GATE);

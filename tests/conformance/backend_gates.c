@@ -16,7 +16,7 @@ START_TEST(test_copy_waits_for_a_raised_counter)
 	for (k = 1; k <= 10; k++) {
 		rig_fill(rig_at(0, 0), BYTES, 100 + k);
 		rig_fill(rig_at(1, 0), BYTES, 200 + k);
-		rig_wait(GATE, 0, k * 1000);
+		rig_await(GATE, 0, k * 1000);
 		rig_copy(GATE, rig_at(1, 0), rig_at(0, 0), BYTES);
 		rig_post(GATE, 1, k);
 		(void)rig_submit(GATE);
@@ -39,9 +39,9 @@ START_TEST(test_a_counter_above_the_value_opens)
 	if (!rig_has_gates())
 		return;
 	rig_raise(0, CEOV_VALUE_LIMIT - 1);
-	rig_wait(GATE, 0, 1);
-	rig_wait(GATE, 0, CEOV_VALUE_LIMIT - 1);
-	rig_wait(GATE, 1, 0);
+	rig_await(GATE, 0, 1);
+	rig_await(GATE, 0, CEOV_VALUE_LIMIT - 1);
+	rig_await(GATE, 1, 0);
 	rig_post(GATE, 2, 1);
 	rig_reap(GATE, rig_submit(GATE));
 	ck_assert_uint_eq(rig_value(2), 1);
@@ -55,7 +55,7 @@ START_TEST(test_another_lanes_post_opens)
 	if (!rig_has_gates())
 		return;
 	for (k = 1; k <= 20; k++) {
-		rig_wait(GATE, 0, k);
+		rig_await(GATE, 0, k);
 		rig_copy(GATE, rig_at(0, BYTES / 2), rig_at(1, 0), BYTES / 2);
 		rig_post(GATE, 1, k);
 		(void)rig_submit(GATE);
@@ -77,7 +77,7 @@ START_TEST(test_a_waiting_lane_stops_no_other)
 
 	if (!rig_has_gates())
 		return;
-	rig_wait(GATE, 0, 1);
+	rig_await(GATE, 0, 1);
 	rig_post(GATE, 1, 1);
 	(void)rig_submit(GATE);
 	for (k = 1; k <= 100; k++) {
@@ -107,10 +107,10 @@ START_TEST(test_gates_open_in_any_order)
 	if (!rig_has_gates())
 		return;
 	for (k = 1; k <= 20; k++) {
-		rig_wait(GATE, 0, k);
+		rig_await(GATE, 0, k);
 		rig_post(GATE, 2, k);
 		(void)rig_submit(GATE);
-		rig_wait(OTHER, 1, k);
+		rig_await(OTHER, 1, k);
 		rig_post(OTHER, 3, k);
 		(void)rig_submit(OTHER);
 		rig_raise(k % 2, k);
@@ -132,7 +132,7 @@ START_TEST(test_a_lane_takes_all_submits_behind_a_gate)
 	for (round = 1; round <= 3; round++) {
 		rig_fill(rig_at(0, 0), CEI_LANE_SUBMITS * 512, round);
 		for (i = 0; i < CEI_LANE_SUBMITS; i++) {
-			rig_wait(GATE, 0, round);
+			rig_await(GATE, 0, round);
 			rig_copy(GATE, rig_at(1, i * 512), rig_at(0, i * 512), 512);
 			rig_post(GATE, 1 + i, round);
 			(void)rig_submit(GATE);
@@ -152,7 +152,7 @@ static void play(uint32_t lane, uint32_t round)
 {
 	uint32_t from = lane == GATE ? 0 : 1;
 
-	rig_wait(lane, from, round);
+	rig_await(lane, from, round);
 	rig_copy(lane, rig_at(1 - from, 0), rig_at(from, 0), 4096);
 	rig_copy(lane, rig_at(from, 4096), rig_at(from, 0), 4096);
 	rig_post(lane, 1 - from, lane == GATE ? round : round + 1);
@@ -190,7 +190,7 @@ START_TEST(test_poison_opens_and_drain_ends)
 	if (!rig_has_gates())
 		return;
 	for (i = 0; i < 8; i++) {
-		rig_wait(GATE, 0, 10 + i);
+		rig_await(GATE, 0, 10 + i);
 		rig_copy(GATE, rig_at(1, i * 4096), rig_at(0, i * 4096), 4096);
 		rig_post(GATE, 1, 10 + i);
 		(void)rig_submit(GATE);
@@ -212,7 +212,7 @@ START_TEST(test_a_lane_works_again_after_an_abort)
 	if (!rig_has_gates())
 		return;
 	for (k = 1; k <= 5; k++) {
-		rig_wait(GATE, 0, 1);
+		rig_await(GATE, 0, 1);
 		rig_post(GATE, 1, 1);
 		(void)rig_submit(GATE);
 		/* release: pairs with the lanes' acquire */
@@ -222,7 +222,7 @@ START_TEST(test_a_lane_works_again_after_an_abort)
 		atomic_store_explicit(&rig.abort_word, 0, memory_order_release);
 		rig_raise(0, 0);
 		rig_raise(1, 0);
-		rig_wait(GATE, 0, 1);
+		rig_await(GATE, 0, 1);
 		rig_post(GATE, 1, 1);
 		(void)rig_submit(GATE);
 		rig_pause();
@@ -253,7 +253,7 @@ START_TEST(test_drain_of_a_lane_that_waits_is_bounded)
 
 	if (!rig_has_gates())
 		return;
-	rig_wait(GATE, 0, 1);
+	rig_await(GATE, 0, 1);
 	(void)rig_submit(GATE);
 	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(50 * TESTING_MS)),
 			 CEOV_ERR_TIMEOUT);

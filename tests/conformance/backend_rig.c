@@ -153,7 +153,7 @@ void rig_post(uint32_t lane, uint32_t counter, uint64_t value)
 	ck_assert_int_eq(rig.ops->post(&rig.lane[lane], &made, 1), 0);
 }
 
-void rig_wait(uint32_t lane, uint32_t counter, uint64_t value)
+void rig_await(uint32_t lane, uint32_t counter, uint64_t value)
 {
 	struct cei_await made = { rig_counter_at(counter), value,
 				  (const uint32_t *)&rig.abort_word };

@@ -82,7 +82,7 @@ struct cei_piece rig_piece(uint64_t target, uint64_t source, uint64_t n_bytes);
 
 void     rig_copy(uint32_t lane, uint64_t target, uint64_t source, uint64_t n_bytes);
 void     rig_post(uint32_t lane, uint32_t counter, uint64_t value);
-void     rig_wait(uint32_t lane, uint32_t counter, uint64_t value);
+void     rig_await(uint32_t lane, uint32_t counter, uint64_t value);
 
 /* Submits the lane's work; returns the number that reap must reach. */
 uint64_t rig_submit(uint32_t lane);

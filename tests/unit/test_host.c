@@ -133,7 +133,7 @@ START_TEST(test_nothing_is_waited_for_after_a_failed_copy)
 {
 	set_script(0, 1, 0);
 	rig_copy(GATE, rig_at(1, 0), rig_at(0, 0), 4096);
-	rig_wait(GATE, 0, 1);
+	rig_await(GATE, 0, 1);
 	(void)rig_submit(GATE);
 	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE / 2)),
 			 0);
@@ -143,7 +143,7 @@ END_TEST
 /* An abort sets all abort words, then lets one open gates, and then poisons the counters. */
 START_TEST(test_an_abort_word_ends_a_wait)
 {
-	rig_wait(GATE, 0, 1);
+	rig_await(GATE, 0, 1);
 	rig_post(GATE, 1, 1);
 	(void)rig_submit(GATE);
 	atomic_store_explicit(&rig.abort_word, 1, memory_order_release);
@@ -216,7 +216,7 @@ START_TEST(test_full_batches_of_all_submits_have_room)
 	for (k = 0; k < CEI_LANE_BATCH - 2; k++)
 		posts[k] = (struct cei_post){ rig_counter_at(2 + k), 0, 1 };
 	for (i = 0; i < CEI_LANE_SUBMITS; i++) {
-		rig_wait(GATE, 0, 1);
+		rig_await(GATE, 0, 1);
 		rig_copy(GATE, rig_at(1, i * 512), rig_at(0, i * 512), 512);
 		ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts,
 					       CEI_LANE_BATCH - 2), 0);
@@ -235,7 +235,7 @@ START_TEST(test_a_lane_without_room_refuses_whole_calls)
 
 	for (i = 0; i < CEI_LANE_BATCH; i++)
 		posts[i] = (struct cei_post){ rig_counter_at(2), 0, 1 };
-	rig_wait(GATE, 0, 1);
+	rig_await(GATE, 0, 1);
 	(void)rig_submit(GATE);
 	while (!rig.ops->post(&rig.lane[GATE], posts, CEI_LANE_BATCH))
 		n_taken++;
@@ -264,7 +264,7 @@ START_TEST(test_a_caller_turns_the_lane)
 	ck_assert_int_eq(rig.ops->turn(&rig.lane[0]), 0);
 	ck_assert_uint_eq(rig_reaped(0), 2);
 	rig_check(rig_at(1, 0), 8192, 3);
-	rig_wait(GATE, 5, 1);
+	rig_await(GATE, 5, 1);
 	(void)rig_submit(GATE);
 	ck_assert_int_eq(rig.ops->turn(&rig.lane[GATE]), 0);
 	rig_raise(5, 1);
@@ -296,7 +296,7 @@ END_TEST
 /* The lane gets the copy long before the thread writes the data. */
 START_TEST(test_a_gate_hands_over_what_was_written_before)
 {
-	rig_wait(GATE, 0, 1);
+	rig_await(GATE, 0, 1);
 	rig_copy(GATE, rig_at(1, 0), rig_at(0, 0), 8192);
 	(void)rig_submit(GATE);
 	rig_pause();
