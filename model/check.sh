@@ -12,7 +12,6 @@
 #   captured_runs.pml   runs that a CUDA graph can hold, failures among them
 #   direct_runs.pml     captured runs in direct modes, between others, failures among them
 #   far_marks.pml       pieces and marks to another node, and connections that begin anew
-#   far_notes.pml       notes to another node over two rails, of which one is lost
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
 #                       weak (weak_memory.pml); docs/fences.md says which is which
 #   service_ring.pml    likewise, of launches and results between a daemon and its clients
@@ -164,11 +163,6 @@ is_missed direct_runs -DFAILS=1 -DBROKEN=3
 holds far_marks
 for broken in 1 2 3 4 5; do
 	is_missed far_marks -DBROKEN=$broken
-done
-
-holds far_notes
-for broken in 1 2 3 4 5; do
-	is_missed far_notes -DBROKEN=$broken
 done
 
 if make_hand_overs order; then

@@ -109,7 +109,7 @@ threaded_suites = \
 	%D%/unit/test_copier \
 	%D%/unit/test_far_lane \
 	%D%/unit/test_network_clock \
-	%D%/unit/test_network_rails \
+	%D%/unit/test_network_rail \
 	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
@@ -187,7 +187,6 @@ pure_suites = \
 	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
-	%D%/unit/test_note_stream \
 	%D%/unit/test_nulls \
 	%D%/unit/test_clock \
 	%D%/unit/test_condition \
@@ -478,7 +477,6 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/
 	%D%/system/check_sweep.py %D%/system/check_trace.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml \
-	model/far_notes.pml \
 	model/order.pml model/weak_memory.pml model/service_ring.pml \
 	%D%/unit/group_mutants.sh \
 	%D%/run_test.sh %D%/check_long.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \

@@ -16,7 +16,7 @@
 #include "net/transport.h"
 
 #define CEI_FAR_MAGIC       UINT32_C(0x4c494152)        /* "RAIL" */
-#define CEI_FAR_VERSION     3u
+#define CEI_FAR_VERSION     4u
 #define CEI_FAR_HEAD_BYTES  48u
 #define CEI_FAR_TEXT_BYTES  200u        /* of a refusal, with the final 0 */
 #define CEI_FAR_NAME_BYTES  96u         /* of what HELLO names, with the final 0 */

@@ -5,7 +5,7 @@
 
 /*
  * Whether the network reads and writes host memory of the application itself (in place), or only
- * slots of its rails, of which bytes are copied to and from that memory. In place a byte that came
+ * slots of its rail, of which bytes are copied to and from that memory. In place a byte that came
  * after its connection was given up would land in memory that has another use by then. Over TCP and
  * shared memory none did in tests. Over RDMA, where the device writes and not a processor, nobody
  * has looked. docs/decisions/0100-transport-to-other-nodes.md says more.

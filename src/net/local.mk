@@ -74,11 +74,10 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rail_say.c \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h %D%/network_types.h \
-	%D%/network_rails.c \
+	%D%/network_rail.c \
 	%D%/network_direct.c \
 	%D%/in_place.c %D%/in_place.h \
 	%D%/network_loss.c \
-	%D%/note_stream.c %D%/note_stream.h \
 	%D%/network_notes.c \
 	%D%/network_talk.c \
 	%D%/clock_offset.c %D%/clock_offset.h \

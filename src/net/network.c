@@ -22,10 +22,6 @@
 /* How long a close waits for processes that do not answer its farewell. */
 #define CLOSE_NS UINT64_C(3000000000)
 
-/* A process that has answered the farewell on one rail does so on the others within this time, if
- * these work. */
-#define REST_NS UINT64_C(200000000)
-
 uint32_t cei_network_process(const struct cei_network *network, uint32_t rank)
 {
 	return cei_book_process_of(network->book, rank);
@@ -78,17 +74,16 @@ static int take_public(struct cei_report *report, const struct ceov_network *fro
 
 /* --- the book ------------------------------------------------------------------------ */
 
-/* Opens the rails, when the number of this process is known, and tells their addresses. */
+/* Opens the rail, when the number of this process is known, and tells its address. */
 static int complete(void *arg, const struct cei_exchange *exchange, struct cei_record *record)
 {
 	struct cei_network_opening *opening = arg;
 	struct cei_network *network = opening->network;
 	const char *version;
-	uint32_t i;
 	int r;
 
 	opening->exchange = exchange;
-	r = cei_network_open_rails(network, opening);
+	r = cei_network_open_rail(network, opening);
 	if (r == CEOV_NONE)
 		return 0;
 	if (!r)
@@ -98,16 +93,13 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 	if (r)
 		return r;
 	/* "UCX 1.13.1, ...": the record has the version alone */
-	version = cei_rail_describe(network->rails[0].rail);
+	version = cei_rail_describe(network->rail);
 	version += strcspn(version, " ");
 	version += *version == ' ';
 	snprintf(record->transport, sizeof(record->transport), "%.*s",
 		 (int)strcspn(version, ","), version);
-	record->n_rails = network->n_rails;
-	for (i = 0; !r && i < network->n_rails; i++)
-		r = cei_rail_address(network->rails[i].rail, record->rails[i].bytes,
-				     &record->rails[i].n_bytes);
-	return r;
+	record->n_rails = 1;
+	return cei_rail_address(network->rail, record->rails[0].bytes, &record->rails[0].n_bytes);
 }
 
 static int open_book(struct cei_network *network, struct cei_network_opening *opening,
@@ -158,13 +150,9 @@ static int make_tables(struct cei_network *network)
 	network->has_gone = calloc(n_processes, sizeof(*network->has_gone));
 	network->is_parting = calloc(n_processes, sizeof(*network->is_parting));
 	network->has_closed = calloc(n_processes, sizeof(*network->has_closed));
-	network->departed_ns = calloc(n_processes, sizeof(*network->departed_ns));
-	if (network->n_rails > 1)
-		network->losses = calloc(n_processes, sizeof(*network->losses));
+	network->has_departed = calloc(n_processes, sizeof(*network->has_departed));
 	if (!network->nodes || !network->has_gone || !network->is_parting ||
-	    !network->has_closed || !network->departed_ns ||
-	    (network->n_rails > 1 && !network->losses) ||
-	    cei_network_notes_open(network))
+	    !network->has_closed || !network->has_departed || cei_network_notes_open(network))
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for %u ranks", n_ranks);
 	for (rank = 0; rank < n_ranks; rank++) {
@@ -210,7 +198,7 @@ static int build(struct cei_network *network, const struct cei_network_config *c
 	if (!r)
 		r = open_book(network, &opening, config->deadline_ns);
 	if (!r)
-		r = cei_network_check_rails(network);
+		r = cei_network_check_rail(network);
 	if (!r)
 		r = make_tables(network);
 	return r ? r : cei_network_start(network);
@@ -275,56 +263,9 @@ static void end_entries(struct cei_network *network)
 	}
 }
 
-/* Waits for the last rails to a process no longer than it answers on them. */
-static void leave_rests(struct cei_network *network)
-{
-	uint32_t n = cei_book_n_processes(network->book), process, i;
-	uint64_t since_ns;
-
-	for (process = 0; process < n; process++) {
-		pthread_mutex_lock(&network->lock);
-		since_ns = network->departed_ns[process];
-		pthread_mutex_unlock(&network->lock);
-		if (!since_ns || cei_now_ns() - since_ns < REST_NS)
-			continue;
-		for (i = 0; i < network->n_rails; i++)
-			cei_rail_leave_process(network->rails[i].rail, process);
-	}
-}
-
-static int are_quiet(struct cei_network *network)
-{
-	uint32_t i;
-
-	for (i = 0; i < network->n_rails; i++)
-		if (!cei_rail_is_quiet(network->rails[i].rail))
-			return 0;
-	return 1;
-}
-
-/* Says farewell on all rails, and waits for the answers. */
-static void leave_rails(struct cei_network *network, uint64_t deadline_ns)
-{
-	struct cei_backoff backoff;
-	uint32_t i;
-
-	for (i = 0; i < network->n_rails; i++)
-		cei_rail_leave(network->rails[i].rail);
-	if (network->n_rails < 2 || !network->departed_ns)
-		return;
-	cei_backoff_reset(&backoff);
-	while (!are_quiet(network) && cei_now_ns() < deadline_ns) {
-		leave_rests(network);
-		for (i = 0; network->site->progress_by_caller && i < network->n_rails; i++)
-			(void)cei_rail_turn(network->rails[i].rail, cei_now_ns());
-		cei_backoff_step(&backoff);
-	}
-}
-
 void cei_network_close(struct cei_network *network)
 {
 	uint64_t deadline_ns = cei_deadline(CLOSE_NS);
-	uint32_t i;
 
 	if (!network)
 		return;
@@ -336,9 +277,7 @@ void cei_network_close(struct cei_network *network)
 		cei_network_clock_leave(network);
 		cei_network_stop(network);
 	}
-	leave_rails(network, deadline_ns);
-	for (i = 0; i < network->n_rails; i++)
-		(void)cei_rail_close(network->rails[i].rail, deadline_ns);
+	(void)cei_rail_close(network->rail, deadline_ns);
 	if (network->has_lock) {
 		end_entries(network);
 		pthread_cond_destroy(&network->changed);
@@ -351,8 +290,7 @@ void cei_network_close(struct cei_network *network)
 	free(network->has_gone);
 	free(network->is_parting);
 	free(network->has_closed);
-	free(network->departed_ns);
-	free(network->losses);
+	free(network->has_departed);
 	free(network->left);
 	free(network->clock.askers);
 	free(network);

@@ -4,7 +4,7 @@
 #define CEI_NETWORK_H
 
 /*
- * What a context knows of the other nodes: who is where (net/book.h), the rails to them
+ * What a context knows of the other nodes: who is where (net/book.h), the rail to them
  * (net/rail.h), and what is exported to them and was found there.
  *
  *   region   memory of this process that other nodes may write to, or counters that they may
@@ -13,7 +13,7 @@
  *            Whoever waits for such a counter asks for it, and its owner tells each change
  *            until the wanted value is reached
  *
- * All calls from any thread unless they say otherwise. Events come from rails' threads, or with
+ * All calls from any thread unless they say otherwise. Events come from the rail's thread, or with
  * progress_by_caller from cei_network_turn(), with no lock of this layer held.
  */
 
@@ -173,7 +173,7 @@ struct cei_network_left {
 };
 const struct cei_network_left *cei_network_left_out(const struct cei_network *network, uint32_t i);
 
-/* Whether bytes of host memory pass through slots of the rails; and what happens to them, to follow
+/* Whether bytes of host memory pass through slots of the rail; and what happens to them, to follow
  * "bytes of host memory". */
 int  cei_network_stages_host(const struct cei_network *network);
 const char *cei_network_host_bytes(const struct cei_network *network);

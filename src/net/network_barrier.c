@@ -85,7 +85,7 @@ void cei_network_barrier_lost(struct cei_network *network, uint32_t process)
 	network->barrier.n_told = 0;    /* all processes are told of losses */
 }
 
-static void tell_leaders(struct cei_network *network, struct cei_note *note)
+static void tell_leaders(struct cei_network *network, const struct cei_note *note)
 {
 	uint32_t told[CEI_SPREAD_MAX], i, n;
 
@@ -205,11 +205,11 @@ static int await_round(struct cei_network *network, uint32_t leader, uint64_t de
 	int r = 0;
 
 	*ret_blame = leader;
-	cei_network_expect(network, source, 1);
+	cei_rail_expect(network->rail, source, 1);
 	while (!r && barrier->seen[barrier->round] < call && call <= barrier->n_possible &&
 	       !network->has_gone[source])
 		r = cei_network_wait(network, deadline_ns);
-	cei_network_expect(network, source, -1);
+	cei_rail_expect(network->rail, source, -1);
 	if (barrier->seen[barrier->round] >= call)
 		return 0;
 	if (network->has_gone[source])

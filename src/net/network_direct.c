@@ -37,7 +37,7 @@ static uint32_t first_unit(const struct cei_site *site)
 	return CEOV_NOBODY;
 }
 
-/* Threads of rails are bound to one GPU. */
+/* The rail's thread is bound to one GPU. */
 static int is_on_one_gpu(const struct cei_site *site, uint32_t unit)
 {
 	uint32_t i;
@@ -53,50 +53,33 @@ static int is_on_one_gpu(const struct cei_site *site, uint32_t unit)
 static const char *obstacle(const struct cei_network *network, uint32_t unit)
 {
 	const char *why;
-	uint32_t i;
 
 	if (network->site->progress_by_caller)
-		return "the rails have no threads of their own (progress_by_caller)";
+		return "the rail has no thread of its own (progress_by_caller)";
 	if (!is_on_one_gpu(network->site, unit))
 		return "this process has ranks on several GPUs";
-	for (i = 0; i < network->n_rails; i++)
-		if (!cei_rail_takes_gpu_memory(network->rails[i].rail, &why))
-			return why;
-	return NULL;
+	return cei_rail_takes_gpu_memory(network->rail, &why) ? NULL : why;
 }
 
 /* Errors are raised. */
 static int go_direct(struct cei_network *network, uint32_t unit)
 {
 	const char *why = obstacle(network, unit);
-	uint32_t i;
-	int r = 0;
 
 	if (why)
 		return cei_raise(network->site->report, CEOV_ERR_NO_ROUTE, 0, "ceov_open: "
 				 "CEOVERLAP_GPU_DIRECT is 'direct', but the network cannot access "
 				 "the memory of GPU %u: %s. With 'staged' its bytes go through "
 				 "host memory", network->site->members[unit].place.index, why);
-	for (i = 0; !r && i < network->n_rails; i++)
-		r = cei_rail_go_direct(network->rails[i].rail, unit);
-	return r;
-}
-
-/* Returns what stands against access in place on one of the rails; NULL: nothing. */
-static const char *host_obstacle(const struct cei_network *network)
-{
-	const char *why;
-	uint32_t i;
-
-	for (i = 0; i < network->n_rails; i++)
-		if (!cei_rail_is_tried_in_place(network->rails[i].rail, &why))
-			return why;
-	return NULL;
+	return cei_rail_go_direct(network->rail, unit);
 }
 
 int cei_network_choose_in_place(struct cei_network *network)
 {
-	return cei_in_place_choose(network->site->report, host_obstacle(network),
+	const char *why;
+	int is_tried = cei_rail_is_tried_in_place(network->rail, &why);
+
+	return cei_in_place_choose(network->site->report, is_tried ? NULL : why,
 				   &network->in_place);
 }
 

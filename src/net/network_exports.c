@@ -44,33 +44,26 @@ static struct cei_network_entry *entry_named(struct cei_network *network, uint32
 	return NULL;
 }
 
-static int close_region(struct cei_network *network, uint32_t region, uint32_t n_rails)
+static int close_region(struct cei_network *network, uint32_t region)
 {
 	uint64_t deadline_ns = cei_deadline(QUIET_NS);
 	struct cei_backoff backoff;
 	int r;
 
 	cei_backoff_reset(&backoff);
-	while (n_rails) {
-		r = cei_rail_region_close(network->rails[n_rails - 1].rail, region);
-		if (r == CEOV_PENDING && cei_now_ns() < deadline_ns) {
-			cei_backoff_step(&backoff);
-			continue;
-		}
-		if (r == CEOV_PENDING)
-			return r;
-		n_rails--;
-	}
-	return 0;
+	while ((r = cei_rail_region_close(network->rail, region)) == CEOV_PENDING &&
+	       cei_now_ns() < deadline_ns)
+		cei_backoff_step(&backoff);
+	return r == CEOV_PENDING ? r : 0;
 }
 
-/* Memory without an address is none that others reach: no rail knows it. */
-static int is_reached(const struct cei_network_entry *entry)
+/* Memory without an address is none that others reach: the rail does not know it. */
+static int is_reached(const struct cei_network *network, const struct cei_network_entry *entry)
 {
-	return entry->export.region.base || entry->export.region.device;
+	return network->rail && (entry->export.region.base || entry->export.region.device);
 }
 
-/* Lets every rail know the region. */
+/* Lets the rail know the region. */
 static int open_region(struct cei_network *network, const struct cei_network_entry *entry)
 {
 	const struct cei_network_region *from = &entry->export.region;
@@ -82,21 +75,15 @@ static int open_region(struct cei_network *network, const struct cei_network_ent
 		.unit = from->unit,
 		.n_bytes = from->size_bytes,
 	};
-	uint32_t i;
-	int r = 0;
 
-	if (!is_reached(entry))
+	if (!is_reached(network, entry))
 		return 0;
 	if (network->in_place.is_staged && region.uses == CEI_FAR_BYTES && from->base) {
 		region.device = (uint64_t)(uintptr_t)from->base;
 		region.host = NULL;
 		region.needs_slots = 1;
 	}
-	for (i = 0; !r && i < network->n_rails; i++)
-		r = cei_rail_region_open(network->rails[i].rail, &region);
-	if (r)
-		(void)close_region(network, entry->region, i - 1);
-	return r;
+	return cei_rail_region_open(network->rail, &region);
 }
 
 /* Enters the export under a number of its own. CEOV_ERR_STATE: the name is taken;
@@ -112,7 +99,7 @@ static int enter(struct cei_network *network, struct cei_network_entry *entry)
 		r = CEOV_ERR_NO_MEMORY;
 	if (!r) {
 		entry->region = ++network->last_region;
-		entry->is_withdrawn = 1;        /* until the rails know it */
+		entry->is_withdrawn = 1;        /* until the rail knows it */
 		cei_list_append(&network->entries, &entry->link);
 	}
 	pthread_mutex_unlock(&network->lock);
@@ -125,7 +112,7 @@ static void leave(struct cei_network *network, struct cei_network_entry *entry)
 
 	pthread_mutex_lock(&network->lock);
 	for (i = 0; i < entry->n_uses; i++)
-		cei_network_use(network, entry->uses[i].process, -1);
+		cei_rail_use(network->rail, entry->uses[i].process, -1);
 	cei_list_remove(&entry->link);
 	network->n_listeners -= entry->n_listeners;
 	pthread_mutex_unlock(&network->lock);
@@ -179,7 +166,7 @@ static int withdraw(struct cei_network *network, uint32_t region, int is_forced)
 	pthread_mutex_unlock(&network->lock);
 	if (!entry || r)
 		return r;
-	r = is_reached(entry) ? close_region(network, region, network->n_rails) : 0;
+	r = is_reached(network, entry) ? close_region(network, region) : 0;
 	if (!r || is_forced)
 		leave(network, entry);
 	return r;
@@ -221,7 +208,7 @@ static int use(struct cei_network *network, struct cei_network_entry *entry, uin
 		return CEOV_ERR_NO_MEMORY;
 	entry->uses = more;
 	more[entry->n_uses++] = (struct cei_network_use){ process, 1 };
-	cei_network_use(network, process, 1);
+	cei_rail_use(network->rail, process, 1);
 	return 0;
 }
 
@@ -248,7 +235,7 @@ static void forget_user(struct cei_network *network, struct cei_network_entry *e
 	if (!known)
 		return;
 	*known = entry->uses[--entry->n_uses];
-	cei_network_use(network, process, -1);
+	cei_rail_use(network->rail, process, -1);
 }
 
 void cei_network_forget_process(struct cei_network *network, uint32_t process)
@@ -321,11 +308,11 @@ int cei_network_find(struct cei_network *network, uint32_t rank, const char *nam
 	cei_network_enter(network, &request);
 	request.is_lost = network->has_gone[request.process];
 	note.find.number = request.number;
-	cei_network_expect(network, request.process, 1);
+	cei_rail_expect(network->rail, request.process, 1);
 	cei_network_note(network, request.process, &note);
 	r = cei_network_await(network, &request, deadline_ns);
-	cei_network_expect(network, request.process, -1);
-	has_departed = network->departed_ns[request.process] != 0;
+	cei_rail_expect(network->rail, request.process, -1);
+	has_departed = network->has_departed[request.process];
 	pthread_mutex_unlock(&network->lock);
 	if (r)
 		return raise_find(network, r == CEOV_NONE ? CEOV_ERR_TIMEOUT : r, rank, name,

@@ -7,10 +7,10 @@
  * Declarations shared by the files of the network:
  *
  *   network.c          open and close; which process holds which rank
- *   network_rails.c    opens rails; which rail a rank uses
- *   network_direct.c   decides whether rails access memory of the application themselves
- *   network_loss.c     processes that are given up, and rails that are lost alone
- *   network_notes.c    says notes to other processes, and repeats them when a rail is lost
+ *   network_rail.c     opens the rail
+ *   network_direct.c   decides whether it accesses memory of the application itself
+ *   network_loss.c     processes that are given up
+ *   network_notes.c    says notes to other processes
  *   network_talk.c     notes from other processes, and the network's thread
  *   network_exports.c  exports, and finding those of others
  *   network_signals.c  images of signals, raising, aborting and renewing them
@@ -32,12 +32,10 @@
 #include "net/network.h"
 #include "net/network_clock.h"
 #include "net/network_wire.h"
-#include "net/note_stream.h"
 #include "net/rail.h"
 
-/* Notes that wait for room in the rails or in the window of their stream. Each waits for a process
- * that reads too slowly: one that does not read at all is given up by its rail, and its notes with
- * it. */
+/* Notes that wait for room in the rail. Each waits for a process that reads too slowly: one that
+ * does not read at all is given up by the rail, and its notes with it. */
 #define CEI_NETWORK_WAITING_MAX 65536u
 
 /* Region numbers go into 23 bits of an address (backend/net.c), and are not used twice. */
@@ -90,12 +88,6 @@ struct cei_network_request {            /* a call that waits for an answer; on i
 	struct cei_network_found found;
 };
 
-struct cei_network_notes {              /* to another process and from it */
-	struct cei_note_out out;
-	struct cei_note_in  in;
-	uint32_t            rail;       /* the one that they go over: the first that is not lost */
-};
-
 struct cei_network_clock {
 	int                     has_begun;
 	uint32_t                n_offsets;      /* the results */
@@ -123,23 +115,6 @@ struct cei_network_barrier {            /* see network_barrier.c */
 	uint64_t n_told;                /* of these, what others were told last */
 };
 
-/* Of a process: its rails that are lost alone, a bit for each; see network_loss.c. */
-struct cei_network_loss {
-	uint32_t lost;
-	uint32_t closed;
-	uint32_t heard;
-	uint32_t ended;
-	uint32_t connected;             /* not lost, and connected when another one was */
-	uint64_t since_ns;              /* the last one was lost */
-};
-
-struct cei_network_rail {
-	struct cei_network *network;
-	uint32_t            index;
-	struct cei_rail    *rail;
-	char                why[CEI_NIC_WHY_BYTES];        /* it was opened */
-};
-
 struct cei_network {
 	struct cei_site                 *site;
 	const struct cei_network_events *events;
@@ -153,10 +128,10 @@ struct cei_network {
 	char                             gpu_bytes[64];         /* cei_network_gpu_bytes() */
 	struct cei_book                 *book;
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
-	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
-	uint32_t                         n_rails;       /* 0: this machine has no transport */
+	struct cei_rail                 *rail;          /* NULL: this machine has no transport */
+	char                             rail_why[CEI_NIC_WHY_BYTES];   /* it is on its NIC */
 	char                             unreachable[CEI_NIC_WHY_BYTES];   /* by then: why */
-	struct cei_network_left         *left;          /* NICs that got no rail */
+	struct cei_network_left         *left;          /* NICs that are not used */
 	uint32_t                         n_left;
 	uint64_t                         timeout_ns;    /* of silent processes */
 	char                             node_name[CEI_NETWORK_NODE_NAME_BYTES];
@@ -168,27 +143,23 @@ struct cei_network {
 	pthread_t        thread;
 	int              has_thread;
 	int              must_stop;
-	int              is_ready;      /* the rails have begun */
+	int              is_ready;      /* the rail has begun */
 
 	uint8_t         *has_gone;      /* by process: it is lost or has departed */
 	uint8_t         *has_closed;    /* by process: it is of this node and has closed, as the
 					 * bootstrap says */
-	uint64_t        *departed_ns;   /* by process: when it closed in order on the first of its
-					 * rails; 0: it has not */
+	uint8_t         *has_departed;  /* by process: it has closed in order */
 	uint8_t         *is_parting;    /* by process: it is given up, and not quiet yet; see
 					 * network_loss.c */
 	uint32_t         n_parting;
-	struct cei_network_loss *losses;        /* by process; NULL: there is one rail */
-	uint32_t         n_settling;    /* processes with lost rails that have not ended */
 	struct cei_list  entries;       /* struct cei_network_entry */
 	uint32_t         last_region;
 	uint32_t         n_listeners;   /* of all entries */
 	struct cei_list  images;        /* struct cei_network_image */
 	struct cei_list  requests;      /* struct cei_network_request */
 	uint64_t         last_request;
-	struct cei_network_notes *notes;        /* by process */
-	uint32_t         n_waiting;     /* notes to all processes that are not said yet */
-	int              owes_acks;     /* to some process */
+	struct cei_list *waiting;       /* by process: notes that are not said yet, */
+	uint32_t         n_waiting;     /* and how many they are to all processes */
 
 	struct cei_network_barrier barrier;
 
@@ -202,22 +173,19 @@ struct cei_network_opening {
 	const struct cei_exchange *exchange;
 };
 
-/* --- network_rails.c ------------------------------------------------------------------- */
+/* --- network_rail.c -------------------------------------------------------------------- */
 
-/* Opens the rails, when the number of this process is known. CEOV_NONE: there are none, because
- * this machine has no transport, which a group of one node does not need. Errors are raised. */
-int  cei_network_open_rails(struct cei_network *network,
-			    const struct cei_network_opening *opening);
+/* Opens the rail, when the number of this process is known. CEOV_NONE: there is none, because this
+ * machine has no transport, which a group of one node does not need. Errors are raised. */
+int  cei_network_open_rail(struct cei_network *network,
+			   const struct cei_network_opening *opening);
 
-/* Refuses a group of several nodes of which a process has no rails. Errors are raised. */
-int  cei_network_check_rails(const struct cei_network *network);
+/* Refuses a group of several nodes of which a process has no rail. Errors are raised. */
+int  cei_network_check_rail(const struct cei_network *network);
 
-/* Choose, once the rails are open, in this order. Errors are raised. */
+/* Choose, once the rail is open, in this order. Errors are raised. */
 int  cei_network_choose_in_place(struct cei_network *network);
 int  cei_network_choose_direct(struct cei_network *network);
-
-/* How many rails connect this process with that one, lost ones included. */
-uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t process);
 
 /* --- network_loss.c, with the lock held but where it is said ------------------------------ */
 
@@ -227,60 +195,26 @@ void cei_network_part(struct cei_network *network, uint32_t process, const char 
 /* Tells other processes which ones this one has given up, each once. Without the lock. */
 void cei_network_tell_losses(struct cei_network *network);
 
-int  cei_network_has_lost(const struct cei_network *network, uint32_t process, uint32_t rail);
-
-/* The connection to the process on the rail is lost. 1: the rail alone, and its lanes are to be
- * held until the network lets them go. 0: the process is lost with it. */
-int  cei_network_losing(struct cei_network *network, uint32_t process, uint32_t rail,
-			const char *why);
-
-/* The connection on the rail does not close: bytes may land there whenever they come. */
-void cei_network_lost_uncertain(struct cei_network *network, uint32_t process, uint32_t rail);
-
-void cei_network_heard_rail(struct cei_network *network, uint32_t process,
-			    const struct cei_note_rail *note);
-
-/* Brings losses of rails on towards their ends. Returns whether anything was done. The network's
- * thread, or with progress_by_caller the caller's; without the lock. */
-int  cei_network_settle(struct cei_network *network);
-
 /* Ends processes that are parting and have no connection any more. Returns whether there were any.
- * Likewise. */
+ * The network's thread, or with progress_by_caller the caller's; without the lock. */
 int  cei_network_end_parted(struct cei_network *network);
 
 /* --- network_notes.c, with the lock held but where it is said ---------------------------- */
 
-/* Makes what is there for each process. CEOV_ERR_NO_MEMORY, not raised. Without the lock; the rails
- * are open, and the book is there. */
+/* Makes what is there for each process. CEOV_ERR_NO_MEMORY, not raised. Without the lock; the book
+ * is there. */
 int  cei_network_notes_open(struct cei_network *network);
 void cei_network_notes_close(struct cei_network *network);
 
-/* Says the note to a process, at once or as soon as there is room. It arrives once, and behind what
- * was said before, as long as one rail to the process is left. Its number is set here. Does nothing
- * if the process has gone. */
-void cei_network_note(struct cei_network *network, uint32_t process, struct cei_note *note);
+/* Says the note to a process, at once or as soon as there is room. It arrives once, in any order
+ * with others, unless the process is lost. Does nothing if the process has gone. */
+void cei_network_note(struct cei_network *network, uint32_t process, const struct cei_note *note);
 
 /* Says what waits, as far as there is room. Returns whether anything was said. */
 int  cei_network_notes_flush(struct cei_network *network);
 
-/* A note has come. 0: handle it now, without the lock, then call cei_network_note_next(), which
- * returns the next one likewise. CEOV_NONE: there is nothing to handle now. */
-int  cei_network_note_came(struct cei_network *network, uint32_t process,
-			   const struct cei_note *note, const struct cei_far_note *bytes);
-int  cei_network_note_next(struct cei_network *network, uint32_t process,
-			   struct cei_note *ret_note);
-
-/* The rail to the process is lost: what it may not have delivered goes over another one. */
-void cei_network_notes_reroute(struct cei_network *network, uint32_t process);
-
 /* The process has gone: nothing is said to it any more. */
 void cei_network_notes_forget(struct cei_network *network, uint32_t process);
-
-/* Says that an answer of the process is awaited (by 1), or no longer (by -1). */
-void cei_network_expect(struct cei_network *network, uint32_t process, int by);
-
-/* Says that the process uses one export of this one more (by 1) or less (by -1). */
-void cei_network_use(struct cei_network *network, uint32_t process, int by);
 
 /* --- network_barrier.c --------------------------------------------------------------------- */
 
@@ -307,14 +241,14 @@ int  cei_network_wait(struct cei_network *network, uint64_t deadline_ns);
 struct cei_network_request *cei_network_request(struct cei_network *network, uint64_t number,
 						uint32_t process);
 
-/* Begins the rails: the book and all tables are there. Errors are raised. */
+/* Begins the rail: the book and all tables are there. Errors are raised. */
 int  cei_network_begin(struct cei_network *network);
 
 /* Begins and ends the thread. */
 int  cei_network_start(struct cei_network *network);
 void cei_network_stop(struct cei_network *network);
 
-/* The events of rails. */
+/* The events of the rail. */
 extern const struct cei_rail_events cei_network_rail_events;
 
 /* Notes that a process has gone, tells the layer above, and passes it on. Without the lock. */

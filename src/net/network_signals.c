@@ -77,7 +77,7 @@ void cei_network_forget(struct cei_network *network, uint32_t rank, uint32_t reg
 	if (image) {
 		cei_list_remove(&image->link);
 		for (; image->n_expected; image->n_expected--)
-			cei_network_expect(network, image->process, -1);
+			cei_rail_expect(network->rail, image->process, -1);
 	}
 	pthread_mutex_unlock(&network->lock);
 	if (image)
@@ -100,7 +100,7 @@ static int must_ask(struct cei_network *network, struct cei_network_image *image
 		return 0;
 	if (!image->asked[index]) {
 		image->n_expected++;
-		cei_network_expect(network, image->process, 1);
+		cei_rail_expect(network->rail, image->process, 1);
 	}
 	image->asked[index] = value;
 	return 1;
@@ -134,7 +134,7 @@ void cei_network_heard_value(struct cei_network *network, uint32_t process,
 		return;
 	image->asked[told->index] = 0;
 	image->n_expected--;
-	cei_network_expect(network, process, -1);
+	cei_rail_expect(network->rail, process, -1);
 }
 
 /* --- counters of this process ----------------------------------------------------------- */
@@ -361,7 +361,7 @@ void cei_network_image_renewed(struct cei_network *network,
 	image->generation = signal->generation;
 	memset(image->asked, 0, image->n_words * sizeof(*image->asked));
 	for (; image->n_expected; image->n_expected--)
-		cei_network_expect(network, image->process, -1);
+		cei_rail_expect(network->rail, image->process, -1);
 }
 
 /* Tells all users, and forgets what was asked about the old counters. Returns how many users there

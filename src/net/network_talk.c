@@ -3,8 +3,8 @@
 
 /*
  * What networks of two processes hear of each other, and what the network's thread does: it says
- * what found no room in a rail, tells listeners of counters that have changed, and brings losses to
- * their ends.
+ * what found no room in the rail, tells listeners of counters that have changed, and ends processes
+ * that are given up.
  */
 
 #include "net/network_private.h"
@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/condition.h"
-#include "net/far_peer.h"
 
 /* --- waiting for answers ------------------------------------------------------------ */
 
@@ -76,32 +75,28 @@ int cei_network_await(struct cei_network *network, struct cei_network_request *r
 
 int cei_network_turn(struct cei_network *network)
 {
-	int is_parting, is_settling, has_worked = 0;
-	uint32_t i;
+	int is_parting, has_worked = 0;
 
-	for (i = 0; i < network->n_rails; i++)
-		has_worked |= cei_rail_turn(network->rails[i].rail, cei_now_ns()) == CEOV_PENDING;
+	if (network->rail)
+		has_worked = cei_rail_turn(network->rail, cei_now_ns()) == CEOV_PENDING;
 	pthread_mutex_lock(&network->lock);
 	has_worked |= cei_network_notes_flush(network);
 	has_worked |= cei_network_look_at_counters(network);
 	is_parting = network->n_parting != 0;
-	is_settling = network->n_settling != 0;
 	pthread_mutex_unlock(&network->lock);
-	has_worked |= is_settling && cei_network_settle(network);
 	return has_worked | (is_parting && cei_network_end_parted(network));
 }
 
 static int is_idle(const struct cei_network *network)
 {
-	return !network->n_waiting && !network->owes_acks && !network->n_listeners &&
-		!network->n_parting && !network->n_settling;
+	return !network->n_waiting && !network->n_listeners && !network->n_parting;
 }
 
 static void *run(void *arg)
 {
 	struct cei_network *network = arg;
 	struct cei_backoff backoff;
-	int has_worked, is_parting, is_settling;
+	int has_worked, is_parting;
 
 	cei_backoff_reset(&backoff);
 	pthread_mutex_lock(&network->lock);
@@ -116,10 +111,7 @@ static void *run(void *arg)
 			continue;
 		}
 		is_parting = network->n_parting != 0;
-		is_settling = network->n_settling != 0;
 		pthread_mutex_unlock(&network->lock);
-		if (is_settling)
-			(void)cei_network_settle(network);
 		if (is_parting)
 			(void)cei_network_end_parted(network);
 		cei_backoff_step(&backoff);
@@ -161,13 +153,8 @@ void cei_network_stop(struct cei_network *network)
 
 int cei_network_begin(struct cei_network *network)
 {
-	uint32_t i;
-	int r = 0;
-
 	network->is_ready = 1;
-	for (i = 0; !r && i < network->n_rails; i++)
-		r = cei_rail_begin(network->rails[i].rail, cei_book_instance(network->book));
-	return r;
+	return network->rail ? cei_rail_begin(network->rail, cei_book_instance(network->book)) : 0;
 }
 
 /* --- hearing ---------------------------------------------------------------------------- */
@@ -251,9 +238,6 @@ static void heard_inside(struct cei_network *network, uint32_t process,
 	case CEI_NOTE_GONE:
 		heard_gone(network, process, &note->gone);
 		break;
-	case CEI_NOTE_RAIL:
-		cei_network_heard_rail(network, process, &note->rail);
-		break;
 	case CEI_NOTE_CLOCK:
 		cei_network_heard_clock(network, process, &note->clock);
 		break;
@@ -293,34 +277,20 @@ static void handle(struct cei_network *network, uint32_t process, const struct c
 	}
 }
 
-/* Handles the note, and those that had to wait for it; or leaves it to the thread that handles the
- * one before. */
-static void heard_note(struct cei_network *network, uint32_t process,
-		       const struct cei_far_note *bytes)
-{
-	struct cei_note note;
-	int r = cei_note_decode(bytes->bytes, bytes->n_bytes, &note);
-
-	pthread_mutex_lock(&network->lock);
-	if (r)
-		cei_network_part(network, process, "it has sent a note that makes no sense");
-	else
-		r = cei_network_note_came(network, process, &note, bytes);
-	while (!r) {
-		pthread_mutex_unlock(&network->lock);
-		handle(network, process, &note);
-		pthread_mutex_lock(&network->lock);
-		r = cei_network_note_next(network, process, &note);
-	}
-	pthread_mutex_unlock(&network->lock);
-}
-
 static void heard(void *arg, uint32_t process, const struct cei_far_message *message)
 {
-	struct cei_network *network = ((struct cei_network_rail *)arg)->network;
+	struct cei_network *network = arg;
+	struct cei_note note;
 
-	if (message->type == CEI_FAR_NOTE)
-		heard_note(network, process, &message->note);
+	if (message->type != CEI_FAR_NOTE)
+		return;
+	if (!cei_note_decode(message->note.bytes, message->note.n_bytes, &note)) {
+		handle(network, process, &note);
+		return;
+	}
+	pthread_mutex_lock(&network->lock);
+	cei_network_part(network, process, "it has sent a note that makes no sense");
+	pthread_mutex_unlock(&network->lock);
 }
 
 /* --- processes that have gone --------------------------------------------------------------- */
@@ -365,71 +335,60 @@ void cei_network_process_gone(struct cei_network *network, uint32_t process, int
 }
 
 /* Says it once for each process that is lost, by the rank that the caller knows it by. */
-static void say_lost(const struct cei_network_rail *rail, uint32_t process, const char *why)
+static void say_lost(const struct cei_network *network, uint32_t process, const char *why)
 {
-	const struct cei_network *network = rail->network;
 	uint32_t n_ranks;
 
 	cei_log(network->site->report, CEI_LOG_WARN, "network: process %u, which holds rank %u on "
-		"node %u, is lost on rail %u: %s", process,
+		"node %u, is lost: %s", process,
 		cei_book_ranks_of(network->book, process, &n_ranks)[0],
-		cei_book_node_of(network->book, process), rail->index, why);
+		cei_book_node_of(network->book, process), why);
 }
 
-/* A process is given up on all rails, unless this rail is lost alone. */
 static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
-	struct cei_network_rail *rail = arg;
-	struct cei_network *network = rail->network;
-	int is_held, is_known;
+	struct cei_network *network = arg;
+	int is_known;
 
+	(void)is_refusal;
 	pthread_mutex_lock(&network->lock);
 	is_known = network->has_gone[process] || network->is_parting[process];
-	is_held = !is_refusal && cei_network_losing(network, process, rail->index, why);
-	if (!is_held)
-		cei_network_part(network, process, why);
+	cei_network_part(network, process, why);
 	pthread_mutex_unlock(&network->lock);
-	if (!is_held && !is_known)
-		say_lost(rail, process, why);
-	return is_held;
+	if (!is_known)
+		say_lost(network, process, why);
+	return 0;
 }
 
 static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 {
-	struct cei_network_rail *rail = arg;
+	struct cei_network *network = arg;
 
 	(void)why;
-	if (!is_uncertain)
-		return;
-	pthread_mutex_lock(&rail->network->lock);
-	cei_network_lost_uncertain(rail->network, process, rail->index);
-	pthread_mutex_unlock(&rail->network->lock);
-	cei_log(rail->network->site->report, CEI_LOG_ERROR,
-		"network: bytes of process %u may still land in memory that it was writing "
-		"to; the contents of that are uncertain", process);
+	if (is_uncertain)
+		cei_log(network->site->report, CEI_LOG_ERROR,
+			"network: bytes of process %u may still land in memory that it was "
+			"writing to; the contents of that are uncertain", process);
 }
 
 static void departed(void *arg, uint32_t process)
 {
-	struct cei_network *network = ((struct cei_network_rail *)arg)->network;
+	struct cei_network *network = arg;
 
 	pthread_mutex_lock(&network->lock);
-	if (!network->departed_ns[process])
-		network->departed_ns[process] = cei_now_ns();
+	network->has_departed[process] = 1;
 	pthread_mutex_unlock(&network->lock);
 	cei_network_process_gone(network, process, 1);
 }
 
-/* Rails of equal number belong together. */
 static int find(void *arg, uint32_t process, uint8_t *ret_address, uint32_t *ret_n_bytes)
 {
-	struct cei_network_rail *rail = arg;
-	const struct cei_book *book = rail->network->book;
+	struct cei_network *network = arg;
 	const void *address;
 
-	if (rail->index >= cei_book_n_rails(book, process))
+	if (!cei_book_n_rails(network->book, process))
 		return CEOV_NONE;
-	address = cei_book_rail(book, process, rail->index, ret_n_bytes);
+	address = cei_book_rail(network->book, process, 0, ret_n_bytes);
 	memcpy(ret_address, address, *ret_n_bytes);
 	return 0;
 }

@@ -9,7 +9,6 @@
 
 #define CEI_NETWORK_NAME_BYTES    64u   /* with the final 0 */
 #define CEI_NETWORK_ABORTS_MAX    64u   /* signals that are aborted together */
-#define CEI_NETWORK_RAILS_MAX     8u    /* of a process */
 #define CEI_NETWORK_DETAILS_BYTES 64u   /* of an export: what the layer above says of it */
 
 enum cei_network_kind {

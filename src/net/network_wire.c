@@ -93,10 +93,6 @@ static const struct cei_field clock_fields[] = {
 	{ CEI_U64, CEI_AT(cei_note_clock, told_ns) },
 };
 
-static const struct cei_field rail_fields[] = {
-	{ CEI_U32, CEI_AT(cei_note_rail, number), .most = CEI_NETWORK_RAILS_MAX - 1 },
-};
-
 static const struct cei_message_kind kinds[] = {
 	[CEI_NOTE_FIND] = { "FIND", CEI_LAYOUT(find_fields, cei_note_find, NULL) },
 	[CEI_NOTE_REPLY] = { "REPLY", CEI_LAYOUT(reply_fields, cei_note_reply, is_reply) },
@@ -110,14 +106,10 @@ static const struct cei_message_kind kinds[] = {
 	[CEI_NOTE_BARRIER] = { "BARRIER", CEI_LAYOUT(barrier_fields, cei_note_barrier, NULL) },
 	[CEI_NOTE_GONE] = { "GONE", CEI_LAYOUT(gone_fields, cei_note_gone, is_gone) },
 	[CEI_NOTE_CLOCK] = { "CLOCK", CEI_LAYOUT(clock_fields, cei_note_clock, is_clock) },
-	[CEI_NOTE_RAIL] = { "RAIL", CEI_LAYOUT(rail_fields, cei_note_rail, NULL) },
-	[CEI_NOTE_HEARD] = { "HEARD", CEI_NOTHING },
 };
 
 static const struct cei_field head_fields[] = {
 	{ CEI_U32, CEI_AT(cei_note, type) },
-	{ CEI_U64, CEI_AT(cei_note, number) },
-	{ CEI_U64, CEI_AT(cei_note, heard) },
 };
 static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_note, NULL);
 
@@ -133,20 +125,7 @@ uint32_t cei_note_encode(const struct cei_note *note, uint8_t *bytes)
 	return (uint32_t)cei_encode(&cei_note_protocol, note, bytes);
 }
 
-#define HEARD_AT 12u                    /* behind type and number */
-
-void cei_note_set_heard(uint8_t *bytes, uint64_t heard)
-{
-	struct cei_writer writer = cei_writer_on(bytes + HEARD_AT, sizeof(heard));
-
-	cei_wire_put_u64(&writer, heard);
-}
-
 int cei_note_decode(const void *bytes, size_t n_bytes, struct cei_note *ret_note)
 {
-	int r = cei_decode(&cei_note_protocol, bytes, n_bytes, ret_note);
-
-	if (!r && ret_note->type == CEI_NOTE_HEARD && ret_note->number)
-		return CEOV_ERR_INVALID;
-	return r;
+	return cei_decode(&cei_note_protocol, bytes, n_bytes, ret_note);
 }

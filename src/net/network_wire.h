@@ -25,8 +25,6 @@ enum cei_note_type {
 	CEI_NOTE_BARRIER,       /* I have come so far in this barrier */
 	CEI_NOTE_GONE,          /* the process of this rank is lost, or has closed */
 	CEI_NOTE_CLOCK,         /* what time is it at yours? and the answer */
-	CEI_NOTE_RAIL,          /* this rail is lost, and nothing lands there any more */
-	CEI_NOTE_HEARD,         /* nothing but struct cei_note.heard */
 };
 
 struct cei_note_find {
@@ -95,18 +93,8 @@ struct cei_note_clock {
 	uint64_t told_ns;                       /* and when it said the answer; else both 0 */
 };
 
-/* The speaker's connection on a rail to the process that it speaks to has closed: nothing lands
- * there any more. Told once, when a rail is lost alone. */
-struct cei_note_rail {
-	uint32_t number;                        /* below CEI_NETWORK_RAILS_MAX */
-};
-
 struct cei_note {
 	uint32_t type;                          /* enum cei_note_type */
-	uint64_t number;                        /* see net/note_stream.h; 0: of HEARD, and where
-						 * two processes have one rail */
-	uint64_t heard;                         /* the speaker has handled all of the other side's
-						 * notes up to this number */
 	union {
 		struct cei_note_find    find;
 		struct cei_note_reply   reply;
@@ -117,7 +105,6 @@ struct cei_note {
 		struct cei_note_barrier barrier;
 		struct cei_note_gone    gone;
 		struct cei_note_clock   clock;
-		struct cei_note_rail    rail;
 	};
 };
 
@@ -126,9 +113,6 @@ extern const struct cei_protocol cei_note_protocol;
 /* Encodes a note into bytes, which has room for CEI_FAR_NOTE_MAX: every note fits. Returns the
  * number of bytes written. */
 uint32_t cei_note_encode(const struct cei_note *note, uint8_t *bytes);
-
-/* Changes what an encoded note says was heard. */
-void cei_note_set_heard(uint8_t *bytes, uint64_t heard);
 
 /* Decodes a note. CEOV_ERR_INVALID, not raised: the bytes are no valid note. */
 int cei_note_decode(const void *bytes, size_t n_bytes, struct cei_note *ret_note);

@@ -285,38 +285,38 @@ START_TEST(test_rail)
 
 	message.hello = (struct cei_far_hello){ { 1, 2 }, "library", "transport" };
 	assert_far(&message, CEI_FAR_HELLO,
-		     "5241494c0300000001000000d0000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c0400000001000000d0000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e10100*7 0200*7 6c69627261727900*89 7472616e73706f727400*8"
 		     "7 ");
 	message.refuse = (struct cei_far_refuse){ CEOV_ERR_STATE, "why" };
 	assert_far(&message, CEI_FAR_REFUSE,
-		     "5241494c0300000002000000cc000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c0400000002000000cc000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1feffffff77687900*197 ");
 	count(&message.piece, sizeof(message.piece));
 	assert_far(&message, CEI_FAR_PIECE,
-		     "5241494c03000000030000002c000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c04000000030000002c000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b202122232425262728292a2b2c2d2e2f"
 		     "303132333435363738393a3b3c3d3e3f");
 	count(&message.mark, sizeof(message.mark));
 	assert_far(&message, CEI_FAR_MARK,
-		     "5241494c030000000400000020000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c040000000400000020000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b1c1d1e1f202122232425262728292a2b"
 		     "2c2d2e2f");
 	message.ack = UINT64_C(0x0102030405060708);
 	assert_far(&message, CEI_FAR_ACK,
-		     "5241494c030000000500000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c040000000500000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e10807060504030201");
 	count(&message.beat, sizeof(message.beat));
 	assert_far(&message, CEI_FAR_BEAT,
-		     "5241494c030000000600000010000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c040000000600000010000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b1c1d1e1f");
 	message.note.bytes = (const uint8_t *)"note";
 	message.note.n_bytes = 4;
 	assert_far(&message, CEI_FAR_NOTE,
-		     "5241494c030000000700000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c040000000700000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1040000006e6f7465");
 	assert_far(&message, CEI_FAR_BYE,
-		     "5241494c030000000800*7 a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3d2d1e8e7e"
+		     "5241494c040000000800*7 a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3d2d1e8e7e"
 		     "6e5e4e3e2e1");
 }
 END_TEST
@@ -337,12 +337,12 @@ START_TEST(test_notes_of_exports)
 
 	note.find = (struct cei_note_find){ UINT64_C(0x0102030405060708), 9, "name" };
 	assert_note(&note, CEI_NOTE_FIND,
-		     "0100*19 0807060504030201090000006e616d6500*60 ");
+		     "010000000807060504030201090000006e616d6500*60 ");
 	memset(&note.reply, 0, sizeof(note.reply));
 	note.reply.number = UINT64_C(0x0102030405060708);
 	note.reply.result = CEOV_NONE;
 	assert_note(&note, CEI_NOTE_REPLY,
-		     "0200*19 080706050403020103000000");
+		     "02000000080706050403020103000000");
 	note.reply.result = 0;
 	note.reply.found.region = 0x11121314;
 	note.reply.found.kind = CEI_NETWORK_COUNTERS;
@@ -351,11 +351,11 @@ START_TEST(test_notes_of_exports)
 	note.reply.found.n_details = 3;
 	memcpy(note.reply.found.details, "abc", 3);
 	assert_note(&note, CEI_NOTE_REPLY,
-		     "0200*19 080706050403020100*4 14131211020000002827262524232221343332310300000"
+		     "02000000080706050403020100*4 14131211020000002827262524232221343332310300000"
 		     "0616263");
 	note.drop = 0x41424344;
 	assert_note(&note, CEI_NOTE_DROP,
-		     "0300*19 44434241");
+		     "0300000044434241");
 }
 END_TEST
 
@@ -365,30 +365,30 @@ START_TEST(test_notes)
 
 	count(&note.counter, sizeof(note.counter));
 	assert_note(&note, CEI_NOTE_RAISE,
-		     "0400*19 101112131415161718191a1b1c1d1e1f20212223");
+		     "04000000101112131415161718191a1b1c1d1e1f20212223");
 	assert_note(&note, CEI_NOTE_ASK,
-		     "0500*19 101112131415161718191a1b1c1d1e1f20212223");
+		     "05000000101112131415161718191a1b1c1d1e1f20212223");
 	assert_note(&note, CEI_NOTE_VALUE,
-		     "0600*19 101112131415161718191a1b1c1d1e1f20212223");
+		     "06000000101112131415161718191a1b1c1d1e1f20212223");
 	count(&note.abort, sizeof(note.abort));
 	note.abort.n = 2;
 	assert_note(&note, CEI_NOTE_ABORT,
-		     "0700*19 1011121314151617020000001c1d1e1f202122232425262728292a2b2c2d2e2f3031"
+		     "070000001011121314151617020000001c1d1e1f202122232425262728292a2b2c2d2e2f3031"
 		     "3233");
 	count(&note.renew, sizeof(note.renew));
 	assert_note(&note, CEI_NOTE_RENEW,
-		     "0800*19 101112131415161718191a1b1c1d1e1f20212223");
+		     "08000000101112131415161718191a1b1c1d1e1f20212223");
 	assert_note(&note, CEI_NOTE_RENEWED,
-		     "0900*19 101112131415161718191a1b1c1d1e1f20212223");
+		     "09000000101112131415161718191a1b1c1d1e1f20212223");
 	count(&note.barrier, sizeof(note.barrier));
 	assert_note(&note, CEI_NOTE_BARRIER,
-		     "0a00*19 101112131415161718191a1b");
+		     "0a000000101112131415161718191a1b");
 	count(&note.gone, sizeof(note.gone));
 	assert_note(&note, CEI_NOTE_GONE,
-		     "0b00*19 101112131415161718191a1b1c1d1e1f");
+		     "0b000000101112131415161718191a1b1c1d1e1f");
 	count(&note.clock, sizeof(note.clock));
 	assert_note(&note, CEI_NOTE_CLOCK,
-		     "0c00*19 1011121318191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f");
+		     "0c0000001011121318191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f");
 }
 END_TEST
 

@@ -217,22 +217,6 @@ START_TEST(test_notes)
 }
 END_TEST
 
-START_TEST(test_what_notes_say_was_heard)
-{
-	struct cei_note note = made_note(CEI_NOTE_HEARD), back;
-	uint32_t n_bytes;
-
-	note.number = 0;
-	n_bytes = cei_note_encode(&note, bytes);
-	cei_note_set_heard(bytes, UINT64_C(0x1122334455667788));
-	ck_assert_int_eq(cei_note_decode(bytes, n_bytes, &back), 0);
-	ck_assert_uint_eq(back.heard, UINT64_C(0x1122334455667788));
-	note.number = 1;                        /* nobody would hear of it */
-	n_bytes = cei_note_encode(&note, bytes);
-	ck_assert_int_eq(cei_note_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("message_sense");
@@ -246,7 +230,6 @@ int main(void)
 	tcase_add_test(tcase, test_buffers);
 	tcase_add_test(tcase, test_pieces_and_marks);
 	tcase_add_test(tcase, test_notes);
-	tcase_add_test(tcase, test_what_notes_say_was_heard);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }

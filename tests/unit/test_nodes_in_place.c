@@ -121,7 +121,7 @@ START_TEST(test_host_memory_goes_through_slots_beside_a_gpu)
 	open_nodes(NULL, 0);
 	for (i = 0; i < 2; i++)
 		ck_assert_int_eq(cei_rail_go_direct(nodes_context(&nodes, i)->site.network
-						    ->rails[0].rail, 0), 0);
+						    ->rail, 0), 0);
 	send_all("pass through 8 slots of 4 MiB: it may use rc_test\n");
 	ck_assert_uint_eq(n_large, 0);
 }
@@ -131,7 +131,7 @@ END_TEST
 static void export_once(struct cei_network *network, const struct cei_network_region *memory,
 			int (*end)(struct cei_network *, uint32_t))
 {
-	const struct cei_far_table *table = &network->rails[0].rail->nic.table;
+	const struct cei_far_table *table = &network->rail->nic.table;
 	struct cei_network_export export = { .name = "once", .region = *memory };
 	uint32_t region, n_before = table->n_regions;
 

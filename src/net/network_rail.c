@@ -18,35 +18,29 @@ _Static_assert(CEI_NIC_DEVICE_BYTES == CEI_TRANSPORT_DEVICE_BYTES, "names fit");
 static int open_rail(struct cei_network *network, const struct cei_network_opening *opening,
 		     const char *device, const char *reason)
 {
-	struct cei_network_rail *rail = &network->rails[network->n_rails];
 	struct cei_rail_config config = {
 		.report = network->site->report,
 		.transport = network->transport,
 		.device = device,
 		.kinds = network->kinds,
-		.index = network->n_rails,
 		.process = opening->exchange->process,
 		.n_processes = opening->exchange->n_processes,
 		.instance = { network->site->instance[0], network->site->instance[1] },
 		.timeout_ns = opening->public.peer_timeout_ns,
 		.progress_by_caller = network->site->progress_by_caller,
 		.events = &cei_network_rail_events,
-		.events_arg = rail,
+		.events_arg = network,
 		.copier = network->copier,
 		.copier_arg = network->copier_arg,
 	};
 	const char *why = "";
 	int r;
 
-	rail->network = network;
-	rail->index = network->n_rails;
-	snprintf(rail->why, sizeof(rail->why), "%s", reason);
-	r = cei_rail_open(&config, &rail->rail, &why);
+	snprintf(network->rail_why, sizeof(network->rail_why), "%s", reason);
+	r = cei_rail_open(&config, &network->rail, &why);
 	if (r == CEOV_NONE)
 		snprintf(network->unreachable, sizeof(network->unreachable), "%s: %s",
 			 network->transport->name, why);
-	if (!r)
-		network->n_rails++;
 	return r;
 }
 
@@ -120,7 +114,7 @@ static int choose(struct cei_network *network, const char *named, struct cei_nic
 	return keep_left(network, &request, choice);
 }
 
-int cei_network_open_rails(struct cei_network *network, const struct cei_network_opening *opening)
+int cei_network_open_rail(struct cei_network *network, const struct cei_network_opening *opening)
 {
 	const char *nics = opening->public.nics;
 	struct cei_nic_choice choice;
@@ -142,14 +136,14 @@ int cei_network_open_rails(struct cei_network *network, const struct cei_network
 	return open_rail(network, opening, choice.device[0] ? choice.device : NULL, choice.why);
 }
 
-int cei_network_check_rails(const struct cei_network *network)
+int cei_network_check_rail(const struct cei_network *network)
 {
 	uint32_t n = cei_book_n_processes(network->book), process;
 	struct ceov_failure failure = cei_failure(CEOV_ERR_UCX, 0);
 
 	if (cei_book_n_nodes(network->book) == 1)
 		return 0;
-	if (!network->n_rails)
+	if (!network->rail)
 		return cei_raise_failure(network->site->report, &failure, "ceov_open: the group "
 					 "has several nodes, and this machine cannot reach others "
 					 "by %s", network->unreachable);
@@ -165,21 +159,14 @@ int cei_network_check_rails(const struct cei_network *network)
 
 /* --- what others ask ----------------------------------------------------------------------- */
 
-uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t process)
-{
-	uint32_t theirs = cei_book_n_rails(network->book, process);
-
-	return network->n_rails < theirs ? network->n_rails : theirs;
-}
-
 struct cei_rail *cei_network_rail(const struct cei_network *network)
 {
-	return network->n_rails ? network->rails[0].rail : NULL;
+	return network->rail;
 }
 
 const char *cei_network_rail_why(const struct cei_network *network)
 {
-	return network->rails[0].why;
+	return network->rail_why;
 }
 
 const struct cei_network_left *cei_network_left_out(const struct cei_network *network, uint32_t i)

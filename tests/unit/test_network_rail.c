@@ -117,7 +117,7 @@ static int open_network(const struct ceov_place *places, uint32_t n, const char 
 	public.bootstrap = CEOV_BOOTSTRAP_CALLBACK;
 	public.n_processes = 1;
 	public.all_gather = gather_one;
-	public.job = "test_network_rails";
+	public.job = "test_network_rail";
 	public.nics = nics;
 	return cei_network_open(&rig.site, &config, &rig.network);
 }
@@ -311,8 +311,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("network_rails");
-	TCase *tcase = tcase_create("rails");
+	Suite *suite = suite_create("network_rail");
+	TCase *tcase = tcase_create("rail");
 
 	tcase_add_test(tcase, test_the_first_member_decides);
 	tcase_add_loop_test(tcase, test_what_is_named_is_opened, 0, 2);
