@@ -37,16 +37,15 @@ struct cei_far_peer *cei_far_peer_get(struct cei_far_nic *nic, uint32_t process)
 {
 	if (process >= nic->config.n_processes || process == nic->config.process) {
 		(void)cei_raise(nic->config.report, CEOV_ERR_INVALID, 0,
-				"net: rail %u: there is no other process %u in a group of %u",
-				nic->config.index, process, nic->config.n_processes);
+				"net: there is no other process %u in a group of %u", process,
+				nic->config.n_processes);
 		return NULL;
 	}
 	if (!nic->peers[process])
 		nic->peers[process] = make(nic, process);
 	if (!nic->peers[process])
 		(void)cei_raise(nic->config.report, CEOV_ERR_NO_MEMORY, 0,
-				"net: rail %u: no memory for the connection to process %u",
-				nic->config.index, process);
+				"net: no memory for the connection to process %u", process);
 	return nic->peers[process];
 }
 
@@ -92,8 +91,7 @@ static int open_address(struct cei_far_peer *peer)
 	r = nic->config.events->find(nic->config.events_arg, peer->process, address, &n_bytes);
 	if (r > 0)
 		return cei_raise(nic->config.report, CEOV_ERR_NO_ROUTE, 0,
-				 "net: process %u has no address on rail %u", peer->process,
-				 nic->config.index);
+				 "net: process %u has no address", peer->process);
 	return r ? r : nic->transport.ops->peer_open(&nic->transport, address, n_bytes, peer,
 						     &peer->open);
 }
@@ -111,7 +109,7 @@ static int open_connection(struct cei_far_peer *peer)
 	peer->hello_owed = 1;
 	peer->answer_owed = peer->wants_bye = peer->bye_said = peer->bye_heard = 0;
 	peer->refuse_error = peer->refuse_said = 0;
-	peer->is_uncertain = peer->is_refused = peer->holds_lanes = 0;
+	peer->is_uncertain = 0;
 	peer->their_landed = 0;
 	peer->their_parked = 0;
 	cei_far_out_begin(&peer->out, config->window, config->piece_max,
@@ -130,8 +128,7 @@ int cei_far_peer_use(struct cei_far_peer *peer)
 	if (peer->state == CEI_FAR_OPENING || peer->state == CEI_FAR_UP)
 		return 0;
 	return cei_raise(peer->nic->config.report, CEOV_ERR_PEER_LOST, 0,
-			 "net: process %u cannot be reached over rail %u: %s", peer->process,
-			 peer->nic->config.index,
+			 "net: process %u cannot be reached: %s", peer->process,
 			 peer->why[0] ? peer->why : "it has closed in order");
 }
 
@@ -165,8 +162,7 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why)
 		return;
 	peer->state = CEI_FAR_CLOSING;
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
-	peer->holds_lanes = config->events->losing(config->events_arg, peer->process, peer->why,
-						   peer->is_refused || peer->refuse_error);
+	config->events->losing(config->events_arg, peer->process, peer->why);
 	close_connection(peer);
 }
 
@@ -203,8 +199,9 @@ static void tell_lost(struct cei_far_peer *peer)
 	const struct cei_rail_config *config = &peer->nic->config;
 
 	peer->state = CEI_FAR_IS_LOST;
-	if (!peer->holds_lanes)
-		cei_far_send_let_go(peer);
+	cei_far_send_break(peer);
+	if (!peer->open && !peer->is_draining)
+		cei_far_send_end(peer);
 	config->events->lost(config->events_arg, peer->process, peer->why, peer->is_uncertain);
 }
 
@@ -323,7 +320,6 @@ static void hear_refuse(struct cei_far_peer *peer, const struct cei_far_message 
 	char why[CEI_RAIL_WHY_BYTES];
 
 	snprintf(why, sizeof(why), "it refuses: %.150s", message->refuse.text);
-	peer->is_refused = 1;
 	cei_far_peer_lose(peer, why);
 }
 
@@ -539,8 +535,7 @@ void cei_far_peer_look_at_closing(struct cei_far_peer *peer)
 		return;
 	peer->is_uncertain = 1;
 	(void)cei_raise(peer->nic->config.report, CEOV_ERR_UNCERTAIN, 0,
-			"net: the connection to process %u on rail %u does not close; memory "
-			"that it may still write to stays registered", peer->process,
-			peer->nic->config.index);
+			"net: the connection to process %u does not close; memory that it may "
+			"still write to stays registered", peer->process);
 	tell_lost(peer);
 }

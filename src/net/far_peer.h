@@ -94,8 +94,6 @@ struct cei_far_peer {
 	char                       why[CEI_RAIL_WHY_BYTES];     /* it was lost */
 	uint64_t                   closing_ns;
 	int                        is_uncertain;
-	int                        is_refused;  /* by the other side */
-	int                        holds_lanes; /* they break when cei_far_send_let_go() says so */
 	int                        is_draining; /* the transport has closed it, and copies
 						 * between slots and memory are under way */
 	uint32_t                   n_parked;    /* offers of it that wait for a slot */

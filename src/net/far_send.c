@@ -55,11 +55,10 @@ static int break_lane(struct cei_far_peer *peer, struct cei_far_lane *lane,
 {
 	int r = cei_raise(peer->nic->config.report, CEOV_ERR_INVALID, 0,
 			  "net: a copy of %llu rows of %llu bytes from %#llx to process %u "
-			  "cannot be sent: its source is not registered with rail %u, or its "
+			  "cannot be sent: its source is not registered with the rail, or its "
 			  "rows overlap", (unsigned long long)copy->n_rows,
 			  (unsigned long long)copy->row_bytes,
-			  (unsigned long long)copy->source, peer->process,
-			  peer->nic->config.index);
+			  (unsigned long long)copy->source, peer->process);
 
 	cei_far_lane_break(lane, r);
 	return 0;
@@ -327,12 +326,4 @@ void cei_far_send_end(struct cei_far_peer *peer)
 	gather(peer);
 	for (at = peer->busy.next; at != &peer->busy; at = at->next)
 		cei_far_lane_end(CEI_OWNER(at, struct cei_far_lane, link));
-}
-
-void cei_far_send_let_go(struct cei_far_peer *peer)
-{
-	peer->holds_lanes = 0;
-	cei_far_send_break(peer);
-	if (!peer->open && !peer->is_draining)
-		cei_far_send_end(peer);
 }

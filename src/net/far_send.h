@@ -29,10 +29,6 @@ void cei_far_send_settle(struct cei_far_peer *peer);
  * may not have landed. */
 void cei_far_send_break(struct cei_far_peer *peer);
 
-/* The connection is lost, and its lanes need not be held any longer: they break, and if it has
- * closed they end. */
-void cei_far_send_let_go(struct cei_far_peer *peer);
-
 /* The connection has closed: broken lanes touch no memory any more. */
 void cei_far_send_end(struct cei_far_peer *peer);
 

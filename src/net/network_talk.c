@@ -345,19 +345,17 @@ static void say_lost(const struct cei_network *network, uint32_t process, const 
 		cei_book_node_of(network->book, process), why);
 }
 
-static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
+static void losing(void *arg, uint32_t process, const char *why)
 {
 	struct cei_network *network = arg;
 	int is_known;
 
-	(void)is_refusal;
 	pthread_mutex_lock(&network->lock);
 	is_known = network->has_gone[process] || network->is_parting[process];
 	cei_network_part(network, process, why);
 	pthread_mutex_unlock(&network->lock);
 	if (!is_known)
 		say_lost(network, process, why);
-	return 0;
 }
 
 static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)

@@ -36,7 +36,7 @@ static int allocate(struct cei_rail *rail)
 	    !cei_ring_init(&rail->notes, 4 * CEI_RAIL_NOTES_MAX))
 		return 0;
 	return cei_raise(nic->config.report, CEOV_ERR_NO_MEMORY, 0,
-			 "net: no memory for rail %u", nic->config.index);
+			 "net: no memory for a rail");
 }
 
 static void init(struct cei_rail *rail, const struct cei_rail_config *config)
@@ -131,7 +131,7 @@ int cei_rail_open(const struct cei_rail_config *config, struct cei_rail **ret_ra
 
 	if (!rail)
 		return cei_raise(config->report, CEOV_ERR_NO_MEMORY, 0,
-				 "net: no memory for rail %u", config->index);
+				 "net: no memory for a rail");
 	memset(rail, 0, sizeof(*rail));
 	init(rail, config);
 	r = open_all(rail, ret_why);
@@ -165,20 +165,6 @@ void cei_rail_leave(struct cei_rail *rail)
 	(void)cei_rail_run(rail, leave, NULL);
 }
 
-static int leave_process(struct cei_rail *rail, void *arg)
-{
-	struct cei_far_peer *peer = rail->nic.peers[*(uint32_t *)arg];
-
-	if (peer && (peer->state == CEI_FAR_OPENING || peer->state == CEI_FAR_UP))
-		cei_far_peer_leave(peer, 1);
-	return 0;
-}
-
-void cei_rail_leave_process(struct cei_rail *rail, uint32_t process)
-{
-	(void)cei_rail_run(rail, leave_process, &process);
-}
-
 static int is_quiet(struct cei_rail *rail, void *arg)
 {
 	(void)arg;
@@ -209,8 +195,8 @@ static int await_quiet(struct cei_rail *rail, uint64_t deadline_ns)
 static int stays_open(struct cei_rail *rail)
 {
 	return cei_raise(rail->nic.config.report, CEOV_ERR_TIMEOUT, 0,
-			 "net: rail %u has connections that do not close; its memory stays "
-			 "registered, since bytes may still land there", rail->nic.config.index);
+			 "net: the rail has connections that do not close; its memory stays "
+			 "registered, since bytes may still land there");
 }
 
 int cei_rail_close(struct cei_rail *rail, uint64_t deadline_ns)
@@ -255,11 +241,6 @@ int cei_rail_address(struct cei_rail *rail, uint8_t *ret_address, uint32_t *ret_
 	struct address wanted = { ret_address, ret_n_bytes };
 
 	return cei_rail_run(rail, address, &wanted);
-}
-
-uint32_t cei_rail_index(const struct cei_rail *rail)
-{
-	return rail->nic.config.index;
 }
 
 const char *cei_rail_describe(struct cei_rail *rail)
@@ -380,8 +361,8 @@ static int lane_open(struct cei_rail *rail, void *arg)
 
 	if (rail->n_lanes == CEI_RAIL_LANES_MAX)
 		return cei_raise(rail->nic.config.report, CEOV_ERR_INVALID, 0,
-				 "net: rail %u has %u lanes already, and takes no more",
-				 rail->nic.config.index, rail->n_lanes);
+				 "net: the rail has %u lanes already, and takes no more",
+				 rail->n_lanes);
 	peer = cei_far_peer_get(&rail->nic, call->process);
 	if (!peer)
 		return CEOV_ERR_INVALID;        /* raised */
@@ -423,16 +404,6 @@ struct peer_call {
 	struct cei_rail_status *status;
 };
 
-static int connect_process(struct cei_rail *rail, void *arg)
-{
-	struct peer_call *call = arg;
-	struct cei_far_peer *peer = cei_far_peer_get(&rail->nic, call->process);
-
-	if (!peer)
-		return CEOV_ERR_INVALID;        /* raised */
-	return peer->state == CEI_FAR_UNUSED && !rail->is_leaving ? cei_far_peer_use(peer) : 0;
-}
-
 static int give_up(struct cei_rail *rail, void *arg)
 {
 	struct peer_call *call = arg;
@@ -445,18 +416,6 @@ static int give_up(struct cei_rail *rail, void *arg)
 		snprintf(peer->why, sizeof(peer->why), "%s", call->why);
 	}
 	cei_far_peer_lose(peer, call->why);
-	return 0;
-}
-
-static int let_go(struct cei_rail *rail, void *arg)
-{
-	struct peer_call *call = arg;
-	struct cei_far_peer *peer = rail->nic.peers[call->process];
-
-	if (peer && peer->state == CEI_FAR_IS_LOST && peer->holds_lanes)
-		cei_far_send_let_go(peer);
-	else if (peer)
-		peer->holds_lanes = 0;
 	return 0;
 }
 
@@ -526,25 +485,11 @@ int cei_rail_expected(struct cei_rail *rail, uint32_t process, uint64_t n_bytes,
 	return cei_rail_run(rail, expected, &call);
 }
 
-int cei_rail_connect(struct cei_rail *rail, uint32_t process)
-{
-	struct peer_call call = { .process = process };
-
-	return cei_rail_run(rail, connect_process, &call);
-}
-
 int cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why)
 {
 	struct peer_call call = { .process = process, .why = why };
 
 	return cei_rail_run(rail, give_up, &call);
-}
-
-int cei_rail_let_go(struct cei_rail *rail, uint32_t process)
-{
-	struct peer_call call = { .process = process };
-
-	return cei_rail_run(rail, let_go, &call);
 }
 
 int cei_rail_reopen(struct cei_rail *rail, uint32_t process)

@@ -4,7 +4,7 @@
 #define CEI_RAIL_H
 
 /*
- * A rail: one network interface of this process, its transport, and the thread that drives it.
+ * A rail: the network interface of this process, its transport, and the thread that drives it.
  * Engines give it work through far lanes (net/far_lane.h), the layer above gives it messages; it
  * connects to a process when that is first used, and tells the layer above what comes
  * (net/rail_config.h).
@@ -45,9 +45,6 @@ int  cei_rail_begin(struct cei_rail *rail, uint64_t group);
 /* Begins to close all connections in order; nothing new is begun. */
 void cei_rail_leave(struct cei_rail *rail);
 
-/* The same at once for one process, whatever is under way. Nothing if it is not connected. */
-void cei_rail_leave_process(struct cei_rail *rail, uint32_t process);
-
 /* Whether no connection is open. */
 int  cei_rail_is_quiet(struct cei_rail *rail);
 
@@ -59,9 +56,6 @@ int  cei_rail_close(struct cei_rail *rail, uint64_t deadline_ns);
 
 /* The address by which other processes reach this rail, for their `find`. */
 int  cei_rail_address(struct cei_rail *rail, uint8_t *ret_address, uint32_t *ret_n_bytes);
-
-/* The number that the rail was opened with. */
-uint32_t cei_rail_index(const struct cei_rail *rail);
 
 /* One line about the transport. Valid until close. */
 const char *cei_rail_describe(struct cei_rail *rail);
@@ -123,17 +117,9 @@ void cei_rail_use(struct cei_rail *rail, uint32_t process, int by);
  * do: one of those that falls silent meanwhile is lost. Never blocks. */
 void cei_rail_await_users(struct cei_rail *rail, int by);
 
-/* Opens the connection to a process before anything uses it, so that it is lost after its timeout
- * if the process does not answer. Nothing changes if there is or was one. */
-int  cei_rail_connect(struct cei_rail *rail, uint32_t process);
-
 /* Gives the connection to a process up: everything on it fails. One that was never used is not
  * begun any more. */
 int  cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why);
-
-/* Breaks the lanes to a process that losing() has kept, or will keep, as soon as the connection has
- * closed. */
-int  cei_rail_let_go(struct cei_rail *rail, uint32_t process);
 
 /* Connects anew to a process that was lost. Its lanes stay broken; open others. CEOV_PENDING, not
  * raised: the last connection has not closed yet; CEOV_ERR_STATE, not raised: it is connected. */

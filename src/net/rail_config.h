@@ -28,17 +28,13 @@ struct cei_rail_events {
 	void (*raised)(void *arg, uint32_t region, uint32_t index, uint64_t value);
 
 	/* The connection to a process is lost: nothing more is accepted from it, but bytes may
-	 * still land. If the process itself is lost, raise the abort words of signals now; poison
-	 * no counter yet. is_refusal: one side has refused to go on, so another rail is no way
-	 * out. The rail itself logs nothing. Returns whether lanes stay as they are until
-	 * cei_rail_let_go(), though nothing on them moves; else they break when the connection has
-	 * closed. */
-	int  (*losing)(void *arg, uint32_t process, const char *why, int is_refusal);
+	 * still land. Raise the abort words of signals now; poison no counter yet. The rail itself
+	 * logs nothing. */
+	void (*losing)(void *arg, uint32_t process, const char *why);
 
-	/* Nothing lands any more, and lanes to it have ended, but for those that losing() keeps.
-	 * is_uncertain: the transport did
-	 * not end its receives in CEI_RAIL_CLOSE_NS; until it does, regions of this process
-	 * that it was writing to cannot be closed, and their contents are unknown. */
+	/* Nothing lands any more, and lanes to it have ended. is_uncertain: the transport did not
+	 * end its receives in CEI_RAIL_CLOSE_NS; until it does, regions of this process that it
+	 * was writing to cannot be closed, and their contents are unknown. */
 	void (*lost)(void *arg, uint32_t process, const char *why, int is_uncertain);
 
 	/* A process has closed in order. */
@@ -53,8 +49,6 @@ struct cei_rail_config {
 	const struct cei_transport_ops *transport;
 	const char                     *device;         /* as struct cei_transport_config */
 	const char                     *kinds;
-	uint32_t                        index;          /* of the rail in this process, for
-							 * messages and threads' names */
 	uint64_t                        group;          /* the same in all processes; 0:
 							 * cei_rail_begin() brings it */
 	uint32_t                        process;        /* this one */

@@ -79,8 +79,8 @@ static int run_there(struct cei_rail *rail, struct cei_rail_call *call)
 	if (call->is_done)
 		return call->result;
 	return cei_raise(rail->nic.config.report, CEOV_ERR_TIMEOUT, 0,
-			 "net: the thread of rail %u does not answer within 10 s; is it stopped "
-			 "in a debugger?", rail->nic.config.index);
+			 "net: the rail's thread does not answer within 10 s; is it stopped in a "
+			 "debugger?");
 }
 
 int cei_rail_run(struct cei_rail *rail, int (*run)(struct cei_rail *rail, void *arg), void *arg)
@@ -126,10 +126,8 @@ static void *rail_main(void *arg)
 {
 	struct cei_rail *rail = arg;
 	uint32_t seen;
-	char name[16];
 
-	snprintf(name, sizeof(name), "ceov-rail%u", rail->nic.config.index % 100);
-	pthread_setname_np(pthread_self(), name);
+	pthread_setname_np(pthread_self(), "ceov-rail");
 	while (!rail->must_stop) {
 		seen = cei_bell_count(&rail->bell);
 		run_calls(rail);
@@ -180,8 +178,7 @@ int cei_rail_thread_open(struct cei_rail *rail)
 		return 0;
 	rail->has_thread = 0;
 	return cei_raise(rail->nic.config.report, CEOV_ERR_SYSTEM, r,
-			 "net: the thread of rail %u cannot be started: %s",
-			 rail->nic.config.index, strerror(r));
+			 "net: the rail's thread cannot be started: %s", strerror(r));
 }
 
 static int stop(struct cei_rail *rail, void *arg)

@@ -78,11 +78,9 @@ static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 	ck_abort_msg("process %u is lost: %s (%d)", process, why, is_uncertain);
 }
 
-static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
+static void losing(void *arg, uint32_t process, const char *why)
 {
-	(void)is_refusal;
 	lost(arg, process, why, 0);
-	return 0;
 }
 
 static const struct cei_rail_events events = {
@@ -93,8 +91,8 @@ static void open_side(uint32_t number)
 {
 	struct side *own = &sides[number];
 	struct cei_rail_config config = { .report = &own->report, .transport = used.ops,
-					  .kinds = used.kinds, .index = number,
-					  .group = 1, .process = number, .n_processes = 2,
+					  .kinds = used.kinds, .group = 1,
+					  .process = number, .n_processes = 2,
 					  .instance = { 1 + number }, .events = &events,
 					  .events_arg = own, .timeout_ns = TESTING_PATIENCE };
 	struct cei_far_region bytes = { .id = 1, .uses = CEI_FAR_BYTES, .host = own->target,

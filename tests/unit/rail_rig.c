@@ -33,15 +33,13 @@ static void raised(void *arg, uint32_t region, uint32_t index, uint64_t value)
 	own->far_raised = value;
 }
 
-static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
+static void losing(void *arg, uint32_t process, const char *why)
 {
 	struct rails_process *own = arg;
 
 	ck_assert(why[0]);
 	snprintf(own->why, sizeof(own->why), "%s", why);
 	own->n_losing[process]++;
-	own->n_refusals += (uint32_t)(is_refusal != 0);
-	return rails.holds_lanes;
 }
 
 static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)

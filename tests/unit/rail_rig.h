@@ -41,7 +41,6 @@ struct rails_process {
 	int                    is_seen[RAILS_BLOCKS];     /* the block was found complete */
 	uint64_t               far_raised;      /* the last value that `raised` told */
 	uint32_t               n_losing[RAILS_MAX];
-	uint32_t               n_refusals;      /* among these */
 	uint32_t               n_lost[RAILS_MAX];
 	uint32_t               n_uncertain;
 	uint64_t               lost_ns[RAILS_MAX];
@@ -64,7 +63,6 @@ struct rails {
 	uint32_t               n_processes;     /* of the group */
 	uint64_t               n_steps;
 	uint32_t               wanted;          /* blocks that process 1 is to get; a test's own */
-	int                    holds_lanes;     /* what `losing` returns */
 	int                    expects_late;    /* the net breaks its contract */
 	int                    saw_late;        /* bytes changed after `lost` */
 	struct rails_process     processes[RAILS_MAX];

@@ -247,47 +247,6 @@ START_TEST(test_lost_is_told_when_receives_have_ended)
 }
 END_TEST
 
-/* The layer above holds the lanes of a lost connection: they break when it lets them go. */
-START_TEST(test_held_lanes_break_when_they_are_let_go)
-{
-	struct cei_far_lane *other = NULL;
-
-	rails_open(2, testing_seed());
-	rails.holds_lanes = 1;
-	rails_send(0, 1, 0, N_BLOCKS);
-	loop_net_cut(&rails.net, 0, 1, 1);
-	rails_pass(2 * WITHIN_NS);
-	ck_assert_uint_eq(rails.processes[0].n_lost[1], 1);
-	ck_assert_uint_eq(rails.processes[0].n_refusals, 0);
-	ck_assert_uint_eq(rails_done(0, 1), 0);
-	ck_assert(!cei_far_lane_is_idle(rails.processes[0].lanes[1]));
-	ck_assert_int_eq(cei_rail_lane_open(rails.processes[0].rail, 1, &other),
-			 CEOV_ERR_PEER_LOST);
-	ck_assert_int_eq(cei_rail_let_go(rails.processes[0].rail, 1), 0);
-	ck_assert_int_eq(rails_error(0, 1), CEOV_ERR_PEER_LOST);        /* nothing was sent */
-	ck_assert(cei_far_lane_is_idle(rails.processes[0].lanes[1]));
-	rails_close();
-}
-END_TEST
-
-/* Let go before the connection has closed: they break when it has. */
-START_TEST(test_lanes_that_are_let_go_early_break_when_closed)
-{
-	rails_open(2, testing_seed());
-	rails.holds_lanes = 1;
-	rails_send(0, 1, 0, N_BLOCKS);
-	ck_assert(rails_until(are_both_up, TESTING_SECOND));
-	rails.net.closings[0].delay_ns = 300 * TESTING_MS;
-	ck_assert_int_eq(cei_rail_give_up(rails.processes[0].rail, 1, "the test says so"), 0);
-	ck_assert_int_eq(cei_rail_let_go(rails.processes[0].rail, 1), 0);
-	ck_assert_int_eq(rails_error(0, 1), 0);
-	rails_pass(400 * TESTING_MS);
-	ck_assert_int_ne(rails_error(0, 1), 0);
-	ck_assert(cei_far_lane_is_idle(rails.processes[0].lanes[1]));
-	rails_close();
-}
-END_TEST
-
 /* A connection that is given up before it was used is not begun any more, by neither side. */
 START_TEST(test_what_was_given_up_unused_stays_so)
 {
@@ -549,8 +508,6 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_stopped_receiver_is_noticed);
 	tcase_add_test(all, test_a_stopped_sender_writes_nothing_later);
 	tcase_add_test(all, test_lost_is_told_when_receives_have_ended);
-	tcase_add_test(all, test_held_lanes_break_when_they_are_let_go);
-	tcase_add_test(all, test_lanes_that_are_let_go_early_break_when_closed);
 	tcase_add_test(all, test_what_was_given_up_unused_stays_so);
 	tcase_add_test(all, test_a_connection_that_does_not_close_is_uncertain);
 	tcase_add_test(all, test_late_bytes_would_be_seen);

@@ -166,10 +166,9 @@ static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 	ck_abort_msg("process %u is lost: %s (%d)", process, why, is_uncertain);
 }
 
-static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
+static void losing(void *arg, uint32_t process, const char *why)
 {
-	lost(arg, process, why, is_refusal);
-	return 0;
+	lost(arg, process, why, 0);
 }
 
 static const struct cei_rail_events events = {
