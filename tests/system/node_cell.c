@@ -295,11 +295,12 @@ static int is_out(const struct cell *cell, uint32_t node)
 	return (cell->fault == FAULT_KILL || cell->fault == FAULT_STOP) && node == cell->victim;
 }
 
-/* From the fault on. Silence is measured by the timeout, and noticed up to a tenth of it later. The
- * quarter is for the machine. */
+/* From the fault on. Silence is measured by the timeout, and noticed up to a tenth of it later. Who
+ * hears nothing gives up so, and then is silent itself. The quarter is for the machine. */
 static uint64_t deadline_ms(const struct cell *cell)
 {
-	const uint64_t silence_ms = TIMEOUT_MS + TIMEOUT_MS / 10 + TIMEOUT_MS / 4;
+	const uint64_t n_silences = cell->fault == FAULT_DEAF ? 2 : 1;
+	const uint64_t silence_ms = n_silences * (TIMEOUT_MS + TIMEOUT_MS / 10) + TIMEOUT_MS / 4;
 
 	if (cell->phase == IN_MEETING)
 		return OPEN_MS + silence_ms;            /* opened at its deadline, then lost */
