@@ -7,34 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-static uint64_t processes_begin(const struct cei_book_head *head)
-{
-	return sizeof(*head) + (uint64_t)head->n_nodes * sizeof(struct cei_book_node_row);
-}
-
-static uint64_t process_of_begin(const struct cei_book_head *head)
-{
-	return processes_begin(head) +
-	       (uint64_t)head->n_processes * sizeof(struct cei_book_process_row);
-}
-
-uint64_t cei_book_rails_begin(const struct cei_book_head *head)
-{
-	return process_of_begin(head) + 2 * (uint64_t)head->n_ranks * sizeof(uint32_t);
-}
-
-void cei_book_point(struct cei_book *book)
-{
-	uint8_t *bytes = book->bytes;
-
-	book->head = (void *)bytes;
-	book->nodes = (void *)(bytes + sizeof(*book->head));
-	book->processes = (void *)(bytes + processes_begin(book->head));
-	book->process_of = (void *)(bytes + process_of_begin(book->head));
-	book->ranks = book->process_of + book->head->n_ranks;
-}
 
 uint64_t cei_book_rail_bytes(uint32_t n_bytes)
 {
@@ -45,28 +17,32 @@ void cei_book_free(struct cei_book *book)
 {
 	if (!book)
 		return;
-	munmap(book->bytes, (size_t)book->head->n_bytes);
+	free(book->nodes);
+	free(book->processes);
+	free(book->process_of);
+	free(book->ranks);
+	free(book->rails);
 	free(book);
 }
 
 uint64_t cei_book_instance(const struct cei_book *book)
 {
-	return book->head->instance;
+	return book->instance;
 }
 
 uint32_t cei_book_n_ranks(const struct cei_book *book)
 {
-	return book->head->n_ranks;
+	return book->n_ranks;
 }
 
 uint32_t cei_book_n_processes(const struct cei_book *book)
 {
-	return book->head->n_processes;
+	return book->n_processes;
 }
 
 uint32_t cei_book_n_nodes(const struct cei_book *book)
 {
-	return book->head->n_nodes;
+	return book->n_nodes;
 }
 
 uint32_t cei_book_own_process(const struct cei_book *book)
@@ -86,12 +62,7 @@ uint32_t cei_book_node_of(const struct cei_book *book, uint32_t process)
 
 void cei_book_node(const struct cei_book *book, uint32_t node, struct cei_book_node *ret_node)
 {
-	const struct cei_book_node_row *row = &book->nodes[node];
-
-	ret_node->number = row->number;
-	ret_node->leader = row->leader;
-	ret_node->n_ranks = row->n_ranks;
-	ret_node->n_processes = row->n_processes;
+	*ret_node = book->nodes[node];
 }
 
 const uint32_t *cei_book_ranks_of(const struct cei_book *book, uint32_t process,
@@ -110,7 +81,7 @@ uint32_t cei_book_n_rails(const struct cei_book *book, uint32_t process)
 const void *cei_book_rail(const struct cei_book *book, uint32_t process, uint32_t rail,
 			  uint32_t *ret_n_bytes)
 {
-	const uint8_t *at = book->bytes + book->processes[process].rails_at;
+	const uint8_t *at = book->rails + book->processes[process].rails_at;
 
 	for (;;) {
 		memcpy(ret_n_bytes, at, sizeof(*ret_n_bytes));

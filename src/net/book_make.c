@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define NO_PROCESS UINT32_MAX
 
@@ -235,7 +234,7 @@ static void write_rails(const struct cei_record *record, uint8_t *at)
 	}
 }
 
-static void add_to_node(struct cei_book_node_row *node, const struct seen *seen)
+static void add_to_node(struct cei_book_node *node, const struct seen *seen)
 {
 	node->number = seen->node_number;
 	if (!node->n_processes++ || seen->lowest < node->leader)
@@ -245,25 +244,25 @@ static void add_to_node(struct cei_book_node_row *node, const struct seen *seen)
 
 static int write_processes(struct making *making, struct cei_book *book)
 {
-	struct cei_book_process_row row = { .rails_at = cei_book_rails_begin(book->head) };
+	struct cei_book_process row = { .rails_at = 0 };
 	const struct seen *seen;
 	uint32_t process;
 	int r;
 
-	for (process = 0; process < book->head->n_processes; process++) {
+	for (process = 0; process < book->n_processes; process++) {
 		seen = &making->seen[process];
 		r = decode(making, process, &making->other);
 		if (r)
 			return r;
 		if (!process)
-			book->head->instance = making->other.instance;
+			book->instance = making->other.instance;
 		row.node = seen->node;
 		row.n_ranks = seen->n_ranks;
 		row.n_rails = seen->n_rails;
 		book->processes[process] = row;
 		memcpy(book->ranks + row.first, making->other.ranks,
 		       row.n_ranks * sizeof(*book->ranks));
-		write_rails(&making->other, book->bytes + row.rails_at);
+		write_rails(&making->other, book->rails + row.rails_at);
 		row.first += row.n_ranks;
 		row.rails_at += seen->rails_bytes;
 		add_to_node(&book->nodes[row.node], seen);
@@ -278,29 +277,36 @@ static int raise_memory(const struct making *making)
 			 making->records->n_processes);
 }
 
+/* Takes making->process_of. NULL: no memory. */
+static struct cei_book *allocate(struct making *making)
+{
+	struct cei_book *book = calloc(1, sizeof(*book));
+
+	if (!book)
+		return NULL;
+	book->n_ranks = making->own.n_group_ranks;
+	book->n_processes = making->records->n_processes;
+	book->n_nodes = making->n_nodes;
+	book->nodes = calloc(book->n_nodes, sizeof(*book->nodes));
+	book->processes = calloc(book->n_processes, sizeof(*book->processes));
+	book->ranks = calloc(book->n_ranks, sizeof(*book->ranks));
+	book->rails = calloc(1, (size_t)making->rails_bytes + 1);       /* there may be none */
+	book->process_of = making->process_of;
+	making->process_of = NULL;
+	if (book->nodes && book->processes && book->ranks && book->rails)
+		return book;
+	cei_book_free(book);
+	return NULL;
+}
+
 static int write_book(struct making *making, uint32_t own, struct cei_book **ret_book)
 {
-	struct cei_book_head head = {
-		.magic = CEI_BOOK_MAGIC, .version = CEI_BOOK_VERSION,
-		.n_ranks = making->own.n_group_ranks, .n_nodes = making->n_nodes,
-		.n_processes = making->records->n_processes,
-	};
-	struct cei_book *book = calloc(1, sizeof(*book));
+	struct cei_book *book = allocate(making);
 	int r;
 
 	if (!book)
 		return raise_memory(making);
-	head.n_bytes = cei_book_rails_begin(&head) + making->rails_bytes;
-	book->bytes = mmap(NULL, (size_t)head.n_bytes, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (book->bytes == MAP_FAILED) {
-		free(book);
-		return raise_memory(making);
-	}
-	memcpy(book->bytes, &head, sizeof(head));
-	cei_book_point(book);
 	book->own = own;
-	memcpy(book->process_of, making->process_of, head.n_ranks * sizeof(*book->process_of));
 	r = write_processes(making, book);
 	if (r)
 		cei_book_free(book);
