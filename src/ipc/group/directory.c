@@ -15,7 +15,7 @@ int cei_group_is_name(const char *name)
 	return n_bytes && n_bytes < CEI_GROUP_NAME_BYTES;
 }
 
-static struct cei_group_entry *entry_of(const struct cei_group *group, uint32_t id)
+struct cei_group_entry *cei_group_entry(const struct cei_group *group, uint32_t id)
 {
 	struct cei_group_entry *entry;
 	struct cei_list *node;
@@ -72,6 +72,7 @@ int cei_group_export(struct cei_group *group, const struct cei_group_export *exp
 	if (!entry)
 		return CEOV_ERR_NO_MEMORY;
 	cei_list_init(&entry->users);
+	cei_list_init(&entry->listeners);
 	entry->id = ++group->last_id;
 	entry->generation = 1;
 	entry->export = *export;
@@ -83,7 +84,7 @@ int cei_group_export(struct cei_group *group, const struct cei_group_export *exp
 
 void cei_group_show(struct cei_group *group, uint32_t id)
 {
-	struct cei_group_entry *entry = entry_of(group, id);
+	struct cei_group_entry *entry = cei_group_entry(group, id);
 
 	if (entry)
 		entry->export.is_hidden = 0;
@@ -92,6 +93,7 @@ void cei_group_show(struct cei_group *group, uint32_t id)
 /* Its descriptors are given back, and then it is freed. */
 static void end_entry(struct cei_group *group, struct cei_group_entry *entry)
 {
+	cei_counters_end_listeners(group, entry);
 	cei_list_remove(&entry->link);
 	cei_list_append(&group->ended, &entry->link);
 	group->n_entries--;
@@ -114,7 +116,7 @@ static void leave_entry(struct cei_group *group, struct cei_group_user *user)
 
 int cei_group_withdraw(struct cei_group *group, uint32_t id, int is_forced)
 {
-	struct cei_group_entry *entry = entry_of(group, id);
+	struct cei_group_entry *entry = cei_group_entry(group, id);
 
 	if (!id || id > group->last_id)
 		return CEOV_ERR_INVALID;
@@ -131,7 +133,7 @@ int cei_group_withdraw(struct cei_group *group, uint32_t id, int is_forced)
 
 uint32_t cei_group_n_users(const struct cei_group *group, uint32_t id)
 {
-	const struct cei_group_entry *entry = entry_of(group, id);
+	const struct cei_group_entry *entry = cei_group_entry(group, id);
 
 	return entry ? entry->n_users : 0;
 }
@@ -297,7 +299,7 @@ void cei_group_reply_unsent(struct cei_group *group, struct cei_owed *owed, int 
 
 void cei_group_renew(struct cei_group *group, struct cei_group_call *call, uint32_t id)
 {
-	struct cei_group_entry *entry = entry_of(group, id);
+	struct cei_group_entry *entry = cei_group_entry(group, id);
 	struct cei_group_user *user;
 	struct cei_list *node;
 
@@ -307,6 +309,7 @@ void cei_group_renew(struct cei_group *group, struct cei_group_call *call, uint3
 		return;
 	}
 	entry->generation++;
+	cei_counters_end_listeners(group, entry);
 	call->use = (uint64_t)entry->generation << 32 | entry->id;
 	for (node = entry->users.next; node != &entry->users; node = node->next) {
 		user = CEI_OWNER(node, struct cei_group_user, of);

@@ -14,8 +14,8 @@
  *   owed       a message that has to arrive. It is made of what is true when it is sent, so there
  *              are never more of them than there are uses, users and processes
  *
- * No function allocates memory, but cei_group_make(), cei_group_reserve() and
- * cei_group_export().
+ * No function allocates memory, but cei_group_make(), cei_group_reserve(),
+ * cei_group_export() and cei_group_watch().
  * Errors are returned and not raised.
  */
 
@@ -89,6 +89,9 @@ struct cei_group_export {
 	uint32_t             n_bytes;
 	uint8_t              bytes[CEI_GROUP_BYTES_MAX];
 	struct cei_group_fds fds;
+	_Atomic uint64_t    *words;             /* counters that other nodes may raise, which stay
+						 * until it is withdrawn */
+	uint32_t             n_words;
 };
 
 /* Exports, and takes the descriptors over on success: CEI_GROUP_CLOSE gives them back.
@@ -132,6 +135,30 @@ void cei_group_renew(struct cei_group *group, struct cei_group_call *call, uint3
  * half of the time. Ends with 0 when all have heard it; CEOV_ERR_TIMEOUT. Other calls have ended
  * before. */
 void cei_group_leave(struct cei_group *group, struct cei_group_call *call);
+
+/* --- counters of what was found at another node ---------------------------------------------- */
+
+/* Makes words the image of the owner's counters until the forget, which comes before the drop.
+ * CEOV_ERR_NO_MEMORY; CEOV_ERR_INVALID: there is no such use. */
+int  cei_group_watch(struct cei_group *group, uint32_t rank, uint64_t use,
+		     _Atomic uint64_t *words, uint32_t n_words);
+void cei_group_forget(struct cei_group *group, uint32_t rank, uint64_t use);
+
+/* Has the owner raise a counter, if none of the two processes is lost. CEOV_ERR_PEER_LOST: it has
+ * gone. CEOV_ERR_NO_MEMORY; CEOV_ERR_INVALID: there is no such use. */
+int  cei_group_raise(struct cei_group *group, uint32_t rank, uint64_t use, uint32_t index,
+		     uint64_t value);
+
+/* Has the owner tell the changes of a watched counter until it has that value. */
+void cei_group_ask(struct cei_group *group, uint32_t rank, uint64_t use, uint32_t index,
+		   uint64_t value);
+
+/* Looks at the counters of this process that others have asked for, and returns whether any has
+ * changed. To be called again and again while there are listeners. */
+int  cei_group_look(struct cei_group *group);
+int  cei_group_has_listeners(const struct cei_group *group);
+
+/* --- others ---------------------------------------------------------------------------------- */
 
 /* Answers of the process are awaited by so many more, or less: it is asked whether it is there, and
  * is lost if it is silent. Near processes whose death is told are left alone. */

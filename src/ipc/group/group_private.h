@@ -11,6 +11,7 @@
  *   owed.c        what has to be sent, in which order, and again
  *   directory.c   exports and their users
  *   uses.c        finds and uses
+ *   counters.c    counters of exports: raising, asking, telling
  *   barrier.c     the barrier, and who is missing in it
  *   life.c        who is there: silence, losses and their news, farewell
  */
@@ -24,10 +25,13 @@
 /* Something that may have to be sent to one process; part of what it is about. In the order in
  * which they go out: drops before barriers, the farewell last. */
 enum cei_owed_kind {
+	CEI_OWED_RAISE,
 	CEI_OWED_DROP,
 	CEI_OWED_REPLY,
 	CEI_OWED_FIND,
 	CEI_OWED_RENEW,
+	CEI_OWED_ASK,
+	CEI_OWED_VALUE,
 	CEI_OWED_CALLED,        /* the barrier: this process has called it */
 	CEI_OWED_ROUND,
 	CEI_OWED_DONE,          /* all nodes have come */
@@ -75,6 +79,8 @@ struct cei_group_peer {                 /* a process that was talked to, or is n
 	struct cei_list answers;
 	struct cei_list uses;           /* of its exports */
 	struct cei_list users;          /* of exports of this process */
+	struct cei_list notes;          /* of struct cei_counter_note */
+	struct cei_list listeners;      /* to counters of this process */
 	uint64_t        heard_ns;
 	uint64_t        awaited_ns;     /* since when it has not answered */
 	uint64_t        doubted_ns;     /* since when it may be lost, if later than both */
@@ -82,6 +88,7 @@ struct cei_group_peer {                 /* a process that was talked to, or is n
 	uint32_t        process;
 	uint32_t        n_answers;
 	uint32_t        n_drops;        /* that it has not heard */
+	uint32_t        n_raises;       /* likewise */
 	uint32_t        n_replies;      /* likewise */
 	uint32_t        n_finds;        /* that were sent and are not answered */
 	uint32_t        n_unanswered;   /* messages, these among them */
@@ -120,6 +127,28 @@ struct cei_group_use {                  /* of another process's export */
 	int                    is_stray;
 	struct cei_group_call *call;    /* ASKED */
 	char                   name[CEI_GROUP_NAME_BYTES];
+	_Atomic uint64_t      *words;   /* the image of its counters; NULL: it is not watched */
+	uint64_t              *asked;   /* by word: the value that was asked for; 0: none */
+	uint32_t               n_words;
+	uint32_t               n_asked;
+};
+
+struct cei_counter_note {               /* RAISE or ASK */
+	struct cei_list          link;  /* in cei_group_peer.notes */
+	struct cei_owed          owed;
+	struct cei_group_counter counter;
+};
+
+struct cei_listener {                   /* to a counter of this process */
+	struct cei_list         link;   /* in cei_group_peer.listeners */
+	struct cei_list         of;     /* in cei_group_entry.listeners */
+	struct cei_list         looked; /* in cei_group.listening */
+	struct cei_owed         owed;   /* VALUE */
+	struct cei_group_entry *entry;
+	uint32_t                process;
+	uint32_t                index;
+	uint64_t                until;  /* the value to reach */
+	uint64_t                told;   /* the last one that it was told */
 };
 
 struct cei_group_user {                 /* another process's use of an export */
@@ -137,6 +166,7 @@ struct cei_group_user {                 /* another process's use of an export */
 struct cei_group_entry {                /* an export */
 	struct cei_list         link;   /* in cei_group.entries, or in .ended */
 	struct cei_list         users;
+	struct cei_list         listeners;
 	uint32_t                id;
 	uint32_t                generation;
 	uint32_t                n_users;
@@ -197,7 +227,9 @@ struct cei_group {
 	uint32_t                    n_owed;
 	uint32_t                    n_answers;
 
-	struct cei_pool             peer_pool, use_pool, user_pool, answer_pool;
+	struct cei_pool             peer_pool, use_pool, user_pool, answer_pool, note_pool,
+				    listener_pool;
+	struct cei_list             listening;
 	struct cei_list             sending, asking, watched;
 	struct cei_group_peer      *sender;     /* of the last SEND, ... */
 	struct cei_owed            *sent;       /* ... which is one of these */
@@ -303,6 +335,28 @@ int  cei_group_hear_limit(struct cei_group *group, const struct cei_group_rank_s
 int  cei_group_hear_gone(struct cei_group *group, const struct cei_group_gone *gone);
 int  cei_group_hear_bye(struct cei_group *group, struct cei_group_peer *peer,
 			const struct cei_group_rank_said *bye);
+
+int  cei_group_hear_raise(struct cei_group *group, const struct cei_group_counter *raise);
+int  cei_group_hear_ask(struct cei_group *group, struct cei_group_peer *peer,
+			const struct cei_group_counter *ask);
+int  cei_group_hear_value(struct cei_group *group, struct cei_group_peer *peer,
+			  const struct cei_group_counter *told);
+
+/* --- counters.c ------------------------------------------------------------------------------ */
+
+void cei_counters_fill(const struct cei_owed *owed, struct cei_group_message *message);
+void cei_counters_note_paid(struct cei_group *group, struct cei_owed *owed);
+void cei_counters_value_paid(struct cei_group *group, struct cei_owed *owed);
+
+/* The export was renewed, or ends; the use was renewed; the process has gone. */
+void cei_counters_end_listeners(struct cei_group *group, struct cei_group_entry *entry);
+void cei_counters_renewed(struct cei_group *group, struct cei_group_use *use);
+void cei_counters_end(struct cei_group *group, struct cei_group_peer *peer);
+
+/* An export by its number, a use that is held by its own; NULL: there is none. */
+struct cei_group_entry *cei_group_entry(const struct cei_group *group, uint32_t id);
+struct cei_group_use   *cei_group_held(const struct cei_group *group, uint32_t rank,
+				       uint64_t number);
 
 /* --- directory.c, uses.c: a process has gone ----------------------------------------------- */
 

@@ -4,6 +4,7 @@
 # ipc/group: a group of processes as a state machine; no socket, thread or clock
 libceoverlap_core_la_SOURCES += \
 	%D%/barrier.c \
+	%D%/counters.c \
 	%D%/directory.c \
 	%D%/group.h \
 	%D%/group_private.h \

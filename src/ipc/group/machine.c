@@ -25,6 +25,8 @@ static void fill_owed(struct cei_group *group, const struct cei_owed *owed,
 		[CEI_OWED_DONE] = CEI_GROUP_BARRIER, [CEI_OWED_NEWS] = CEI_GROUP_GONE,
 		[CEI_OWED_LIMIT] = CEI_GROUP_LIMIT, [CEI_OWED_LATE] = CEI_GROUP_LATE,
 		[CEI_OWED_BEAT] = CEI_GROUP_BEAT, [CEI_OWED_BYE] = CEI_GROUP_BYE,
+		[CEI_OWED_RAISE] = CEI_GROUP_RAISE, [CEI_OWED_ASK] = CEI_GROUP_ASK,
+		[CEI_OWED_VALUE] = CEI_GROUP_VALUE,
 	};
 	struct cei_group_message *message = &action->message;
 
@@ -48,6 +50,11 @@ static void fill_owed(struct cei_group *group, const struct cei_owed *owed,
 	case CEI_OWED_DONE:
 		cei_barrier_fill(group, owed, message);
 		break;
+	case CEI_OWED_RAISE:
+	case CEI_OWED_ASK:
+	case CEI_OWED_VALUE:
+		cei_counters_fill(owed, message);
+		break;
 	case CEI_OWED_NEWS:
 	case CEI_OWED_LIMIT:
 	case CEI_OWED_LATE:
@@ -70,6 +77,13 @@ static void owed_paid(struct cei_group *group, struct cei_owed *owed)
 		break;
 	case CEI_OWED_RENEW:
 		cei_group_renew_paid(group, owed);
+		break;
+	case CEI_OWED_RAISE:
+	case CEI_OWED_ASK:
+		cei_counters_note_paid(group, owed);
+		break;
+	case CEI_OWED_VALUE:
+		cei_counters_value_paid(group, owed);
 		break;
 	case CEI_OWED_NEWS:
 		cei_group_news_paid(group, peer);
@@ -100,7 +114,11 @@ int cei_group_reserve(struct cei_group *group)
 		r = cei_pool_reserve(&group->use_pool, RESERVE);
 	if (!r)
 		r = cei_pool_reserve(&group->user_pool, RESERVE);
-	return r ? r : cei_pool_reserve(&group->answer_pool, RESERVE);
+	if (!r)
+		r = cei_pool_reserve(&group->answer_pool, RESERVE);
+	if (!r)
+		r = cei_pool_reserve(&group->note_pool, 1);
+	return r ? r : cei_pool_reserve(&group->listener_pool, 1);
 }
 
 static void fill(struct cei_group *group, const struct cei_group_config *config)
@@ -115,6 +133,9 @@ static void fill(struct cei_group *group, const struct cei_group_config *config)
 	cei_pool_init(&group->use_pool, sizeof(struct cei_group_use));
 	cei_pool_init(&group->user_pool, sizeof(struct cei_group_user));
 	cei_pool_init(&group->answer_pool, sizeof(struct cei_group_answer));
+	cei_pool_init(&group->note_pool, sizeof(struct cei_counter_note));
+	cei_pool_init(&group->listener_pool, sizeof(struct cei_listener));
+	cei_list_init(&group->listening);
 	cei_list_init(&group->sending);
 	cei_list_init(&group->asking);
 	cei_list_init(&group->watched);
@@ -174,6 +195,8 @@ void cei_group_free(struct cei_group *group)
 	cei_pool_free(&group->use_pool);
 	cei_pool_free(&group->user_pool);
 	cei_pool_free(&group->answer_pool);
+	cei_pool_free(&group->note_pool);
+	cei_pool_free(&group->listener_pool);
 	free(group->peers);
 	free(group->life);
 	free(group->gone);
@@ -282,8 +305,11 @@ static int hear(struct cei_group *group, struct cei_group_peer *peer,
 	case CEI_GROUP_ACK:
 		return hear_ack(group, peer, message->number);
 	case CEI_GROUP_RAISE:
+		return cei_group_hear_raise(group, &message->counter);
 	case CEI_GROUP_ASK:
+		return cei_group_hear_ask(group, peer, &message->counter);
 	case CEI_GROUP_VALUE:
+		return cei_group_hear_value(group, peer, &message->counter);
 	case CEI_GROUP_ABORT:
 		break;
 	}

@@ -64,6 +64,7 @@ void cei_owe(struct cei_group *group, struct cei_owed *owed, enum cei_owed_kind 
 		owed->process = process;
 		peer->n_drops += kind == CEI_OWED_DROP;
 		peer->n_replies += kind == CEI_OWED_REPLY;
+		peer->n_raises += kind == CEI_OWED_RAISE;
 	}
 	if (owed->state != CEI_OWED_WAITS) {
 		cei_list_remove(&owed->link);
@@ -94,6 +95,7 @@ void cei_owed_forget(struct cei_group *group, struct cei_owed *owed)
 	group->n_owed--;
 	peer->n_drops -= owed->kind == CEI_OWED_DROP;
 	peer->n_replies -= owed->kind == CEI_OWED_REPLY;
+	peer->n_raises -= owed->kind == CEI_OWED_RAISE;
 	/* what was held back because of it may go now */
 	if (!cei_list_is_empty(&peer->waiting))
 		cei_group_wake(group, peer);
@@ -157,7 +159,8 @@ int cei_group_answer(struct cei_group *group, struct cei_group_peer *peer,
 
 /* --- sending ----------------------------------------------------------------------------- */
 
-/* The first that may go: no barrier before the drops, and no more questions than are stored. */
+/* The first that may go: no barrier before the drops, no drop before what was raised by that use,
+ * and no more questions than are stored. */
 static struct cei_owed *next_owed(const struct cei_group_peer *peer)
 {
 	struct cei_owed *owed;
@@ -166,6 +169,7 @@ static struct cei_owed *next_owed(const struct cei_group_peer *peer)
 	for (node = peer->waiting.next; node != &peer->waiting; node = node->next) {
 		owed = CEI_OWNER(node, struct cei_owed, link);
 		if (!(is_barrier(owed) && peer->n_drops) &&
+		    !(owed->kind == CEI_OWED_DROP && peer->n_raises) &&
 		    !(owed->kind == CEI_OWED_FIND && !owed->was_sent &&
 		      peer->n_finds >= CEI_GROUP_FINDS_MAX))
 			return owed;

@@ -100,6 +100,8 @@ struct cei_group_peer *cei_group_peer(struct cei_group *group, uint32_t process)
 	cei_list_init(&peer->answers);
 	cei_list_init(&peer->uses);
 	cei_list_init(&peer->users);
+	cei_list_init(&peer->notes);
+	cei_list_init(&peer->listeners);
 	peer->process = process;
 	peer->limit_told = UINT64_MAX;
 	peer->heard_ns = group->now_ns;

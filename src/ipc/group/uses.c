@@ -21,6 +21,15 @@ static struct cei_group_use *use_of(const struct cei_group_peer *peer, uint64_t 
 	return NULL;
 }
 
+struct cei_group_use *cei_group_held(const struct cei_group *group, uint32_t rank,
+				     uint64_t number)
+{
+	const struct cei_group_peer *peer = group->peers[group->roster->process_of[rank]];
+	struct cei_group_use *use = peer ? use_of(peer, number) : NULL;
+
+	return use && use->state == CEI_USE_HELD ? use : NULL;
+}
+
 static struct cei_group_use *add_use(struct cei_group *group, struct cei_group_peer *peer,
 				     uint64_t number)
 {
@@ -100,19 +109,17 @@ static void drop(struct cei_group *group, struct cei_group_use *use)
 
 void cei_group_drop(struct cei_group *group, uint32_t rank, uint64_t number)
 {
-	struct cei_group_peer *peer = group->peers[group->roster->process_of[rank]];
-	struct cei_group_use *use = peer ? use_of(peer, number) : NULL;
+	struct cei_group_use *use = cei_group_held(group, rank, number);
 
-	if (use && use->state == CEI_USE_HELD)
+	if (use)
 		drop(group, use);
 }
 
 uint32_t cei_group_generation(const struct cei_group *group, uint32_t rank, uint64_t number)
 {
-	const struct cei_group_peer *peer = group->peers[group->roster->process_of[rank]];
-	const struct cei_group_use *use = peer ? use_of(peer, number) : NULL;
+	const struct cei_group_use *use = cei_group_held(group, rank, number);
 
-	return use && use->state == CEI_USE_HELD ? use->generation : 0;
+	return use ? use->generation : 0;
 }
 
 /* Nobody waits any more. What was not sent yet is not asked at all. */
@@ -254,6 +261,7 @@ int cei_group_hear_renew(struct cei_group *group, struct cei_group_peer *peer,
 	if (!use || use->generation >= renew->generation)
 		return 0;
 	use->generation = renew->generation;
+	cei_counters_renewed(group, use);
 	if (use->state == CEI_USE_HELD && cei_list_is_empty(&use->renewed))
 		cei_list_append(&group->renewed, &use->renewed);
 	return 0;
