@@ -77,6 +77,10 @@ static void act(struct rig *rig, uint32_t who, const struct cei_group_action *ac
 	case CEI_GROUP_RENEWED:
 		rig->n_renewed[who]++;
 		break;
+	case CEI_GROUP_ABORTED:
+		rig->n_aborted[who]++;
+		rig->aborted[who] = action->message.abort;
+		break;
 	case CEI_GROUP_CLOSE:
 		rig->n_closed[who] += action->fds.n;
 		break;

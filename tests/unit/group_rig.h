@@ -42,6 +42,8 @@ struct rig {
 	enum cei_group_life gone[RIG_MAX][RIG_MAX];     /* as told upwards */
 	uint32_t            n_renewed[RIG_MAX];
 	uint32_t            n_closed[RIG_MAX];          /* descriptors */
+	uint32_t            n_aborted[RIG_MAX];
+	struct cei_group_abort aborted[RIG_MAX];        /* the last one */
 };
 
 /* Makes n processes on so many nodes, each with as many neighbours in a row. is_sure: of all

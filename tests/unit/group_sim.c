@@ -209,6 +209,7 @@ static void drain(struct sim *sim, uint32_t who)
 		case CEI_GROUP_RENEWED:
 			renewed(p, &action);
 			break;
+		case CEI_GROUP_ABORTED:
 		case CEI_GROUP_CLOSE:
 		case CEI_GROUP_ENDED:
 			break;

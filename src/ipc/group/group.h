@@ -15,7 +15,7 @@
  *              are never more of them than there are uses, users and processes
  *
  * No function allocates memory, but cei_group_make(), cei_group_reserve(),
- * cei_group_export() and cei_group_watch().
+ * cei_group_export(), cei_group_watch() and cei_group_abort().
  * Errors are returned and not raised.
  */
 
@@ -158,6 +158,16 @@ void cei_group_ask(struct cei_group *group, uint32_t rank, uint64_t use, uint32_
 int  cei_group_look(struct cei_group *group);
 int  cei_group_has_listeners(const struct cei_group *group);
 
+/* Tells the abort of signals, whose generations are set here, to the processes of other nodes that
+ * own or have found them. CEOV_ERR_NO_MEMORY: not all are told. */
+int  cei_group_abort(struct cei_group *group, const struct cei_group_abort *abort);
+
+/* Writes those of the aborted signals that were not renewed since, and returns how many they are;
+ * room for all. */
+uint32_t cei_group_still_aborted(const struct cei_group *group,
+				 const struct cei_group_abort *abort,
+				 struct cei_group_signal *ret_signals);
+
 /* --- others ---------------------------------------------------------------------------------- */
 
 /* Answers of the process are awaited by so many more, or less: it is asked whether it is there, and
@@ -194,6 +204,8 @@ enum cei_group_action_kind {
 				 * refusal; then cei_group_quiet(). After an expulsion nobody is
 				 * refused: connections stay open, and unused */
 	CEI_GROUP_PEER_GONE,    /* tell upwards that the process is lost, or has departed */
+	CEI_GROUP_ABORTED,      /* tell upwards that the signals of message.abort were aborted that
+				 * are still: all words first, then the poison */
 	CEI_GROUP_RENEWED,      /* tell upwards that the signal was renewed, to zero its image,
 				 * before any further action is taken */
 	CEI_GROUP_CLOSE,        /* close these descriptors */
@@ -207,7 +219,7 @@ struct cei_group_action {
 	uint32_t                   id;                  /* RENEWED: the owner's export, ... */
 	uint32_t                   generation;          /* ... its new one, */
 	uint64_t                   use;                 /* and a use of it here */
-	struct cei_group_message   message;             /* SEND */
+	struct cei_group_message   message;             /* SEND; ABORTED: its abort */
 	struct cei_group_fds       fds;                 /* SEND: the machine's, until the lock is
 							 * released. CLOSE: the caller's */
 };

@@ -11,6 +11,7 @@
  *   owed.c        what has to be sent, in which order, and again
  *   directory.c   exports and their users
  *   uses.c        finds and uses
+ *   aborts.c      aborts of signals
  *   counters.c    counters of exports: raising, asking, telling
  *   barrier.c     the barrier, and who is missing in it
  *   life.c        who is there: silence, losses and their news, farewell
@@ -25,6 +26,7 @@
 /* Something that may have to be sent to one process; part of what it is about. In the order in
  * which they go out: drops before barriers, the farewell last. */
 enum cei_owed_kind {
+	CEI_OWED_ABORT,
 	CEI_OWED_RAISE,
 	CEI_OWED_DROP,
 	CEI_OWED_REPLY,
@@ -67,6 +69,8 @@ struct cei_group_answer {               /* sent once */
 #define CEI_GROUP_ANSWERS_MAX 64u
 /* Finds at one process that are not answered: less than it stores. */
 #define CEI_GROUP_FINDS_MAX   32u
+/* Messages with aborts that a process has not heard: more of them, and it is given up. */
+#define CEI_GROUP_ABORTS_MAX  64u
 /* Drops of what nobody here asked for, that are not acknowledged. */
 #define CEI_GROUP_STRAYS_MAX  64u
 
@@ -81,6 +85,8 @@ struct cei_group_peer {                 /* a process that was talked to, or is n
 	struct cei_list users;          /* of exports of this process */
 	struct cei_list notes;          /* of struct cei_counter_note */
 	struct cei_list listeners;      /* to counters of this process */
+	struct cei_list aborts;         /* of struct cei_abort_note, that it has not heard */
+	uint32_t        n_aborts;
 	uint64_t        heard_ns;
 	uint64_t        awaited_ns;     /* since when it has not answered */
 	uint64_t        doubted_ns;     /* since when it may be lost, if later than both */
@@ -137,6 +143,12 @@ struct cei_counter_note {               /* RAISE or ASK */
 	struct cei_list          link;  /* in cei_group_peer.notes */
 	struct cei_owed          owed;
 	struct cei_group_counter counter;
+};
+
+struct cei_abort_note {                 /* to a process, or to be told upwards */
+	struct cei_list        link;    /* in cei_group_peer.aborts or cei_group.aborted */
+	struct cei_owed        owed;
+	struct cei_group_abort abort;
 };
 
 struct cei_listener {                   /* to a counter of this process */
@@ -228,7 +240,8 @@ struct cei_group {
 	uint32_t                    n_answers;
 
 	struct cei_pool             peer_pool, use_pool, user_pool, answer_pool, note_pool,
-				    listener_pool;
+				    listener_pool, abort_pool;
+	struct cei_list             aborted;    /* to be told upwards */
 	struct cei_list             listening;
 	struct cei_list             sending, asking, watched;
 	struct cei_group_peer      *sender;     /* of the last SEND, ... */
@@ -352,6 +365,14 @@ void cei_counters_value_paid(struct cei_group *group, struct cei_owed *owed);
 void cei_counters_end_listeners(struct cei_group *group, struct cei_group_entry *entry);
 void cei_counters_renewed(struct cei_group *group, struct cei_group_use *use);
 void cei_counters_end(struct cei_group *group, struct cei_group_peer *peer);
+
+/* --- aborts.c: likewise ---------------------------------------------------------------------- */
+
+int  cei_group_hear_abort(struct cei_group *group, const struct cei_group_abort *abort);
+int  cei_aborts_next(struct cei_group *group, struct cei_group_action *action);
+void cei_aborts_fill(const struct cei_owed *owed, struct cei_group_message *message);
+void cei_aborts_paid(struct cei_group *group, struct cei_owed *owed);
+void cei_aborts_end(struct cei_group *group, struct cei_group_peer *peer);
 
 /* An export by its number, a use that is held by its own; NULL: there is none. */
 struct cei_group_entry *cei_group_entry(const struct cei_group *group, uint32_t id);

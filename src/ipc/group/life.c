@@ -157,6 +157,7 @@ static void go(struct cei_group *group, uint32_t process, enum cei_group_life li
 	cei_owed_forget_all(group, peer);
 	cei_list_remove(&peer->watched);
 	cei_counters_end(group, peer);
+	cei_aborts_end(group, peer);
 	cei_group_end_users(group, peer);
 	cei_group_end_uses(group, peer);
 }

@@ -3,6 +3,7 @@
 
 # ipc/group: a group of processes as a state machine; no socket, thread or clock
 libceoverlap_core_la_SOURCES += \
+	%D%/aborts.c \
 	%D%/barrier.c \
 	%D%/counters.c \
 	%D%/directory.c \

@@ -26,7 +26,7 @@ static void fill_owed(struct cei_group *group, const struct cei_owed *owed,
 		[CEI_OWED_LIMIT] = CEI_GROUP_LIMIT, [CEI_OWED_LATE] = CEI_GROUP_LATE,
 		[CEI_OWED_BEAT] = CEI_GROUP_BEAT, [CEI_OWED_BYE] = CEI_GROUP_BYE,
 		[CEI_OWED_RAISE] = CEI_GROUP_RAISE, [CEI_OWED_ASK] = CEI_GROUP_ASK,
-		[CEI_OWED_VALUE] = CEI_GROUP_VALUE,
+		[CEI_OWED_VALUE] = CEI_GROUP_VALUE, [CEI_OWED_ABORT] = CEI_GROUP_ABORT,
 	};
 	struct cei_group_message *message = &action->message;
 
@@ -49,6 +49,9 @@ static void fill_owed(struct cei_group *group, const struct cei_owed *owed,
 	case CEI_OWED_ROUND:
 	case CEI_OWED_DONE:
 		cei_barrier_fill(group, owed, message);
+		break;
+	case CEI_OWED_ABORT:
+		cei_aborts_fill(owed, message);
 		break;
 	case CEI_OWED_RAISE:
 	case CEI_OWED_ASK:
@@ -81,6 +84,9 @@ static void owed_paid(struct cei_group *group, struct cei_owed *owed)
 	case CEI_OWED_RAISE:
 	case CEI_OWED_ASK:
 		cei_counters_note_paid(group, owed);
+		break;
+	case CEI_OWED_ABORT:
+		cei_aborts_paid(group, owed);
 		break;
 	case CEI_OWED_VALUE:
 		cei_counters_value_paid(group, owed);
@@ -118,7 +124,9 @@ int cei_group_reserve(struct cei_group *group)
 		r = cei_pool_reserve(&group->answer_pool, RESERVE);
 	if (!r)
 		r = cei_pool_reserve(&group->note_pool, 1);
-	return r ? r : cei_pool_reserve(&group->listener_pool, 1);
+	if (!r)
+		r = cei_pool_reserve(&group->listener_pool, 1);
+	return r ? r : cei_pool_reserve(&group->abort_pool, 1);
 }
 
 static void fill(struct cei_group *group, const struct cei_group_config *config)
@@ -135,6 +143,8 @@ static void fill(struct cei_group *group, const struct cei_group_config *config)
 	cei_pool_init(&group->answer_pool, sizeof(struct cei_group_answer));
 	cei_pool_init(&group->note_pool, sizeof(struct cei_counter_note));
 	cei_pool_init(&group->listener_pool, sizeof(struct cei_listener));
+	cei_pool_init(&group->abort_pool, sizeof(struct cei_abort_note));
+	cei_list_init(&group->aborted);
 	cei_list_init(&group->listening);
 	cei_list_init(&group->sending);
 	cei_list_init(&group->asking);
@@ -197,6 +207,7 @@ void cei_group_free(struct cei_group *group)
 	cei_pool_free(&group->answer_pool);
 	cei_pool_free(&group->note_pool);
 	cei_pool_free(&group->listener_pool);
+	cei_pool_free(&group->abort_pool);
 	free(group->peers);
 	free(group->life);
 	free(group->gone);
@@ -311,7 +322,7 @@ static int hear(struct cei_group *group, struct cei_group_peer *peer,
 	case CEI_GROUP_VALUE:
 		return cei_group_hear_value(group, peer, &message->counter);
 	case CEI_GROUP_ABORT:
-		break;
+		return cei_group_hear_abort(group, &message->abort);
 	}
 	return CEOV_ERR_INVALID;
 }
@@ -404,6 +415,8 @@ int cei_group_next(struct cei_group *group, struct cei_group_action *ret_action)
 	if (group->must_spread)
 		cei_group_spread(group);
 	if (!cei_life_next(group, ret_action))
+		return 0;
+	if (!cei_aborts_next(group, ret_action))
 		return 0;
 	if (!cei_list_is_empty(&group->renewed)) {
 		take_renewed(group, ret_action);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK 256u      /* objects that a pool gets at once */
+#define CHUNK 64u       /* objects that a pool gets at once, beside those that are needed */
 
 /* --- pools --------------------------------------------------------------------------- */
 
@@ -28,13 +28,14 @@ int cei_pool_reserve(struct cei_pool *pool, uint32_t n)
 
 	if (pool->n_free >= n)
 		return 0;
-	chunk = calloc(1, sizeof(*chunk) + (size_t)CHUNK * pool->object_bytes);
+	n += CHUNK;
+	chunk = calloc(1, sizeof(*chunk) + (size_t)n * pool->object_bytes);
 	if (!chunk)
 		return CEOV_ERR_NO_MEMORY;
 	cei_list_init(chunk);
 	cei_list_append(&pool->chunks, chunk);
 	object = (char *)(chunk + 1);
-	for (i = 0; i < CHUNK; i++, object += pool->object_bytes)
+	for (i = 0; i < n; i++, object += pool->object_bytes)
 		cei_pool_put(pool, object);
 	return 0;
 }
@@ -102,6 +103,7 @@ struct cei_group_peer *cei_group_peer(struct cei_group *group, uint32_t process)
 	cei_list_init(&peer->users);
 	cei_list_init(&peer->notes);
 	cei_list_init(&peer->listeners);
+	cei_list_init(&peer->aborts);
 	peer->process = process;
 	peer->limit_told = UINT64_MAX;
 	peer->heard_ns = group->now_ns;
