@@ -196,6 +196,7 @@ pure_suites = \
 	%D%/unit/test_spread \
 	%D%/unit/test_group_machine \
 	%D%/unit/test_group_life \
+	%D%/unit/test_group_counters \
 	%D%/unit/test_group_sim \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \
