@@ -408,7 +408,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
 	%D%/unit/group_rig.c %D%/unit/group_rig.h \
 	%D%/unit/group_sim.c %D%/unit/group_sim.h %D%/unit/group_sim_check.c \
-	%D%/unit/group_sim_run.c \
+	%D%/unit/group_sim_counters.c %D%/unit/group_sim_run.c \
 	%D%/unit/stream_rig.c %D%/unit/stream_rig.h \
 	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \

@@ -76,4 +76,15 @@ mutant barrier.c 'uint64_t n_calls = is_leader(group) ? barrier->n_world : barri
 	'uint64_t n_calls = barrier->n_calls;' \
 	'a leader that leaves says what it has passed'
 
+mutant uses.c '	cei_counters_renewed(group, use);
+' '' \
+	'a renewal ends what was asked for'
+mutant counters.c '	if (listener->told >= listener->until)
+		end_listener' '	end_listener' \
+	'all changes are told until the value is reached'
+mutant owed.c '!(owed->kind == CEI_OWED_DROP && peer->n_raises) &&' '1 &&' \
+	'a drop does not overtake what was raised'
+mutant aborts.c 'use->generation > generation)' '1)' \
+	'an abort is of the highest generation that was heard of'
+
 exit "$failed"

@@ -155,7 +155,8 @@ static void send(struct sim *sim, uint32_t who, const struct cei_group_action *a
 	struct sim_process *p = &sim->processes[who];
 	uint8_t *is_full = &sim->is_full[who][action->process];
 
-	if (!*is_full && sim_draw(sim, 100) < sim->full) {
+	if (!*is_full && sim->now >= sim->full_again[who][action->process] &&
+	    sim_draw(sim, 100) < sim->full) {
 		*is_full = 1;
 		fly(sim, (struct sim_flight){ .what = SIM_READY, .from = action->process,
 					      .to = who }, 1 + sim_draw(sim, 20));
@@ -185,8 +186,11 @@ static void renewed(struct sim_process *p, const struct cei_group_action *action
 	uint32_t i;
 
 	for (i = 0; i < p->n_held; i++)
-		if (p->held[i].use == action->use)
+		if (p->held[i].use == action->use) {
 			p->held[i].generation = action->generation;
+			sim_zero(p->held[i].image->words);
+			memset(p->held[i].image->asked, 0, sizeof(p->held[i].image->asked));
+		}
 }
 
 static void drain(struct sim *sim, uint32_t who)
@@ -210,6 +214,8 @@ static void drain(struct sim *sim, uint32_t who)
 			renewed(p, &action);
 			break;
 		case CEI_GROUP_ABORTED:
+			sim_aborted(sim, who, &action.message.abort);
+			break;
 		case CEI_GROUP_CLOSE:
 		case CEI_GROUP_ENDED:
 			break;
@@ -248,6 +254,7 @@ static void hand(struct sim *sim, struct sim_flight *flight)
 		break;
 	case SIM_READY:
 		sim->is_full[flight->to][flight->from] = 0;
+		sim->full_again[flight->to][flight->from] = sim->now + 100;
 		cei_group_ready(p->group, flight->from);
 		break;
 	case SIM_QUIET:
@@ -256,6 +263,7 @@ static void hand(struct sim *sim, struct sim_flight *flight)
 		break;
 	}
 	drain(sim, flight->to);
+	sim_check_images(sim, flight->to);
 }
 
 static void deliver(struct sim *sim, struct sim_flight flight)
@@ -327,6 +335,7 @@ static void call_drop(struct sim *sim, struct sim_process *p)
 	if (!p->n_held)
 		return;
 	i = sim_draw(sim, p->n_held);
+	sim_forget(p, &p->held[i]);
 	cei_group_drop(p->group, p->held[i].rank, p->held[i].use);
 	p->held[i] = p->held[--p->n_held];
 }
@@ -343,6 +352,8 @@ static void call_export(struct sim *sim, uint32_t who)
 	made->rank = sim_draw(sim, sim->n_ranks);
 	made->name = sim_draw(sim, SIM_NAMES);
 	export.rank = made->rank;
+	export.words = made->words;
+	export.n_words = SIM_WORDS;
 	export.fds.fds[0] = (int)(who * 1000 + p->n_exports + 1);
 	name_of(made->name, export.name);
 	if (cei_group_export(p->group, &export, &made->id))
@@ -379,6 +390,8 @@ static void call_renew(struct sim *sim, struct sim_process *p)
 		return;
 	export = &p->exports[i];
 	export->since[++export->generation] = sim->now;
+	sim_zero(export->words);
+	memset(export->raised, 0, sizeof(export->raised));
 	p->in_renew = 1;
 	p->renew_export = i;
 	p->renew_deadline = sim->now + 1 + sim_draw(sim, 400);
@@ -399,7 +412,7 @@ static void call_some(struct sim *sim, uint32_t who)
 {
 	struct sim_process *p = &sim->processes[who];
 
-	switch (sim_draw(sim, 8)) {
+	switch (sim_draw(sim, 10)) {
 	case 0:
 	case 1:
 		call_find(sim, who);
@@ -420,6 +433,10 @@ static void call_some(struct sim *sim, uint32_t who)
 	case 6:
 		if (!p->in_barrier && !p->has_failed && !sim_draw(sim, 3))
 			call_barrier(p, sim->now + 1 + sim_draw(sim, sim_draw(sim, 3) ? 500 : 10));
+		break;
+	case 7:
+	case 8:
+		sim_call_counters(sim, who);
 		break;
 	default:
 		break;
@@ -479,6 +496,9 @@ void sim_step(struct sim *sim, uint32_t who)
 	if (cei_group_reserve(p->group))
 		abort();
 	cei_group_time(p->group, ns_of(sim->now));
+	if (sim->now > SIM_LAST - 300 && !p->has_raised_all)
+		sim_raise_all(p);
+	(void)cei_group_look(p->group);
 	if (is_leaving && !p->wants_out && !is_busy(p)) {
 		p->wants_out = 1;
 		p->leave.deadline_ns = ns_of(sim->now + 300);

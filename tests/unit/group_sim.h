@@ -10,6 +10,7 @@
  * happened. A schedule is its number: the same one is the same run.
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -28,6 +29,8 @@
 #define SIM_EXPORTS       48u
 #define SIM_GENERATIONS   24u
 #define SIM_NAMES         3u
+#define SIM_HIGHEST       5000u                 /* more than any other value */
+#define SIM_WORDS         2u                    /* counters of an export */
 
 enum sim_event { SIM_MESSAGE, SIM_DOWN, SIM_REFUSAL, SIM_READY, SIM_QUIET };
 
@@ -51,22 +54,33 @@ struct sim_find {
 	struct cei_group_found found;
 };
 
+struct sim_image {
+	_Atomic uint64_t words[SIM_WORDS];
+	uint64_t         asked[SIM_WORDS];              /* in this generation */
+};
+
 struct sim_held {
-	uint32_t rank, id, generation;
-	uint64_t use;
+	uint32_t          rank, id, generation;
+	uint64_t          use;
+	struct sim_image *image;                        /* of another node's; else NULL */
+	uint32_t          aborted, heard_aborted;       /* by its owner: this generation; as told */
 };
 
 struct sim_export {
 	uint32_t id, rank, name, from, to;      /* the ticks in which it was there */
 	uint32_t generation;
 	uint32_t since[SIM_GENERATIONS];        /* by generation: its first tick */
+	_Atomic uint64_t words[SIM_WORDS];
+	uint64_t raised[SIM_WORDS];             /* the highest value, in this generation */
+	uint32_t aborts;                        /* a bit for each generation that was aborted */
+	uint32_t aborted, heard_aborted;        /* by another node: this generation; and as told */
 };
 
 struct sim_process {
 	struct cei_group     *group;
 	struct cei_roster     roster;
 	uint32_t              kill_at, stop_at, stop_until, leave_at;   /* 0: never */
-	int                   is_dead, is_out, wants_out;
+	int                   is_dead, is_out, wants_out, has_raised_all;
 	struct sim_queue      kept;             /* what came while it was stopped */
 	struct sim_find       finds[SIM_FINDS];
 	struct sim_held       held[SIM_HELD];
@@ -94,6 +108,7 @@ struct sim {
 	int                near_is_sure, far_is_sure, far_tells;
 	uint32_t           in_a_row[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];      /* lost */
 	uint8_t            is_full[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];
+	uint32_t           full_again[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];    /* not before */
 	struct sim_queue   in_order[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];
 	struct sim_queue   at[64];                              /* by tick, in any order */
 	struct sim_process processes[SIM_PROCESSES_MAX];
@@ -116,6 +131,9 @@ void     sim_step(struct sim *sim, uint32_t who);
 
 /* --- group_sim_check.c: called by the schedules ------------------------------------------ */
 
+/* The export that is held. */
+struct sim_export *sim_export_of(struct sim *sim, const struct sim_held *held);
+
 /* Notes the failure if it is the first. */
 void sim_expect(struct sim *sim, int is_so, const char *text);
 
@@ -132,5 +150,18 @@ void sim_told_gone(struct sim *sim, uint32_t who, const struct cei_group_action 
 
 /* At the end of a schedule. */
 void sim_check_end(struct sim *sim);
+
+/* --- group_sim_counters.c ------------------------------------------------------------------ */
+
+void sim_watch(struct sim *sim, uint32_t who, struct sim_held *held);
+void sim_forget(struct sim_process *p, struct sim_held *held);
+
+/* Raises all own counters beyond what anybody asks for. */
+void sim_raise_all(struct sim_process *p);
+void sim_zero(_Atomic uint64_t *words);
+void sim_call_counters(struct sim *sim, uint32_t who);
+void sim_aborted(struct sim *sim, uint32_t who, const struct cei_group_abort *abort);
+void sim_check_images(struct sim *sim, uint32_t who);
+void sim_check_counters(struct sim *sim, uint32_t who);
 
 #endif /* CEI_GROUP_SIM_H */

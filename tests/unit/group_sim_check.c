@@ -54,6 +54,11 @@ static struct sim_export *export_of(struct sim_process *owner, uint32_t id)
 	return NULL;
 }
 
+struct sim_export *sim_export_of(struct sim *sim, const struct sim_held *held)
+{
+	return export_of(&sim->processes[sim->process_of[held->rank]], held->id);
+}
+
 static void found(struct sim *sim, uint32_t who, struct sim_find *find)
 {
 	uint32_t owner = sim->process_of[find->rank], generation = find->found.generation;
@@ -76,8 +81,9 @@ static void found(struct sim *sim, uint32_t who, struct sim_find *find)
 	sim_expect(sim, find->found.fds.n == (is_near ? 1u : 0u) &&
 		   (!is_near || find->found.fds.fds[0] == (int)(owner * 1000 + find->found.id)),
 		   "a find brings wrong descriptors");
-	p->held[p->n_held++] = (struct sim_held){ find->rank, find->found.id, generation,
-						  find->call.use };
+	p->held[p->n_held] = (struct sim_held){ find->rank, find->found.id, generation,
+						find->call.use, NULL, 0, 0 };
+	sim_watch(sim, who, &p->held[p->n_held++]);
 }
 
 static void missed(struct sim *sim, const struct sim_find *find)
@@ -254,6 +260,7 @@ static void check_rest(struct sim *sim, uint32_t who)
 	uint32_t i, k, x, n;
 
 	sim_expect(sim, !cei_group_n_owed(p->group), "something is owed for ever");
+	sim_check_counters(sim, who);
 	for (x = 0; x < p->n_exports; x++) {
 		for (n = 0, i = 0; i < sim->n; i++) {
 			other = &sim->processes[i];

@@ -131,6 +131,8 @@ static void end(struct sim *sim)
 	uint32_t i, k;
 
 	for (i = 0; i < sim->n; i++) {
+		for (k = 0; k < sim->processes[i].n_held; k++)
+			sim_forget(&sim->processes[i], &sim->processes[i].held[k]);
 		cei_group_free(sim->processes[i].group);
 		empty(&sim->processes[i].kept);
 		for (k = 0; k < sim->n; k++)
