@@ -305,20 +305,18 @@ char *cei_metrics_text(struct cei_server *server)
 
 const char *cei_metrics_scrape(struct cei_server *server, uint64_t now_ns)
 {
-	struct cei_metrics_scraped *scraped = &server->scraped;
-
-	if (scraped->text && now_ns < scraped->until_ns)
-		return scraped->text;
+	if (server->metrics && now_ns < server->metrics_until_ns)
+		return server->metrics;
 	cei_metrics_forget(server);
-	scraped->text = cei_metrics_text(server);
-	scraped->until_ns = now_ns + CEI_METRICS_FRESH_NS;
-	return scraped->text;
+	server->metrics = cei_metrics_text(server);
+	server->metrics_until_ns = now_ns + CEI_METRICS_FRESH_NS;
+	return server->metrics;
 }
 
 void cei_metrics_forget(struct cei_server *server)
 {
-	free(server->scraped.text);
-	server->scraped.text = NULL;
+	free(server->metrics);
+	server->metrics = NULL;
 }
 
 /* --- the text file ------------------------------------------------------------------ */

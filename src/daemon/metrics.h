@@ -22,13 +22,7 @@ char *cei_metrics_text(struct cei_server *server);
 #define CEI_METRICS_FRESH_NS UINT64_C(1000000000)
 const char *cei_metrics_scrape(struct cei_server *server, uint64_t now_ns);
 
-/* What the server keeps for that. */
-struct cei_metrics_scraped {
-	char    *text;                  /* NULL: there is none */
-	uint64_t until_ns;              /* it is rendered anew from then on */
-};
-
-/* Frees it. */
+/* Frees that text. */
 void cei_metrics_forget(struct cei_server *server);
 
 /* Replaces the text file that the settings name. Raises CEOV_ERR_SYSTEM. */

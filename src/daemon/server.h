@@ -24,7 +24,6 @@
 #include "daemon/account.h"
 #include "daemon/fences.h"
 #include "daemon/intake.h"
-#include "daemon/metrics.h"
 #include "daemon/porter.h"
 #include "daemon/settings.h"
 #include "daemon/usage.h"
@@ -77,7 +76,8 @@ struct cei_server {
 						 * -error */
 	struct cei_fences        fences;
 	struct cei_server_hooks  hooks;         /* set after open, before run */
-	struct cei_metrics_scraped scraped;
+	char                    *metrics;       /* as they were rendered last; NULL: not yet */
+	uint64_t                 metrics_until_ns;      /* they are rendered anew from then on */
 	uint64_t                 began_ns;
 	double                   fairness;      /* of late: see ceoverlapctl(1) */
 	uint32_t                 timed_out;     /* number of the client of which a launch has passed
