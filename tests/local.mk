@@ -72,7 +72,6 @@ threaded_suites = \
 	%D%/unit/test_gates \
 	%D%/unit/test_groups \
 	%D%/unit/test_fence \
-	%D%/unit/test_guest \
 	%D%/unit/test_queue \
 	%D%/unit/test_lower \
 	%D%/unit/test_training \
@@ -127,6 +126,7 @@ threaded_suites = \
 
 if HAVE_DAEMON
 threaded_suites += \
+	%D%/unit/test_guest \
 	%D%/system/test_daemon \
 	%D%/system/test_daemon_fence \
 	%D%/system/test_hostile_client \
@@ -221,6 +221,7 @@ if HAVE_DAEMON
 pure_suites += %D%/unit/test_intake
 %C%_unit_test_intake_LDADD = libtesting.la libceoverlap_daemon.la libceoverlap_core.la \
 	$(CHECK_LIBS)
+%C%_unit_test_guest_LDADD = $(%C%_unit_test_intake_LDADD)
 endif
 if HAVE_UCX
 pure_suites += %D%/unit/test_ucx

@@ -11,9 +11,9 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/file.h"
-#include "daemon/gpus.h"
-#include "daemon/operation.h"
-#include "daemon/server.h"
+#include "daemon/operator/operation.h"
+#include "daemon/server/gpus.h"
+#include "daemon/server/server.h"
 
 struct arguments {
 	const char *file;

@@ -11,7 +11,7 @@
 #
 #   program <- objects <- sched <- exec <- engine <- plan <- remote <- the files of ce_engine itself
 #
-# The daemon stands on all of ce_engine.
+# The daemon stands on all of ce_engine: server <- operator <- its main program.
 #
 # Within ops:
 #
@@ -47,7 +47,9 @@ may_include() {
 	ce_engine/plan)		echo "$(may_include ce_engine/engine) ce_engine/engine" ;;
 	ce_engine/remote)	echo "$(may_include ce_engine/plan) ce_engine/plan" ;;
 	ce_engine)		echo "$(may_include ce_engine/remote) ce_engine/remote" ;;
-	daemon)			echo "$(may_include ce_engine) ce_engine" ;;
+	daemon/server)		echo "$(may_include ce_engine) ce_engine" ;;
+	daemon/operator)	echo "$(may_include daemon/server) daemon/server" ;;
+	daemon)			echo "$(may_include daemon/operator) daemon/operator" ;;
 	collective)		echo "base topology net ipc backend ce_engine/objects" \
 					"ce_engine/plan" ;;
 	ops)			echo "base" ;;

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "daemon/listener.h"
+#include "daemon/server/listener.h"
 #include "ipc/service_wire.h"
 #include "ipc/wire.h"
 #include "system/daemon_rig.h"

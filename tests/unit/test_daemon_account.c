@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "daemon/account.h"
+#include "daemon/server/account.h"
 #include "testing.h"
 
 #define UID   1000u

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon/listener.h"
+#include "daemon/server/listener.h"
 #include "testing.h"
 
 #define UNTOUCHED 07777u

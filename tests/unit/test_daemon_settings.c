@@ -12,8 +12,8 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#include "daemon/account.h"
-#include "daemon/settings.h"
+#include "daemon/server/account.h"
+#include "daemon/server/settings.h"
 #include "testing.h"
 
 static char path[200];

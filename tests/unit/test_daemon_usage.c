@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/metrics.h"
-#include "daemon/server.h"
-#include "daemon/usage.h"
+#include "daemon/operator/metrics.h"
+#include "daemon/server/server.h"
+#include "daemon/server/usage.h"
 #include "testing.h"
 
 #define MORE 30u

@@ -12,8 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/operation.h"
-#include "daemon/server.h"
+#include "daemon/operator/operation.h"
+#include "daemon/server/server.h"
 #include "testing.h"
 
 #define N_ENGINES 2u

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "ce_engine/engine/launch_source.h"
 #include "ce_engine/engine/works_open.h"
-#include "ce_engine/guest.h"
+#include "daemon/server/guest.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"

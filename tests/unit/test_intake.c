@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/report.h"
-#include "daemon/intake.h"
+#include "daemon/server/intake.h"
 #include "testing.h"
 #include "unit/service_rig.h"
 

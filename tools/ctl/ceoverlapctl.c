@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "config.h"
-#include "daemon/control.h"
+#include "daemon/operator/control.h"
 #include "tools/common/streams.h"
 
 struct arguments {

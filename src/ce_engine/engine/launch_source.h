@@ -7,7 +7,7 @@
  * How launches come to an engine, and how the engine sleeps until they do. Every launch goes
  * through the engine's inbox. An engine of an application has threads of its own process put them
  * there, and sleeps on a futex (turn.c); the engine of a daemon has rings in memory that other
- * processes share, which it looks at itself, and sleeps on an epoll (daemon/intake.c).
+ * processes share, which it looks at itself, and sleeps on an epoll (daemon/server/intake.c).
  *
  * Who makes such a source puts this struct at its begin, and fills it in before the engine is
  * opened. All functions but wake() are called by the engine's thread.
