@@ -32,6 +32,25 @@ const struct cei_protocol made_exports = {
 	CEI_KINDS(export_kinds),
 };
 
+static const struct cei_field record_fields[] = {
+	{ CEI_U32, CEI_AT(made_record, type) },
+};
+static const struct cei_layout record_head = CEI_LAYOUT(record_fields, made_record, NULL);
+static const struct cei_field records_fields[] = {
+	{ CEI_LIST, CEI_AT(made_records, record), CEI_COUNT(made_records, n),
+	  .least = 1, .of = &cei_record_layout },
+};
+static const struct cei_message_kind record_kinds[] = {
+	[1] = { "record", CEI_LAYOUT(records_fields, made_records, NULL) },
+};
+
+static const struct cei_protocol made_records = {
+	.n_bytes_max = CEI_RECORD_BYTES_MAX,
+	.body_at = offsetof(struct made_record, records),
+	.head = &record_head,
+	CEI_KINDS(record_kinds),
+};
+
 const struct made_protocol made_protocols[] = {
 	{ "store", &cei_store_protocol },
 	{ "daemon", &cei_service_protocol },
@@ -39,6 +58,7 @@ const struct made_protocol made_protocols[] = {
 	{ "export", &made_exports },
 	{ "rail", &cei_far_protocol },
 	{ "note", &cei_note_protocol },
+	{ "record", &made_records },
 };
 const uint32_t made_n_protocols = sizeof(made_protocols) / sizeof(made_protocols[0]);
 

@@ -7,6 +7,7 @@
 
 #include "base/codec.h"
 #include "ipc/wire.h"
+#include "net/record.h"
 
 /* What VIEW and REST of made messages point to is no longer than this, and zeros. */
 #define MADE_VIEW_MAX  65536u
@@ -17,13 +18,22 @@ struct made_protocol {
 	const struct cei_protocol *protocol;
 };
 
-/* What exports say is no message, but as messages of a protocol it is tested like them. */
+/* What exports say, and records, are no messages, but as such of a protocol they are tested like
+ * them. */
 struct made_export {
 	uint32_t type;                          /* 1 */
 	struct made_content {
 		uint32_t                  n;    /* 1 */
 		struct cei_wire_described described;
 	} content;
+};
+
+struct made_record {
+	uint32_t type;                          /* 1 */
+	struct made_records {
+		uint32_t          n;            /* 1 */
+		struct cei_record record;
+	} records;
 };
 
 extern const struct cei_protocol made_exports;

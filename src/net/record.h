@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/codec.h"
 #include "base/site.h"
 
 #define CEI_RECORD_MAGIC         UINT32_C(0x52454543)   /* "CEER" */
@@ -53,6 +54,9 @@ struct cei_record {
 
 /* Whether a text has no control characters, so that messages can show it. */
 int cei_record_is_printable(const char *text);
+
+/* Of all but magic, version and job. */
+extern const struct cei_layout cei_record_layout;
 
 /* Encodes a valid record into room of CEI_RECORD_BYTES_MAX bytes; returns how many it has. */
 size_t cei_record_encode(const struct cei_record *record, uint8_t *bytes);

@@ -316,16 +316,18 @@ static size_t try_layout(struct place *place, const struct cei_layout *layout, c
 static void try_counted(struct place *place, const char *value)
 {
 	const struct cei_field *field = place->field;
+	const struct cei_layout alone = { field, 1, 0, NULL };
+	struct cei_writer writer = cei_writer_on(again, MADE_BYTES_MAX);
 	struct place inner = *place;
 	size_t n_all, n_unit = 1;
 	uint32_t n;
 
 	memcpy(&n, value + field->count_at, sizeof(n));
-	n_all = n;
+	cei_put_layout(&writer, &alone, value);
+	n_all = writer.at - sizeof(n);
 	if (field->kind == CEI_LIST && n) {
 		inner.at += 4;
 		n_unit = try_layout(&inner, field->of, value + field->at);
-		n_all = n * n_unit;
 	}
 	if (n)
 		try_count(place, n_all, (uint32_t)cei_field_most(field) + 1, n_unit);
