@@ -122,7 +122,7 @@ enum cei_progress {
 };
 
 struct cei_backend {
-	const struct cei_backend_ops *ops;
+	const struct cei_place_ops *ops;
 	struct cei_site              *site;
 	uint32_t                      member;   /* index in the site */
 	struct ceov_place             place;    /* whose engines move: the member's, or for
@@ -169,7 +169,7 @@ struct cei_lane {
 
 #define CEI_LOST_BYTES 64u              /* of the text of lost(), with its NUL */
 
-struct cei_backend_ops {
+struct cei_place_ops {
 	const char          *name;
 	uint32_t             serves;        /* bit i: it serves members at places of
 					     * enum ceov_place_kind i */
@@ -316,18 +316,18 @@ struct cei_backend_ops {
 
 /* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An
  * engine opens the movers of its site's table, which is this one except in some tests. */
-extern const struct cei_backend_ops *const cei_backends[];
+extern const struct cei_place_ops *const cei_backends[];
 
 /* Returns the mover of that name in this build; NULL: there is none. */
-const struct cei_backend_ops *cei_backend_named(const char *name);
+const struct cei_place_ops *cei_backend_named(const char *name);
 
 /* Returns whether the mover serves members at places of that kind. */
-int cei_backend_serves(const struct cei_backend_ops *ops, enum ceov_place_kind kind);
+int cei_backend_serves(const struct cei_place_ops *ops, enum ceov_place_kind kind);
 
 /* The first returns the bit of enum cei_moves for copies between these kinds of memory; the
  * second, whether the mover can make such copies. */
 enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target);
-int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind source,
+int cei_backend_moves(const struct cei_place_ops *ops, enum ceov_place_kind source,
 		      enum ceov_place_kind target);
 
 #endif /* CEI_BACKEND_H */

@@ -36,10 +36,10 @@ void cei_copier_fini(struct cei_copier *copier)
 }
 
 /* The first mover that serves places of this kind and is not for single ranks only. NULL: none. */
-static const struct cei_backend_ops *mover_for(const struct cei_site *site,
+static const struct cei_place_ops *mover_for(const struct cei_site *site,
 					       enum ceov_place_kind kind)
 {
-	const struct cei_backend_ops *const *at;
+	const struct cei_place_ops *const *at;
 
 	for (at = site->movers; *at; at++)
 		if (cei_backend_serves(*at, kind) && !((*at)->caps & CEI_CAP_PEER_LANES))
@@ -51,7 +51,7 @@ static const struct cei_backend_ops *mover_for(const struct cei_site *site,
 static int open_backend(struct cei_copier *copier, uint32_t unit)
 {
 	struct cei_site *site = copier->site;
-	const struct cei_backend_ops *ops = NULL;
+	const struct cei_place_ops *ops = NULL;
 	struct ceov_place place;
 
 	if (unit < site->n_members) {
@@ -160,7 +160,7 @@ static int break_line(struct line *line, int error)
 static int copy(void *arg, uint64_t target, uint64_t source, uint64_t n_bytes)
 {
 	struct line *line = arg;
-	const struct cei_backend_ops *ops = line->lane.backend->ops;
+	const struct cei_place_ops *ops = line->lane.backend->ops;
 	const struct cei_piece piece = { .source = source, .target = target,
 					 .row_bytes = n_bytes, .n_rows = 1 };
 	int r = line->error;
@@ -179,7 +179,7 @@ static int copy(void *arg, uint64_t target, uint64_t source, uint64_t n_bytes)
 static int reap(void *arg, uint64_t *ret_n_ended)
 {
 	struct line *line = arg;
-	const struct cei_backend_ops *ops = line->lane.backend->ops;
+	const struct cei_place_ops *ops = line->lane.backend->ops;
 	int r = line->error;
 
 	if (r)

@@ -3,7 +3,7 @@
 
 /*
  * The mover between and within GPUs: copy engines, driven by streams of the driver. What the
- * functions of a lane (struct cei_backend_ops) do:
+ * functions of a lane (struct cei_place_ops) do:
  *
  *   wait      queues a stream wait for counter >= value
  *   copy      queues one memcpy batch, whose copies have no order
@@ -310,7 +310,7 @@ static void backend_close(struct cei_backend *backend)
 	own->is_begun = 0;
 }
 
-const struct cei_backend_ops cei_backend_cuda = {
+const struct cei_place_ops cei_backend_cuda = {
 	.name          = "cuda",
 	.serves        = 1u << CEOV_PLACE_GPU,
 	.moves         = CEI_MOVES_HOST_TO_GPU | CEI_MOVES_GPU_TO_HOST | CEI_MOVES_AMONG_GPUS,

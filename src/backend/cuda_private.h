@@ -146,7 +146,7 @@ cei_cuda_backend_of(const struct cei_backend *backend)
 	return backend->private;
 }
 
-/* --- cuda_lane.c: the lane functions of struct cei_backend_ops ------------------- */
+/* --- cuda_lane.c: the lane functions of struct cei_place_ops ------------------- */
 
 int  cei_cuda_lane_open(struct cei_lane *lane);
 void cei_cuda_lane_close(struct cei_lane *lane);
@@ -228,7 +228,7 @@ CUresult cei_cuda_lead(struct cei_cuda_backend *own, CUstream stream, void *pinn
 /* Sets up the count for this GPU. Called at open; the CUDA context must be current. */
 int  cei_cuda_waits_open(struct cei_backend *backend);
 
-/* Implements waits_left of struct cei_backend_ops. */
+/* Implements waits_left of struct cei_place_ops. */
 uint32_t cei_cuda_waits_left(struct cei_backend *backend);
 
 /* cei_cuda_waits_begin() counts a stream of the application that is about to wait. If wants_mark of
@@ -267,12 +267,12 @@ void cei_cuda_wait_op(const struct cei_cuda_backend *own, CUstreamBatchMemOpPara
  * open after small accesses are set up; the CUDA context must be current. */
 int  cei_cuda_flag_open(struct cei_cuda_backend *own);
 
-/* Implements warm of struct cei_backend_ops. */
+/* Implements warm of struct cei_place_ops. */
 int  cei_cuda_warm(struct cei_backend *backend, uint64_t address);
 
 /* --- cuda_access.c: small accesses ------------------------------------------------ */
 
-/* Implement store and load of struct cei_backend_ops. */
+/* Implement store and load of struct cei_place_ops. */
 int  cei_cuda_store(struct cei_backend *backend, uint64_t address, const void *bytes,
 		    uint64_t n_bytes);
 int  cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,

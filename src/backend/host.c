@@ -530,7 +530,7 @@ static int host_follow(struct cei_lane *lane, void *event)
 	return no_streams(lane->backend);
 }
 
-const struct cei_backend_ops cei_backend_host = {
+const struct cei_place_ops cei_backend_host = {
 	.name          = "host",
 	.serves        = 1u << CEOV_PLACE_HOST,
 	.moves         = CEI_MOVES_WITHIN_HOST,

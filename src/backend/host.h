@@ -41,7 +41,7 @@ struct cei_host_faults {                /* of a backend */
 	_Atomic uint32_t       is_lost;
 };
 
-extern const struct cei_backend_ops cei_backend_host;
+extern const struct cei_place_ops cei_backend_host;
 
 /* The script of a rank. CEOV_ERR_INVALID, raised: a value is not a number. */
 int  cei_host_script_from_environment(struct cei_report *report, uint32_t rank,
@@ -50,7 +50,7 @@ int  cei_host_script_from_environment(struct cei_report *report, uint32_t rank,
 /* Whether a copy, the lane's n-th, goes well. Else CEOV_ERR_SYSTEM, raised. */
 int  cei_host_faults_copy(struct cei_host_faults *faults, const struct cei_lane *lane, uint64_t n);
 
-/* Whether the place is lost, and the text of cei_backend_ops.lost(). Any thread. */
+/* Whether the place is lost, and the text of cei_place_ops.lost(). Any thread. */
 int  cei_host_faults_lost(const struct cei_host_faults *faults);
 int  cei_host_faults_tell(const struct cei_host_faults *faults, uint32_t rank,
 			  char ret_text[CEI_LOST_BYTES]);
@@ -58,7 +58,7 @@ int  cei_host_faults_tell(const struct cei_host_faults *faults, uint32_t rank,
 /* Call it before the first copy. */
 void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script);
 
-/* See struct cei_backend_ops. */
+/* See struct cei_place_ops. */
 int  cei_host_store(struct cei_backend *backend, uint64_t address, const void *bytes,
 		    uint64_t n_bytes);
 int  cei_host_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,

@@ -72,7 +72,7 @@ void cei_lane_close(struct cei_lane *lane)
 	memset(lane, 0, sizeof(*lane));
 }
 
-int cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
+int cei_backend_open(struct cei_backend *backend, const struct cei_place_ops *ops,
 		     struct cei_site *site, uint32_t member, struct ceov_place place)
 {
 	int r;

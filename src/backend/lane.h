@@ -25,7 +25,7 @@ void cei_lane_close(struct cei_lane *lane);
 
 /* Fills the backend, allocates its private state and opens it. close accepts a zeroed
  * backend. */
-int  cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
+int  cei_backend_open(struct cei_backend *backend, const struct cei_place_ops *ops,
 		      struct cei_site *site, uint32_t member, struct ceov_place place);
 void cei_backend_close(struct cei_backend *backend);
 

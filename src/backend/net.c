@@ -26,7 +26,7 @@
 #include "net/network.h"
 #include "net/rail.h"
 
-extern const struct cei_backend_ops cei_backend_net;
+extern const struct cei_place_ops cei_backend_net;
 
 #define FAR_BIT      (UINT64_C(1) << 63)
 #define REGION_SHIFT 40u
@@ -517,7 +517,7 @@ static int net_follow(struct cei_lane *lane, void *event)
 	return not_first(lane->backend);
 }
 
-const struct cei_backend_ops cei_backend_net = {
+const struct cei_place_ops cei_backend_net = {
 	.name           = "net",
 	.serves         = 1u << CEOV_PLACE_HOST | 1u << CEOV_PLACE_GPU,
 	.moves          = CEI_MOVES_WITHIN_HOST | CEI_MOVES_GPU_TO_HOST,

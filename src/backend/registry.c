@@ -10,11 +10,11 @@
 
 #include "config.h"
 
-extern const struct cei_backend_ops cei_backend_host;
-extern const struct cei_backend_ops cei_backend_cuda;
-extern const struct cei_backend_ops cei_backend_net;
+extern const struct cei_place_ops cei_backend_host;
+extern const struct cei_place_ops cei_backend_cuda;
+extern const struct cei_place_ops cei_backend_net;
 
-const struct cei_backend_ops *const cei_backends[] = {
+const struct cei_place_ops *const cei_backends[] = {
 	&cei_backend_host,
 #if HAVE_CUDA
 	&cei_backend_cuda,
@@ -23,7 +23,7 @@ const struct cei_backend_ops *const cei_backends[] = {
 	NULL,
 };
 
-const struct cei_backend_ops *cei_backend_named(const char *name)
+const struct cei_place_ops *cei_backend_named(const char *name)
 {
 	uint32_t i;
 
@@ -33,7 +33,7 @@ const struct cei_backend_ops *cei_backend_named(const char *name)
 	return NULL;
 }
 
-int cei_backend_serves(const struct cei_backend_ops *ops, enum ceov_place_kind kind)
+int cei_backend_serves(const struct cei_place_ops *ops, enum ceov_place_kind kind)
 {
 	return (ops->serves >> kind & 1) != 0;
 }
@@ -50,7 +50,7 @@ enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_ki
 	return moves[source][target];
 }
 
-int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind source,
+int cei_backend_moves(const struct cei_place_ops *ops, enum ceov_place_kind source,
 		      enum ceov_place_kind target)
 {
 	return (ops->moves & cei_moves_between(source, target)) != 0;

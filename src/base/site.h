@@ -18,7 +18,7 @@
 
 struct cei_cuda;                /* base/cuda_driver.h */
 struct cei_network;                     /* net/network.h */
-struct cei_backend_ops;         /* backend/backend.h */
+struct cei_place_ops;         /* backend/backend.h */
 
 struct cei_site {
 	struct cei_report *report;
@@ -38,7 +38,7 @@ struct cei_site {
 					 * processes; set before backends are opened */
 	int                progress_by_caller;  /* 1: the caller's threads drive the engines */
 	/* The movers that engines open; NULL ends the table. */
-	const struct cei_backend_ops *const *movers;
+	const struct cei_place_ops *const *movers;
 	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
 };
 

@@ -205,7 +205,7 @@ static int take_config(const struct ceov_config *config, struct ceov_config *ret
 }
 
 int cei_context_open(const struct ceov_config *config,
-		     const struct cei_backend_ops *const *movers,
+		     const struct cei_place_ops *const *movers,
 		     const struct cei_transport_ops *transport, ceov_context **ret_context)
 {
 	struct ceov_config taken;

@@ -22,7 +22,7 @@
 
 START_TEST(test_table_is_complete)
 {
-	const struct cei_backend_ops *ops = rig.ops;
+	const struct cei_place_ops *ops = rig.ops;
 
 	ck_assert(ops->name && ops->open && ops->close && ops->live_caps && ops->waits_left);
 	ck_assert_msg(ops->warm != NULL, "%s: no warm", ops->name);
@@ -416,7 +416,7 @@ static int is_there(enum ceov_place_kind kind)
 	return child > 0 && waitpid(child, &status, 0) == child && !status;
 }
 
-int conformance_run(const struct cei_backend_ops *ops)
+int conformance_run(const struct cei_place_ops *ops)
 {
 	if (!ops) {
 		printf("this build does not have the backend\n");

@@ -4,7 +4,7 @@
 #define CEI_BACKEND_CONFORMANCE_H
 
 /*
- * Tests that every backend must pass. They use struct cei_backend_ops only; memory is allocated
+ * Tests that every backend must pass. They use struct cei_place_ops only; memory is allocated
  * through the place's share table, and filled and read by the backend's load and store.
  */
 
@@ -12,6 +12,6 @@
 
 /* Runs all cases on the backend; returns main()'s exit status. 77 (skipped): this machine has no
  * place that the backend serves, or, with NULL, this build has no such backend. */
-int conformance_run(const struct cei_backend_ops *ops);
+int conformance_run(const struct cei_place_ops *ops);
 
 #endif /* CEI_BACKEND_CONFORMANCE_H */

@@ -43,7 +43,7 @@ struct rig {
 	struct cei_report  report;
 	struct cei_site    site;
 	struct cei_backend backend;
-	const struct cei_backend_ops *ops;      /* as given to conformance_run() */
+	const struct cei_place_ops *ops;      /* as given to conformance_run() */
 	const struct rig_streams *streams;      /* set before conformance_run(); NULL: the backend
 						 * has no streams */
 	struct cei_region  memory[2];

@@ -30,7 +30,7 @@ static struct proxy *proxy_of(const struct cei_lane *lane)
 	return (struct proxy *)(uintptr_t)lane->backend->ops;
 }
 
-static uint32_t room_for(const struct cei_backend_ops *under)
+static uint32_t room_for(const struct cei_place_ops *under)
 {
 	return (under->lane_bytes + 15u) / 16u * 16u;
 }
@@ -178,7 +178,7 @@ static int proxy_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 	return r;
 }
 
-void proxy_init(struct proxy *proxy, const struct cei_backend_ops *under)
+void proxy_init(struct proxy *proxy, const struct cei_place_ops *under)
 {
 	memset(proxy, 0, sizeof(*proxy));
 	proxy->under = under;

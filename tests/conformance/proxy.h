@@ -19,9 +19,9 @@
 #define PROXY_MEMORIES 256u
 
 struct proxy {
-	struct cei_backend_ops        ops;      /* first member, so that a backend's ops lead to
+	struct cei_place_ops        ops;      /* first member, so that a backend's ops lead to
 						 * the proxy */
-	const struct cei_backend_ops *under;
+	const struct cei_place_ops *under;
 	_Atomic uint64_t              late_ns;  /* reap() reports an end that much later */
 	int                           is_reversed; /* reverses the order of the pieces of a copy,
 						    * and of the posts of one call */
@@ -36,7 +36,7 @@ struct proxy {
 };
 
 /* Initialises a proxy that forwards everything unchanged; it must outlive its backends. */
-void proxy_init(struct proxy *proxy, const struct cei_backend_ops *under);
+void proxy_init(struct proxy *proxy, const struct cei_place_ops *under);
 
 /* Makes the proxy address memory by handle and offset. It then reaches all memory of this process,
  * whether or not it is mapped for the member. Call it before the proxy is opened. */

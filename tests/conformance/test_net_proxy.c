@@ -120,7 +120,7 @@ static int says(struct node *node, const char *text)
 static void move_over(const struct cei_transport_ops *transport, uint64_t late_ns, int is_early)
 {
 	static const uint32_t node_of[] = { 0, 1 };
-	const struct cei_backend_ops *movers[] = { cei_backend_named("host"), &mover.ops, NULL };
+	const struct cei_place_ops *movers[] = { cei_backend_named("host"), &mover.ops, NULL };
 	const struct nodes_map map = {
 		.n_nodes = 2, .n_ranks = 2, .node_of = node_of, .movers = movers,
 		.transport = transport_proxy(transport, late_ns, 0),

@@ -19,8 +19,8 @@
 #include "system/bootstrap_fixture.h"
 #include "testing.h"
 
-extern const struct cei_backend_ops cei_backend_host;
-extern const struct cei_backend_ops cei_backend_net;
+extern const struct cei_place_ops cei_backend_host;
+extern const struct cei_place_ops cei_backend_net;
 
 enum { OPEN, STRUCK, STRUCK_AGAIN, DONE };      /* steps */
 
@@ -39,7 +39,7 @@ static void take_line(void *log, const char *line)
 
 /* NULL: it fails. */
 static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_log *log,
-			       const struct cei_backend_ops *const *movers)
+			       const struct cei_place_ops *const *movers)
 {
 	struct ceov_network network = CEOV_NETWORK_INIT;
 	struct ceov_member member = { rank, testing_host };
@@ -99,9 +99,9 @@ static int open_late(struct cei_backend *backend)
 
 static void open_while_rank_2_ends(uint32_t rank)
 {
-	const struct cei_backend_ops *const *movers = cei_backends;
-	const struct cei_backend_ops *late[] = { NULL, &cei_backend_net, NULL };
-	struct cei_backend_ops host = cei_backend_host;
+	const struct cei_place_ops *const *movers = cei_backends;
+	const struct cei_place_ops *late[] = { NULL, &cei_backend_net, NULL };
+	struct cei_place_ops host = cei_backend_host;
 	struct testing_log log;
 	ceov_context *context;
 

@@ -28,7 +28,7 @@ static int follow(struct cei_lane *lane, void *event)
 	return lane->backend->ops->wait(lane, &await);
 }
 
-void fake_event_install(struct cei_backend_ops *ops,
+void fake_event_install(struct cei_place_ops *ops,
 			int (*record)(struct cei_backend *backend, void *event, void *token))
 {
 	ops->event_open = open_event;

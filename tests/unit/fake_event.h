@@ -20,7 +20,7 @@ struct fake_event {
 
 /* Replaces the event functions in a copy of the host's table. record marks the event as not reached
  * yet, and stores it where the test finds it for the stream of that token. */
-void fake_event_install(struct cei_backend_ops *ops,
+void fake_event_install(struct cei_place_ops *ops,
 			int (*record)(struct cei_backend *backend, void *event, void *token));
 
 #endif /* FAKE_EVENT_H */

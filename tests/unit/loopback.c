@@ -32,7 +32,7 @@ static void build(struct loopback *loop, uint64_t row_bytes)
 	ck_assert_int_eq(ceov_plan_commit(loop->plan), 0);
 }
 
-static void open_context(struct loopback *loop, const struct cei_backend_ops *const *movers,
+static void open_context(struct loopback *loop, const struct cei_place_ops *const *movers,
 			 int by_caller)
 {
 	struct ceov_member members[2];
@@ -52,7 +52,7 @@ static void open_with(struct loopback *loop, uint32_t n_transfers, uint64_t row_
 	build(loop, row_bytes);
 }
 
-void loopback_open_on(struct loopback *loop, const struct cei_backend_ops *const *movers,
+void loopback_open_on(struct loopback *loop, const struct cei_place_ops *const *movers,
 		      uint32_t n_transfers)
 {
 	open_context(loop, movers, 1);

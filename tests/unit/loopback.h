@@ -34,8 +34,8 @@ void loopback_open(struct loopback *loop, uint32_t n_transfers, uint64_t row_byt
 void loopback_open_turned(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes);
 
 /* Opens one without an engine thread on a table of movers, which ends with NULL. */
-struct cei_backend_ops;
-void loopback_open_on(struct loopback *loop, const struct cei_backend_ops *const *movers,
+struct cei_place_ops;
+void loopback_open_on(struct loopback *loop, const struct cei_place_ops *const *movers,
 		      uint32_t n_transfers);
 
 /* Opens a second loopback in the other one's context. */

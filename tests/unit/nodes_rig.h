@@ -22,7 +22,7 @@
 #define NODES_TIMEOUT_NS  (2000 * TESTING_MS)   /* until a silent peer counts as lost */
 
 struct nodes;
-struct cei_backend_ops;
+struct cei_place_ops;
 
 struct node {
 	struct nodes      *nodes;
@@ -40,7 +40,7 @@ struct nodes {
 	struct ceov_place places[NODES_RANKS_MAX];      /* [rank]; host memory by default */
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
 	int                is_loop;              /* transport is the simulated network's, changed */
-	const struct cei_backend_ops *const *movers;    /* NULL: those of the build */
+	const struct cei_place_ops *const *movers;    /* NULL: those of the build */
 	uint64_t          timeout_ns;           /* until a silent peer counts as lost */
 	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
 	int               is_late;              /* node 1 gets the records later than node 0 */
@@ -68,7 +68,7 @@ struct nodes_map {
 	const struct cei_transport_ops *transport;
 	int                             is_loop;        /* transport is the simulated network's
 							 * table, changed */
-	const struct cei_backend_ops *const *movers;    /* NULL: those of the build */
+	const struct cei_place_ops *const *movers;    /* NULL: those of the build */
 };
 void nodes_open_map(struct nodes *nodes, const struct nodes_map *map);
 

@@ -30,7 +30,7 @@ struct played_stream {
 
 struct stream_rig {
 	ceov_context          *context;
-	struct cei_backend_ops ops;     /* the host's table with streams */
+	struct cei_place_ops ops;     /* the host's table with streams */
 	struct played_stream   stream;
 	ceov_signal           *ready;
 	ceov_signal           *arrived;

@@ -15,7 +15,7 @@
 
 #define BYTES (UINT64_C(1) << 20)
 
-static const struct cei_backend_ops *const movers[] = { &cei_backend_host, NULL };
+static const struct cei_place_ops *const movers[] = { &cei_backend_host, NULL };
 
 static struct testing_log lines;
 static struct cei_report report;

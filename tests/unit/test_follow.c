@@ -30,7 +30,7 @@ struct stream {
 
 struct fixture {
 	ceov_context          *context;
-	struct cei_backend_ops ops;     /* the host's table with streams */
+	struct cei_place_ops ops;     /* the host's table with streams */
 	struct stream          streams[STREAMS];
 	ceov_signal           *ready[PLANS];    /* the mark that each plan's transfer waits for */
 	ceov_plan             *plans[PLANS];

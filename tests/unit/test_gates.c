@@ -23,7 +23,7 @@ static uint32_t n_lane_waits;   /* how many waits lanes got */
 
 struct fixture {
 	ceov_context          *context;
-	struct cei_backend_ops ops;
+	struct cei_place_ops ops;
 	ceov_signal           *ready;
 	ceov_plan             *plan;
 };

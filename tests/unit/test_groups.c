@@ -20,12 +20,12 @@
 
 /* Counts the calls that lanes of rank 0's engine get. The caller turns the engine, so there is only
  * one thread. */
-static struct cei_backend_ops told_ops;
+static struct cei_place_ops told_ops;
 static uint32_t n_copies;               /* calls of copy */
 static uint32_t n_pieces_max;           /* most pieces in one call of copy */
 static uint32_t n_posts_max;            /* most marks in one call of post */
 
-static const struct cei_backend_ops *host(void)
+static const struct cei_place_ops *host(void)
 {
 	return cei_backend_named("host");
 }

@@ -29,7 +29,7 @@ static uint64_t arrived(const struct loopback *loop, uint32_t index)
 
 static void open_behind(struct loopback *loop, struct proxy *proxy, uint32_t n_transfers)
 {
-	static const struct cei_backend_ops *movers[2];
+	static const struct cei_place_ops *movers[2];
 
 	proxy_init(proxy, cei_backend_named("host"));
 	movers[0] = &proxy->ops;

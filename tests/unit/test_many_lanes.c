@@ -26,7 +26,7 @@
 /* --- a mover of which one lane breaks ------------------------------------- */
 
 static struct proxy proxy;
-static const struct cei_backend_ops *movers[3];
+static const struct cei_place_ops *movers[3];
 static struct testing_log test_log;
 static int (*reap_before)(struct cei_lane *lane, uint64_t *ret_n_done);
 static uint32_t broken_lane;            /* its reap() fails; CEI_NO_LANE: none does */

@@ -24,16 +24,16 @@
 #define TURNS 200u
 
 static struct proxy proxy;
-static const struct cei_backend_ops *movers[3];
+static const struct cei_place_ops *movers[3];
 static struct testing_log test_log;
 
-static const struct cei_backend_ops *host(void)
+static const struct cei_place_ops *host(void)
 {
 	return cei_backend_named("host");
 }
 
-static ceov_context *open_on(const struct cei_backend_ops *first,
-			     const struct cei_backend_ops *second, uint32_t n_ranks)
+static ceov_context *open_on(const struct cei_place_ops *first,
+			     const struct cei_place_ops *second, uint32_t n_ranks)
 {
 	struct ceov_member members[4];
 	struct ceov_config config;
@@ -99,8 +99,8 @@ struct pair {
 	ceov_plan    *plan;
 };
 
-static void make_pair(struct pair *pair, const struct cei_backend_ops *first,
-		      const struct cei_backend_ops *second, int is_hidden)
+static void make_pair(struct pair *pair, const struct cei_place_ops *first,
+		      const struct cei_place_ops *second, int is_hidden)
 {
 	pair->context = open_on(first, second, 2);
 	pair->source = testing_buffer(pair->context, 0, BYTES);

@@ -17,7 +17,7 @@
 #define BYTES 4096u
 
 static struct nodes nodes;
-static struct cei_backend_ops ops;
+static struct cei_place_ops ops;
 static int stream;                      /* its address stands for a stream */
 
 static int no_stream(struct cei_backend *backend, void *asked,

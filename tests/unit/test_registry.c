@@ -11,8 +11,8 @@
 
 START_TEST(test_movers_are_found_by_name_and_serve_their_places)
 {
-	const struct cei_backend_ops *host = cei_backend_named("host");
-	const struct cei_backend_ops *cuda = cei_backend_named("cuda");
+	const struct cei_place_ops *host = cei_backend_named("host");
+	const struct cei_place_ops *cuda = cei_backend_named("cuda");
 
 	ck_assert_ptr_nonnull(host);
 	ck_assert_str_eq(host->name, "host");
@@ -28,7 +28,7 @@ END_TEST
 
 START_TEST(test_moves_are_asked_by_memory)
 {
-	struct cei_backend_ops ops = { .moves = CEI_MOVES_HOST_TO_GPU };
+	struct cei_place_ops ops = { .moves = CEI_MOVES_HOST_TO_GPU };
 
 	ck_assert(cei_backend_moves(&ops, CEOV_PLACE_HOST, CEOV_PLACE_GPU));
 	ck_assert(!cei_backend_moves(&ops, CEOV_PLACE_GPU, CEOV_PLACE_HOST));
@@ -46,7 +46,7 @@ END_TEST
 START_TEST(test_a_mover_that_lacks_what_plans_need_is_not_opened)
 {
 	static const uint32_t needed[] = { CEI_CAP_ORDERED, CEI_CAP_DELIVERED };
-	struct cei_backend_ops ops = *cei_backend_named("host");
+	struct cei_place_ops ops = *cei_backend_named("host");
 	struct testing_log log;
 	struct cei_report report;
 	struct cei_site site = { .report = &report, .n_ranks = 1, .n_members = 1 };

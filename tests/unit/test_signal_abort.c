@@ -405,7 +405,7 @@ END_TEST
 
 /* A fake GPU's memory: counters, abort word, arrivals. */
 struct gpu_double {
-	struct cei_backend_ops ops;     /* the host's table with our store */
+	struct cei_place_ops ops;     /* the host's table with our store */
 	struct cei_region      region;
 	uint64_t               memory[8];
 };

@@ -305,7 +305,7 @@ static uint32_t blamed_rank(const struct cei_launch *launch, const struct cei_la
 /* Adds what the mover knows of the lane's failure. */
 static void explain(struct cei_lane_state *state, struct ceov_failure *failure)
 {
-	const struct cei_backend_ops *ops = state->lane.backend->ops;
+	const struct cei_place_ops *ops = state->lane.backend->ops;
 
 	if (ops->lost)
 		(void)ops->lost(state->lane.backend, failure->text);

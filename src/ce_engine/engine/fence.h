@@ -5,7 +5,7 @@
 
 /*
  * Whether an engine is fenced: its member's place is lost to this process
- * (cei_backend_ops.lost()). Its launches in flight end with an error that names the place and what
+ * (cei_place_ops.lost()). Its launches in flight end with an error that names the place and what
  * its driver said, and so does each later one before it begins. Other engines go on. A fence stays
  * until the process ends.
  */

@@ -288,7 +288,7 @@ static int start_thread(struct cei_engine *engine)
  * when the machine is read from a file. Where real GPUs are present it does not: it would
  * reserve their ports without using them. */
 static uint32_t place_of(const struct cei_topology *topology, const struct ceov_member *own,
-			 const struct cei_backend_ops *ops)
+			 const struct cei_place_ops *ops)
 {
 	int is_device = (ops->caps & CEI_CAP_DEVICE) != 0;
 	uint32_t place = is_device ? own->place.index : own->rank;

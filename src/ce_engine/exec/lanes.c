@@ -293,7 +293,7 @@ static int wait_for_gate(struct group *group)
 static int mend(struct cei_lanes *lanes, uint32_t lane)
 {
 	struct cei_lane_state *state = lanes->states[lane];
-	const struct cei_backend_ops *ops = state->lane.backend->ops;
+	const struct cei_place_ops *ops = state->lane.backend->ops;
 
 	if (!state->error || !ops->mend || ops->mend(&state->lane))
 		return state->error;
@@ -306,7 +306,7 @@ static int fill(struct group *group)
 {
 	struct cei_lane_state *state = group->lanes->states[group->lane];
 	struct cei_lane *lane = &state->lane;
-	const struct cei_backend_ops *ops = lane->backend->ops;
+	const struct cei_place_ops *ops = lane->backend->ops;
 	struct cei_launch *launch = group->chunks[0]->launch;
 	int r = mend(group->lanes, group->lane);
 

@@ -169,7 +169,7 @@ static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *
 
 /* Returns the set of GPUs whose copy engines staged paths may use. Helpers need mapped addresses,
  * so a mover with an address space of its own has no helpers. */
-static uint64_t may_drive(const struct cei_engine *engine, const struct cei_backend_ops *ops)
+static uint64_t may_drive(const struct cei_engine *engine, const struct cei_place_ops *ops)
 {
 	const struct cei_topology *topology = engine->topology;
 	uint32_t n = topology->machine ? topology->machine->n_gpus : 0; /* at most 64 */
