@@ -113,14 +113,6 @@ enum cei_moves {
 	CEI_MOVES_AMONG_GPUS  = 1u << 3,
 };
 
-/* Which thread or device executes a lane's operations. Their completion is always polled, by
- * reap(), and an engine does not sleep before it has seen it. */
-enum cei_progress {
-	CEI_PROGRESS_THREAD,            /* a thread per lane, asleep while the lane is empty;
-					 * with the site's progress_by_caller, turn() */
-	CEI_PROGRESS_DEVICE,            /* the device alone: turn() is not called */
-};
-
 struct cei_backend {
 	const struct cei_place_ops *ops;
 	struct cei_site              *site;
@@ -151,6 +143,7 @@ struct cei_memory {
 };
 
 struct cei_lane {
+	const struct cei_lane_ops *ops; /* backend->ops->lanes */
 	struct cei_backend *backend;
 	enum cei_direction  direction;  /* of its copies. Only a lane of direction ANY waits for
 					 * marks, and it carries all directions; a lane of
@@ -167,6 +160,63 @@ struct cei_lane {
 #define CEI_LANE_BATCH   64u
 #define CEI_LANE_SUBMITS 64u
 
+/* What a lane does. Called by the thread that drives the lane, an engine's, unless a function says
+ * otherwise. None blocks or allocates but open, close and drain. The end of submits is always
+ * polled, by reap, and an engine does not sleep before it has seen it. */
+struct cei_lane_ops {
+	uint32_t lane_bytes;            /* private state of a lane, zeroed before open */
+
+	/* At set-up. close accepts what a failed open left behind; the lane is idle: see stop and
+	 * is_idle. */
+	int      (*open)(struct cei_lane *lane);
+	void     (*close)(struct cei_lane *lane);
+
+	/* Data path. wait, follow, copy and post append operations to the lane: each begins
+	 * when the earlier ones are done and their writes visible. The pieces of one copy call
+	 * have no order among them, nor have the posts of one call. CEOV_FULL: there is no room
+	 * for all of them, and nothing was appended. submit starts all that was appended since
+	 * the last submit. reap gives the number of submits that are done since the lane was
+	 * opened, and returns the error of a lane that broke: after a failure the lane copies
+	 * and posts nothing. */
+	int      (*wait)(struct cei_lane *lane, const struct cei_await *await);
+	int      (*follow)(struct cei_lane *lane, void *event);
+	int      (*copy)(struct cei_lane *lane, const struct cei_piece *pieces,
+			 uint32_t n_pieces);
+	int      (*post)(struct cei_lane *lane, const struct cei_post *posts,
+			 uint32_t n_posts);
+	int      (*submit)(struct cei_lane *lane);
+	int      (*reap)(struct cei_lane *lane, uint64_t *ret_n_done);
+
+	/* NULL: a device alone executes the lane's operations. Else a thread does, asleep while the
+	 * lane is empty; with the site's progress_by_caller there is none, and turn does its work,
+	 * without blocking. CEOV_PENDING: it did something. An engine calls it while submits
+	 * are not reaped, and when it has given up a lane that is not idle. */
+	int      (*turn)(struct cei_lane *lane);
+
+	/* Waits until all submitted operations are done, so that the lane touches no memory any
+	 * more. Before, the caller releases the lane's waits by poisoning their counters.
+	 * CEOV_ERR_TIMEOUT: this was not so at deadline_ns (a point in time). */
+	int      (*drain)(struct cei_lane *lane, uint64_t deadline_ns);
+
+	/* Both from any thread, without blocking, on a lane to which nothing is appended any
+	 * more. stop asks the lane to begin no further operation; a lane that cannot prevent
+	 * it may still do so. is_idle: all operations that have begun have ended, and none
+	 * will begin. Until then their memory, the lane and its backend must stay. */
+	void     (*stop)(struct cei_lane *lane);
+	int      (*is_idle)(struct cei_lane *lane);
+
+	/* Makes a lane that broke and was stopped usable again, if it has executed nothing yet;
+	 * reap then counts all lane->n_submitted submits so far as done, though what they moved is
+	 * lost. The engine's thread, without blocking. Errors, not raised: it stays broken. NULL:
+	 * lanes that break stay broken. */
+	int      (*mend)(struct cei_lane *lane);
+
+	/* Says in words how the rank at the lane's other end does, for which submits that are not
+	 * reaped wait: "is slow: ...". The engine's thread. NULL: no rank has to do anything for
+	 * the lane's copies. */
+	void     (*describe_peer)(struct cei_lane *lane, char *ret_text, uint32_t n_bytes);
+};
+
 #define CEI_LOST_BYTES 64u              /* of the text of lost(), with its NUL */
 
 struct cei_place_ops {
@@ -176,14 +226,12 @@ struct cei_place_ops {
 	uint32_t             moves;         /* enum cei_moves */
 	uint32_t             caps;          /* enum cei_cap; an open backend may lack
 					     * some of them: see live_caps */
-	enum cei_progress    progress;
 	uint32_t             backend_bytes; /* private state, zeroed before open */
-	uint32_t             lane_bytes;    /* private state of a lane, zeroed before
-					     * lane_open */
+	const struct cei_lane_ops *lanes;
 
 	/* Opening and closing. open returns CEOV_NONE, not raised, if this machine lacks
-	 * what the backend needs; engines then do without it. close and lane_close accept what
-	 * a failed open left behind. A lane is closed when it is idle: see stop and is_idle. */
+	 * what the backend needs; engines then do without it. close accepts what a failed open
+	 * left behind; all lanes are closed. */
 	int      (*open)(struct cei_backend *backend);
 	void     (*close)(struct cei_backend *backend);
 	uint32_t (*live_caps)(struct cei_backend *backend);
@@ -220,9 +268,6 @@ struct cei_place_ops {
 	 * this member and used by nobody else until the call returns; its contents are
 	 * undefined afterwards. Any thread, at set-up; every wait in it ends after 5 s. */
 	int      (*warm)(struct cei_backend *backend, uint64_t address);
-
-	int      (*lane_open)(struct cei_lane *lane);
-	void     (*lane_close)(struct cei_lane *lane);
 
 	/* Allocates and frees staging memory for lanes, at set-up: pinned host memory that the
 	 * engines of all GPUs reach, or memory of the backend's place. Any thread. close accepts
@@ -267,51 +312,6 @@ struct cei_place_ops {
 	int      (*event_open)(struct cei_backend *backend, void **ret_event);
 	void     (*event_close)(struct cei_backend *backend, void *event);
 	int      (*event_record)(struct cei_backend *backend, void *event, void *stream);
-
-	/* Data path. wait, follow, copy and post append operations to the lane: each begins
-	 * when the earlier ones are done and their writes visible. The pieces of one copy call
-	 * have no order among them, nor have the posts of one call. CEOV_FULL: there is no room
-	 * for all of them, and nothing was appended. submit starts all that was appended since
-	 * the last submit. reap gives the number of submits that are done since the lane was
-	 * opened, and returns the error of a lane that broke: after a failure the lane copies
-	 * and posts nothing. */
-	int      (*wait)(struct cei_lane *lane, const struct cei_await *await);
-	int      (*follow)(struct cei_lane *lane, void *event);
-	int      (*copy)(struct cei_lane *lane, const struct cei_piece *pieces,
-			 uint32_t n_pieces);
-	int      (*post)(struct cei_lane *lane, const struct cei_post *posts,
-			 uint32_t n_posts);
-	int      (*submit)(struct cei_lane *lane);
-	int      (*reap)(struct cei_lane *lane, uint64_t *ret_n_done);
-
-	/* CEI_PROGRESS_THREAD with progress_by_caller: does the work of a lane's thread,
-	 * without blocking. CEOV_PENDING: it did something. An engine calls it while submits
-	 * are not reaped, and when it has given up a lane that is not idle. NULL with
-	 * CEI_PROGRESS_DEVICE. */
-	int      (*turn)(struct cei_lane *lane);
-
-	/* Waits until all submitted operations are done, so that the lane touches no memory any
-	 * more. Before, the caller releases the lane's waits by poisoning their counters.
-	 * CEOV_ERR_TIMEOUT: this was not so at deadline_ns (a point in time). */
-	int      (*drain)(struct cei_lane *lane, uint64_t deadline_ns);
-
-	/* Both from any thread, without blocking, on a lane to which nothing is appended any
-	 * more. stop asks the lane to begin no further operation; a lane that cannot prevent
-	 * it may still do so. is_idle: all operations that have begun have ended, and none
-	 * will begin. Until then their memory, the lane and its backend must stay. */
-	void     (*stop)(struct cei_lane *lane);
-	int      (*is_idle)(struct cei_lane *lane);
-
-	/* Makes a lane that broke and was stopped usable again, if it has executed nothing yet;
-	 * reap then counts all lane->n_submitted submits so far as done, though what they moved is
-	 * lost. The engine's thread, without blocking. Errors, not raised: it stays broken. NULL:
-	 * lanes that break stay broken. */
-	int      (*mend)(struct cei_lane *lane);
-
-	/* Says in words how the rank at the lane's other end does, for which submits that are not
-	 * reaped wait: "is slow: ...". The engine's thread. NULL: no rank has to do anything for
-	 * the lane's copies. */
-	void     (*describe_peer)(struct cei_lane *lane, char *ret_text, uint32_t n_bytes);
 };
 
 /* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An

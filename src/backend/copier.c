@@ -160,7 +160,7 @@ static int break_line(struct line *line, int error)
 static int copy(void *arg, uint64_t target, uint64_t source, uint64_t n_bytes)
 {
 	struct line *line = arg;
-	const struct cei_place_ops *ops = line->lane.backend->ops;
+	const struct cei_lane_ops *ops = line->lane.ops;
 	const struct cei_piece piece = { .source = source, .target = target,
 					 .row_bytes = n_bytes, .n_rows = 1 };
 	int r = line->error;
@@ -179,7 +179,7 @@ static int copy(void *arg, uint64_t target, uint64_t source, uint64_t n_bytes)
 static int reap(void *arg, uint64_t *ret_n_ended)
 {
 	struct line *line = arg;
-	const struct cei_place_ops *ops = line->lane.backend->ops;
+	const struct cei_lane_ops *ops = line->lane.ops;
 	int r = line->error;
 
 	if (r)

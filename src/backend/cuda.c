@@ -310,23 +310,35 @@ static void backend_close(struct cei_backend *backend)
 	own->is_begun = 0;
 }
 
+static const struct cei_lane_ops lanes = {
+	.lane_bytes    = sizeof(struct cei_cuda_lane),
+	.open          = cei_cuda_lane_open,
+	.close         = cei_cuda_lane_close,
+	.wait          = cei_cuda_lane_wait,
+	.follow        = cei_cuda_lane_follow,
+	.copy          = cei_cuda_lane_copy,
+	.post          = cei_cuda_lane_post,
+	.submit        = cei_cuda_lane_submit,
+	.reap          = cei_cuda_lane_reap,
+	.drain         = cei_cuda_lane_drain,
+	.stop          = cei_cuda_lane_stop,
+	.is_idle       = cei_cuda_lane_is_idle,
+};
+
 const struct cei_place_ops cei_backend_cuda = {
 	.name          = "cuda",
 	.serves        = 1u << CEOV_PLACE_GPU,
 	.moves         = CEI_MOVES_HOST_TO_GPU | CEI_MOVES_GPU_TO_HOST | CEI_MOVES_AMONG_GPUS,
 	.caps          = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS | CEI_CAP_DEVICE |
 			 CEI_CAP_ORDERED | CEI_CAP_DELIVERED | CEI_CAP_CAPTURE,
-	.progress      = CEI_PROGRESS_DEVICE,
 	.backend_bytes = sizeof(struct cei_cuda_backend),
-	.lane_bytes    = sizeof(struct cei_cuda_lane),
+	.lanes         = &lanes,
 	.open          = backend_open,
 	.close         = backend_close,
 	.live_caps     = live_caps,
 	.lost          = lost,
 	.waits_left    = cei_cuda_waits_left,
 	.warm          = cei_cuda_warm,
-	.lane_open     = cei_cuda_lane_open,
-	.lane_close    = cei_cuda_lane_close,
 	.staging_open  = staging_open,
 	.staging_close = staging_close,
 	.reach         = reach,
@@ -338,13 +350,4 @@ const struct cei_place_ops cei_backend_cuda = {
 	.event_open    = cei_cuda_event_open,
 	.event_close   = cei_cuda_event_close,
 	.event_record  = cei_cuda_event_record,
-	.wait          = cei_cuda_lane_wait,
-	.follow        = cei_cuda_lane_follow,
-	.copy          = cei_cuda_lane_copy,
-	.post          = cei_cuda_lane_post,
-	.submit        = cei_cuda_lane_submit,
-	.reap          = cei_cuda_lane_reap,
-	.drain         = cei_cuda_lane_drain,
-	.stop          = cei_cuda_lane_stop,
-	.is_idle       = cei_cuda_lane_is_idle,
 };

@@ -19,15 +19,16 @@ int cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
 	int r;
 
 	memset(lane, 0, sizeof(*lane));
+	lane->ops = backend->ops->lanes;
 	lane->backend = backend;
 	lane->direction = direction;
 	lane->peer = peer;
 	lane->index = index;
-	lane->private = calloc(1, backend->ops->lane_bytes);
+	lane->private = calloc(1, lane->ops->lane_bytes);
 	if (!lane->private)
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: lane %u: no memory", backend->ops->name, index);
-	r = backend->ops->lane_open(lane);
+	r = lane->ops->open(lane);
 	if (r)
 		cei_lane_close(lane);
 	return r;
@@ -39,7 +40,7 @@ static int await_idle(struct cei_lane *lane, uint64_t deadline_ns)
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);
-	while (!lane->backend->ops->is_idle(lane)) {
+	while (!lane->ops->is_idle(lane)) {
 		if (cei_now_ns() >= deadline_ns)
 			return CEOV_ERR_TIMEOUT;
 		cei_backoff_step(&backoff);
@@ -51,7 +52,7 @@ int cei_lane_stop(struct cei_lane *lane, uint64_t deadline_ns)
 {
 	if (!lane->private)
 		return 0;
-	lane->backend->ops->stop(lane);
+	lane->ops->stop(lane);
 	return await_idle(lane, deadline_ns);
 }
 
@@ -67,7 +68,7 @@ void cei_lane_close(struct cei_lane *lane)
 		return;
 	}
 	if (lane->private)
-		lane->backend->ops->lane_close(lane);
+		lane->ops->close(lane);
 	free(lane->private);
 	memset(lane, 0, sizeof(*lane));
 }

@@ -517,15 +517,31 @@ static int net_follow(struct cei_lane *lane, void *event)
 	return not_first(lane->backend);
 }
 
+static const struct cei_lane_ops lanes = {
+	.lane_bytes    = sizeof(struct net_lane),
+	.open          = net_lane_open,
+	.close         = net_lane_close,
+	.wait          = net_wait,
+	.follow        = net_follow,
+	.copy          = net_copy,
+	.post          = net_post,
+	.submit        = net_submit,
+	.reap          = net_reap,
+	.turn          = net_turn,
+	.drain         = net_drain,
+	.stop          = net_stop,
+	.is_idle       = net_is_idle,
+	.describe_peer = net_describe_peer,
+};
+
 const struct cei_place_ops cei_backend_net = {
 	.name           = "net",
 	.serves         = 1u << CEOV_PLACE_HOST | 1u << CEOV_PLACE_GPU,
 	.moves          = CEI_MOVES_WITHIN_HOST | CEI_MOVES_GPU_TO_HOST,
 	.caps           = CEI_CAP_ORDERED | CEI_CAP_DELIVERED | CEI_CAP_PEER_LANES |
 			  CEI_CAP_LEAVES_MACHINE,
-	.progress       = CEI_PROGRESS_THREAD,
 	.backend_bytes  = sizeof(struct net_backend),
-	.lane_bytes     = sizeof(struct net_lane),
+	.lanes          = &lanes,
 	.open           = net_open,
 	.close          = net_close,
 	.live_caps      = net_live_caps,
@@ -534,8 +550,6 @@ const struct cei_place_ops cei_backend_net = {
 	.memory_open    = net_memory_open,
 	.memory_close   = net_memory_close,
 	.warm           = net_warm,
-	.lane_open      = net_lane_open,
-	.lane_close     = net_lane_close,
 	.staging_open   = net_staging_open,
 	.staging_close  = net_staging_close,
 	.reach          = net_reach,
@@ -545,15 +559,4 @@ const struct cei_place_ops cei_backend_net = {
 	.event_open     = net_event_open,
 	.event_close    = net_event_close,
 	.event_record   = net_event_record,
-	.wait           = net_wait,
-	.follow         = net_follow,
-	.copy           = net_copy,
-	.post           = net_post,
-	.submit         = net_submit,
-	.reap           = net_reap,
-	.turn           = net_turn,
-	.drain          = net_drain,
-	.stop           = net_stop,
-	.is_idle        = net_is_idle,
-	.describe_peer  = net_describe_peer,
 };

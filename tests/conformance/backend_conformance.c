@@ -23,13 +23,14 @@
 START_TEST(test_table_is_complete)
 {
 	const struct cei_place_ops *ops = rig.ops;
+	const struct cei_lane_ops *lanes = ops->lanes;
 
 	ck_assert(ops->name && ops->open && ops->close && ops->live_caps && ops->waits_left);
 	ck_assert_msg(ops->warm != NULL, "%s: no warm", ops->name);
-	ck_assert(ops->lane_open && ops->lane_close && ops->store && ops->load);
-	ck_assert(ops->stream_queue && ops->wait && ops->copy);
-	ck_assert(ops->post && ops->submit && ops->reap && ops->drain);
-	ck_assert(ops->stop && ops->is_idle);
+	ck_assert(ops->store && ops->load && ops->stream_queue);
+	ck_assert(lanes->open && lanes->close && lanes->wait && lanes->copy);
+	ck_assert(lanes->post && lanes->submit && lanes->reap && lanes->drain);
+	ck_assert(lanes->stop && lanes->is_idle);
 }
 END_TEST
 
@@ -73,7 +74,7 @@ START_TEST(test_pieces_of_one_call_all_move)
 	for (i = 0; i < GROUP; i++)     /* pieces in reverse order; the last one copies onto
 					 * itself */
 		pieces[i] = rig_piece(rig_at(1, (GROUP - 1 - i) * part), rig_at(0, i * part), part);
-	ck_assert_int_eq(rig.ops->copy(&rig.lane[0], pieces, GROUP - 1), 0);
+	ck_assert_int_eq(rig.ops->lanes->copy(&rig.lane[0], pieces, GROUP - 1), 0);
 	rig_reap(0, rig_submit(0));
 	for (i = 0; i + 1 < GROUP; i++)
 		rig_check(rig_at(1, (GROUP - 1 - i) * part), part, 4 + i * part / 8);
@@ -126,7 +127,7 @@ START_TEST(test_any_rows_pitches_and_alignments_move_exactly)
 	for (i = 0; i < 200; i++) {
 		piece = random_piece(&source, &target);
 		copy_model(to + target, from + source, &piece);
-		ck_assert_int_eq(rig.ops->copy(&rig.lane[0], &piece, 1), 0);
+		ck_assert_int_eq(rig.ops->lanes->copy(&rig.lane[0], &piece, 1), 0);
 		rig_reap(0, rig_submit(0));
 	}
 	ck_assert_int_eq(rig.ops->load(&rig.backend, rig_at(1, 0), seen, BYTES), 0);
@@ -233,7 +234,7 @@ START_TEST(test_word_is_written_beside_the_counter)
 
 	rig_fill(rig_at(0, 0), BYTES, 10);
 	rig_copy(0, rig_at(1, 0), rig_at(0, 0), BYTES);
-	ck_assert_int_eq(rig.ops->post(&rig.lane[0], made, 2), 0);
+	ck_assert_int_eq(rig.ops->lanes->post(&rig.lane[0], made, 2), 0);
 	(void)rig_submit(0);
 	while (!rig_word(3))
 		cei_relax();
@@ -262,8 +263,8 @@ START_TEST(test_an_engines_full_group_goes_in_one_submit)
 		}
 		if (rig_has_gates())
 			rig_await(GATE, COUNTERS - 1, k);
-		ck_assert_int_eq(rig.ops->copy(&rig.lane[GATE], pieces, GROUP), 0);
-		ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts, GROUP), 0);
+		ck_assert_int_eq(rig.ops->lanes->copy(&rig.lane[GATE], pieces, GROUP), 0);
+		ck_assert_int_eq(rig.ops->lanes->post(&rig.lane[GATE], posts, GROUP), 0);
 		(void)rig_submit(GATE);
 		rig_raise(COUNTERS - 1, k);
 		rig_reap(GATE, k);

@@ -200,7 +200,7 @@ START_TEST(test_poison_opens_and_drain_ends)
 	/* release: pairs with the lanes' acquire */
 	atomic_store_explicit(&rig.abort_word, 9, memory_order_release);
 	rig_raise(0, CEOV_VALUE_LIMIT);
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE)), 0);
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE)), 0);
 	rig_reap(GATE, 8);
 }
 END_TEST
@@ -242,7 +242,7 @@ START_TEST(test_drain_of_an_idle_lane_is_done)
 
 	rig_reap(0, rig_submit(0));
 	for (i = 0; i < LANES; i++)
-		ck_assert_int_eq(rig.ops->drain(&rig.lane[i],
+		ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[i],
 						cei_deadline(TESTING_PATIENCE)), 0);
 }
 END_TEST
@@ -255,14 +255,14 @@ START_TEST(test_drain_of_a_lane_that_waits_is_bounded)
 		return;
 	rig_await(GATE, 0, 1);
 	(void)rig_submit(GATE);
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(50 * TESTING_MS)),
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[GATE], cei_deadline(50 * TESTING_MS)),
 			 CEOV_ERR_TIMEOUT);
 	ck_assert_uint_ge(cei_now_ns() - before, 50 * TESTING_MS);
 	ck_assert_uint_lt(cei_now_ns() - before, 5 * TESTING_SECOND);
-	ck_assert(!rig.ops->is_idle(&rig.lane[GATE]));
+	ck_assert(!rig.ops->lanes->is_idle(&rig.lane[GATE]));
 	rig_raise(0, 1);
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE)), 0);
-	ck_assert(rig.ops->is_idle(&rig.lane[GATE]));
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE)), 0);
+	ck_assert(rig.ops->lanes->is_idle(&rig.lane[GATE]));
 	rig_reap(GATE, 1);
 }
 END_TEST
@@ -296,10 +296,10 @@ START_TEST(test_lanes_open_and_close)
 	for (i = 0; i < 40; i++) {
 		ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, directions[i % 4],
 					       CEOV_NOBODY, 9), 0);
-		ck_assert_int_eq(rig.ops->reap(&lane, &n_done), 0);
+		ck_assert_int_eq(rig.ops->lanes->reap(&lane, &n_done), 0);
 		ck_assert_uint_eq(n_done, 0);
 		if (i % 3)
-			ck_assert_int_eq(rig.ops->submit(&lane), 0);
+			ck_assert_int_eq(rig.ops->lanes->submit(&lane), 0);
 		cei_lane_close(&lane);
 		ck_assert_ptr_null(lane.private);
 	}

@@ -143,14 +143,14 @@ void rig_copy(uint32_t lane, uint64_t target, uint64_t source, uint64_t n_bytes)
 {
 	struct cei_piece piece = rig_piece(target, source, n_bytes);
 
-	ck_assert_int_eq(rig.ops->copy(&rig.lane[lane], &piece, 1), 0);
+	ck_assert_int_eq(rig.ops->lanes->copy(&rig.lane[lane], &piece, 1), 0);
 }
 
 void rig_post(uint32_t lane, uint32_t counter, uint64_t value)
 {
 	struct cei_post made = { rig_counter_at(counter), 0, value };
 
-	ck_assert_int_eq(rig.ops->post(&rig.lane[lane], &made, 1), 0);
+	ck_assert_int_eq(rig.ops->lanes->post(&rig.lane[lane], &made, 1), 0);
 }
 
 void rig_await(uint32_t lane, uint32_t counter, uint64_t value)
@@ -158,12 +158,12 @@ void rig_await(uint32_t lane, uint32_t counter, uint64_t value)
 	struct cei_await made = { rig_counter_at(counter), value,
 				  (const uint32_t *)&rig.abort_word };
 
-	ck_assert_int_eq(rig.ops->wait(&rig.lane[lane], &made), 0);
+	ck_assert_int_eq(rig.ops->lanes->wait(&rig.lane[lane], &made), 0);
 }
 
 uint64_t rig_submit(uint32_t lane)
 {
-	ck_assert_int_eq(rig.ops->submit(&rig.lane[lane]), 0);
+	ck_assert_int_eq(rig.ops->lanes->submit(&rig.lane[lane]), 0);
 	return ++rig.n_submitted[lane];
 }
 
@@ -171,7 +171,7 @@ uint64_t rig_reaped(uint32_t lane)
 {
 	uint64_t n_done = UINT64_MAX;
 
-	ck_assert_int_eq(rig.ops->reap(&rig.lane[lane], &n_done), 0);
+	ck_assert_int_eq(rig.ops->lanes->reap(&rig.lane[lane], &n_done), 0);
 	ck_assert_uint_le(n_done, rig.n_submitted[lane]);
 	return n_done;
 }

@@ -32,7 +32,7 @@ static struct proxy *proxy_of(const struct cei_lane *lane)
 
 static uint32_t room_for(const struct cei_place_ops *under)
 {
-	return (under->lane_bytes + 15u) / 16u * 16u;
+	return (under->lanes->lane_bytes + 15u) / 16u * 16u;
 }
 
 static struct proxy_lane *state_of(const struct cei_lane *lane)
@@ -120,13 +120,13 @@ static int proxy_copy(struct cei_lane *lane, const struct cei_piece *pieces, uin
 	int r;
 
 	if (n_pieces > CEI_LANE_BATCH)
-		return proxy->under->copy(lane, pieces, n_pieces);
+		return proxy->under->lanes->copy(lane, pieces, n_pieces);
 	for (i = 0; i < n_pieces; i++) {
 		changed[i] = pieces[proxy->is_reversed ? n_pieces - 1 - i : i];
 		changed[i].source = mapped(proxy, changed[i].source);
 		changed[i].target = mapped(proxy, changed[i].target);
 	}
-	r = proxy->under->copy(lane, changed, n_pieces);
+	r = proxy->under->lanes->copy(lane, changed, n_pieces);
 	if (!r)
 		atomic_fetch_add(&proxy->n_pieces, n_pieces);
 	return r;
@@ -139,13 +139,13 @@ static int proxy_post(struct cei_lane *lane, const struct cei_post *posts, uint3
 	uint32_t i;
 
 	if (n_posts > CEI_LANE_BATCH)
-		return proxy->under->post(lane, posts, n_posts);
+		return proxy->under->lanes->post(lane, posts, n_posts);
 	for (i = 0; i < n_posts; i++) {
 		changed[i] = posts[proxy->is_reversed ? n_posts - 1 - i : i];
 		changed[i].counter = mapped(proxy, changed[i].counter);
 		changed[i].word = mapped(proxy, changed[i].word);
 	}
-	return proxy->under->post(lane, changed, n_posts);
+	return proxy->under->lanes->post(lane, changed, n_posts);
 }
 
 static int proxy_submit(struct cei_lane *lane)
@@ -154,7 +154,7 @@ static int proxy_submit(struct cei_lane *lane)
 
 	if (proxy_of(lane)->is_early && !(state->n_submitted++ % 2))
 		return 0;
-	return proxy_of(lane)->under->submit(lane);
+	return proxy_of(lane)->under->lanes->submit(lane);
 }
 
 static int proxy_reap(struct cei_lane *lane, uint64_t *ret_n_done)
@@ -167,7 +167,7 @@ static int proxy_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 		*ret_n_done = state->n_submitted;
 		return 0;
 	}
-	r = proxy_of(lane)->under->reap(lane, &n_done);
+	r = proxy_of(lane)->under->lanes->reap(lane, &n_done);
 	if (n_done != state->n_seen) {
 		state->n_seen = n_done;
 		state->seen_ns = now;
@@ -184,12 +184,14 @@ void proxy_init(struct proxy *proxy, const struct cei_place_ops *under)
 	proxy->under = under;
 	proxy->ops = *under;
 	proxy->ops.name = "proxy";
-	proxy->ops.lane_bytes = room_for(under) + (uint32_t)sizeof(struct proxy_lane);
+	proxy->ops.lanes = &proxy->lanes;
 	proxy->ops.open = proxy_open;
-	proxy->ops.copy = proxy_copy;
-	proxy->ops.post = proxy_post;
-	proxy->ops.submit = proxy_submit;
-	proxy->ops.reap = proxy_reap;
+	proxy->lanes = *under->lanes;
+	proxy->lanes.lane_bytes = room_for(under) + (uint32_t)sizeof(struct proxy_lane);
+	proxy->lanes.copy = proxy_copy;
+	proxy->lanes.post = proxy_post;
+	proxy->lanes.submit = proxy_submit;
+	proxy->lanes.reap = proxy_reap;
 }
 
 void proxy_use_handles(struct proxy *proxy)

@@ -19,8 +19,9 @@
 #define PROXY_MEMORIES 256u
 
 struct proxy {
-	struct cei_place_ops        ops;      /* first member, so that a backend's ops lead to
+	struct cei_place_ops        ops;        /* first member, so that a backend's ops lead to
 						 * the proxy */
+	struct cei_lane_ops         lanes;
 	const struct cei_place_ops *under;
 	_Atomic uint64_t              late_ns;  /* reap() reports an end that much later */
 	int                           is_reversed; /* reverses the order of the pieces of a copy,

@@ -18,9 +18,14 @@ struct fake_event {
 	uint32_t         is_aborted;    /* always 0 */
 };
 
-/* Replaces the event functions in a copy of the host's table. record marks the event as not reached
+/* Replaces the event functions in a copy of the host's table, and gives it a copy of the lanes'
+ * functions that it had. record marks the event as not reached
  * yet, and stores it where the test finds it for the stream of that token. */
-void fake_event_install(struct cei_place_ops *ops,
+void fake_event_install(struct cei_place_ops *ops, struct cei_lane_ops *lanes,
 			int (*record)(struct cei_backend *backend, void *event, void *token));
+
+/* Gives an open engine another table in place of its own, also to lanes that are open. */
+struct cei_engine;
+void fake_table_use(struct cei_engine *engine, const struct cei_place_ops *ops);
 
 #endif /* FAKE_EVENT_H */

@@ -30,7 +30,8 @@ struct stream {
 
 struct fixture {
 	ceov_context          *context;
-	struct cei_place_ops ops;     /* the host's table with streams */
+	struct cei_place_ops   ops;             /* the host's table with streams */
+	struct cei_lane_ops    lanes;
 	struct stream          streams[STREAMS];
 	ceov_signal           *ready[PLANS];    /* the mark that each plan's transfer waits for */
 	ceov_plan             *plans[PLANS];
@@ -72,8 +73,8 @@ static void fixture_open(struct fixture *fixture)
 	memset(fixture, 0, sizeof(*fixture));
 	fixture->context = testing_open_turned(2, NULL);
 	fixture->ops = cei_backend_host;
-	fake_event_install(&fixture->ops, event_record);
-	fixture->context->works.engines[0].backend->ops = &fixture->ops;
+	fake_event_install(&fixture->ops, &fixture->lanes, event_record);
+	fake_table_use(&fixture->context->works.engines[0], &fixture->ops);
 	for (i = 0; i < PLANS; i++)
 		build(fixture, i);
 }

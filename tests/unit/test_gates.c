@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/context.h"
+#include "fake_event.h"
 #include "testing.h"
 
 #define BYTES UINT64_C(64)
@@ -23,7 +24,8 @@ static uint32_t n_lane_waits;   /* how many waits lanes got */
 
 struct fixture {
 	ceov_context          *context;
-	struct cei_place_ops ops;
+	struct cei_place_ops   ops;
+	struct cei_lane_ops    lanes;
 	ceov_signal           *ready;
 	ceov_plan             *plan;
 };
@@ -37,7 +39,7 @@ static uint32_t waits_left(struct cei_backend *backend)
 static int lane_wait(struct cei_lane *lane, const struct cei_await *await)
 {
 	n_lane_waits++;
-	return cei_backend_named("host")->wait(lane, await);
+	return cei_backend_named("host")->lanes->wait(lane, await);
 }
 
 static void fixture_open(struct fixture *fixture)
@@ -49,8 +51,10 @@ static void fixture_open(struct fixture *fixture)
 	fixture->context = testing_open_turned(2, NULL);
 	fixture->ops = *cei_backend_named("host");
 	fixture->ops.waits_left = waits_left;
-	fixture->ops.wait = lane_wait;
-	fixture->context->works.engines[0].backend->ops = &fixture->ops;
+	fixture->lanes = *fixture->ops.lanes;
+	fixture->lanes.wait = lane_wait;
+	fixture->ops.lanes = &fixture->lanes;
+	fake_table_use(&fixture->context->works.engines[0], &fixture->ops);
 	source = testing_buffer(fixture->context, 0, BYTES);
 	target = testing_buffer(fixture->context, 1, BYTES);
 	transfer = testing_transfer(source, target, BYTES);

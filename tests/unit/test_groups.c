@@ -21,6 +21,7 @@
 /* Counts the calls that lanes of rank 0's engine get. The caller turns the engine, so there is only
  * one thread. */
 static struct cei_place_ops told_ops;
+static struct cei_lane_ops told_lanes;
 static uint32_t n_copies;               /* calls of copy */
 static uint32_t n_pieces_max;           /* most pieces in one call of copy */
 static uint32_t n_posts_max;            /* most marks in one call of post */
@@ -34,13 +35,13 @@ static int copy(struct cei_lane *lane, const struct cei_piece *pieces, uint32_t 
 {
 	n_copies++;
 	n_pieces_max = n > n_pieces_max ? n : n_pieces_max;
-	return host()->copy(lane, pieces, n);
+	return host()->lanes->copy(lane, pieces, n);
 }
 
 static int post(struct cei_lane *lane, const struct cei_post *posts, uint32_t n)
 {
 	n_posts_max = n > n_posts_max ? n : n_posts_max;
-	return host()->post(lane, posts, n);
+	return host()->lanes->post(lane, posts, n);
 }
 
 static void listen(ceov_context *context)
@@ -50,10 +51,14 @@ static void listen(ceov_context *context)
 
 	n_copies = n_pieces_max = n_posts_max = 0;
 	told_ops = *host();
-	told_ops.copy = copy;
-	told_ops.post = post;
-	for (i = 0; i < cei_lanes_n(lanes); i++)        /* all lanes, also those on helping GPUs */
+	told_lanes = *told_ops.lanes;
+	told_lanes.copy = copy;
+	told_lanes.post = post;
+	told_ops.lanes = &told_lanes;
+	for (i = 0; i < cei_lanes_n(lanes); i++) {      /* all lanes, also those on helping GPUs */
+		lanes->states[i]->lane.ops = &told_lanes;
 		lanes->states[i]->lane.backend->ops = &told_ops;
+	}
 }
 
 /* Returns the launch's result after all work that can proceed has done so. */

@@ -50,7 +50,7 @@ static int reap_until_it_fails(uint32_t lane)
 	int r = 0;
 
 	while (!r && cei_now_ns() < deadline) {
-		r = rig.ops->reap(&rig.lane[lane], &n_done);
+		r = rig.ops->lanes->reap(&rig.lane[lane], &n_done);
 		usleep(100);
 	}
 	return r;
@@ -76,7 +76,7 @@ START_TEST(test_a_place_that_is_lost_takes_all_its_lanes_along)
 	rig_post(0, 2, 1);                      /* a lane that did not copy meanwhile */
 	(void)rig_submit(0);
 	ck_assert_int_eq(reap_until_it_fails(0), CEOV_ERR_SYSTEM);
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
 	rig_check(rig_at(1, 0), 4096, 1);
 	ck_assert_int_ne(memcmp((const void *)(uintptr_t)rig_at(1, 4096),
 				(const void *)(uintptr_t)rig_at(0, 4096), 4096), 0);
@@ -95,10 +95,10 @@ START_TEST(test_nothing_is_done_after_a_failed_copy)
 	copy_with_mark(1);
 	copy_with_mark(2);
 	while (!r && cei_now_ns() < deadline)
-		r = rig.ops->reap(&rig.lane[0], &n_done);
+		r = rig.ops->lanes->reap(&rig.lane[0], &n_done);
 	ck_assert_int_eq(r, CEOV_ERR_SYSTEM);
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], deadline), 0);
-	ck_assert_int_eq(rig.ops->reap(&rig.lane[0], &n_done), CEOV_ERR_SYSTEM);
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[0], deadline), 0);
+	ck_assert_int_eq(rig.ops->lanes->reap(&rig.lane[0], &n_done), CEOV_ERR_SYSTEM);
 	ck_assert_uint_eq(n_done, 1);
 	ck_assert_uint_eq(rig_value(0), 1);
 	ck_assert_uint_eq(rig_value(1), 0);
@@ -135,7 +135,7 @@ START_TEST(test_nothing_is_waited_for_after_a_failed_copy)
 	rig_copy(GATE, rig_at(1, 0), rig_at(0, 0), 4096);
 	rig_await(GATE, 0, 1);
 	(void)rig_submit(GATE);
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE / 2)),
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE / 2)),
 			 0);
 }
 END_TEST
@@ -161,9 +161,9 @@ START_TEST(test_a_lane_whose_worker_cannot_be_started_is_idle)
 {
 	testing_refuse_threads(1);
 	rig_copy(0, rig_at(1, 0), rig_at(0, 0), 4096);
-	ck_assert_int_eq(rig.ops->submit(&rig.lane[0]), CEOV_ERR_SYSTEM);
-	ck_assert(rig.ops->is_idle(&rig.lane[0]));
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
+	ck_assert_int_eq(rig.ops->lanes->submit(&rig.lane[0]), CEOV_ERR_SYSTEM);
+	ck_assert(rig.ops->lanes->is_idle(&rig.lane[0]));
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
 }
 END_TEST
 
@@ -174,18 +174,18 @@ START_TEST(test_a_lane_whose_worker_could_not_be_started_can_be_mended)
 	testing_refuse_threads(1);
 	rig_copy(0, rig_at(1, 0), rig_at(0, 0), 4096);
 	rig_post(0, 0, 7);
-	ck_assert_int_eq(rig.ops->submit(&rig.lane[0]), CEOV_ERR_SYSTEM);
+	ck_assert_int_eq(rig.ops->lanes->submit(&rig.lane[0]), CEOV_ERR_SYSTEM);
 	rig.lane[0].n_submitted = ++rig.n_submitted[0];
-	rig.ops->stop(&rig.lane[0]);
+	rig.ops->lanes->stop(&rig.lane[0]);
 	testing_refuse_threads(0);
-	ck_assert_int_eq(rig.ops->mend(&rig.lane[0]), 0);
+	ck_assert_int_eq(rig.ops->lanes->mend(&rig.lane[0]), 0);
 	ck_assert_uint_eq(rig_reaped(0), 1);
 	copy_with_mark(1);
 	rig_reap(0, 2);
 	ck_assert_uint_eq(rig_value(0), 0);     /* what was appended before is forgotten */
 	ck_assert_uint_eq(rig_value(1), 1);
 	/* a lane that has a worker is not mended: a copy may have failed halfway */
-	ck_assert_int_lt(rig.ops->mend(&rig.lane[0]), 0);
+	ck_assert_int_lt(rig.ops->lanes->mend(&rig.lane[0]), 0);
 }
 END_TEST
 
@@ -198,7 +198,7 @@ START_TEST(test_a_lost_copy_never_ends)
 	copy_with_mark(1);
 	copy_with_mark(2);
 	rig_reap(0, 1);
-	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], cei_deadline(100 * TESTING_MS)),
+	ck_assert_int_eq(rig.ops->lanes->drain(&rig.lane[0], cei_deadline(100 * TESTING_MS)),
 			 CEOV_ERR_TIMEOUT);
 	ck_assert_uint_eq(rig_reaped(0), 1);
 	ck_assert_uint_eq(rig_value(1), 0);
@@ -218,7 +218,7 @@ START_TEST(test_full_batches_of_all_submits_have_room)
 	for (i = 0; i < CEI_LANE_SUBMITS; i++) {
 		rig_await(GATE, 0, 1);
 		rig_copy(GATE, rig_at(1, i * 512), rig_at(0, i * 512), 512);
-		ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts,
+		ck_assert_int_eq(rig.ops->lanes->post(&rig.lane[GATE], posts,
 					       CEI_LANE_BATCH - 2), 0);
 		(void)rig_submit(GATE);
 	}
@@ -237,14 +237,14 @@ START_TEST(test_a_lane_without_room_refuses_whole_calls)
 		posts[i] = (struct cei_post){ rig_counter_at(2), 0, 1 };
 	rig_await(GATE, 0, 1);
 	(void)rig_submit(GATE);
-	while (!rig.ops->post(&rig.lane[GATE], posts, CEI_LANE_BATCH))
+	while (!rig.ops->lanes->post(&rig.lane[GATE], posts, CEI_LANE_BATCH))
 		n_taken++;
 	ck_assert_uint_ge(n_taken, CEI_LANE_SUBMITS);
-	ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts, CEI_LANE_BATCH), CEOV_FULL);
+	ck_assert_int_eq(rig.ops->lanes->post(&rig.lane[GATE], posts, CEI_LANE_BATCH), CEOV_FULL);
 	rig_raise(0, 1);
 	rig_reap(GATE, 1);
 	rig_reap(GATE, rig_submit(GATE));
-	ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts, CEI_LANE_BATCH), 0);
+	ck_assert_int_eq(rig.ops->lanes->post(&rig.lane[GATE], posts, CEI_LANE_BATCH), 0);
 	rig_reap(GATE, rig_submit(GATE));
 }
 END_TEST
@@ -260,15 +260,15 @@ START_TEST(test_a_caller_turns_the_lane)
 	rig_pause();
 	ck_assert_uint_eq(rig_reaped(0), 0);
 	for (i = 0; i < 6; i++)
-		ck_assert_int_eq(rig.ops->turn(&rig.lane[0]), CEOV_PENDING);
-	ck_assert_int_eq(rig.ops->turn(&rig.lane[0]), 0);
+		ck_assert_int_eq(rig.ops->lanes->turn(&rig.lane[0]), CEOV_PENDING);
+	ck_assert_int_eq(rig.ops->lanes->turn(&rig.lane[0]), 0);
 	ck_assert_uint_eq(rig_reaped(0), 2);
 	rig_check(rig_at(1, 0), 8192, 3);
 	rig_await(GATE, 5, 1);
 	(void)rig_submit(GATE);
-	ck_assert_int_eq(rig.ops->turn(&rig.lane[GATE]), 0);
+	ck_assert_int_eq(rig.ops->lanes->turn(&rig.lane[GATE]), 0);
 	rig_raise(5, 1);
-	ck_assert_int_eq(rig.ops->turn(&rig.lane[GATE]), CEOV_PENDING);
+	ck_assert_int_eq(rig.ops->lanes->turn(&rig.lane[GATE]), CEOV_PENDING);
 }
 END_TEST
 
@@ -282,9 +282,9 @@ START_TEST(test_room_is_used_again)
 	for (k = 0; k < n; k++) {
 		for (i = 0; i < CEI_LANE_BATCH; i++)
 			posts[i] = (struct cei_post){ rig_counter_at(2), 0, k + 1 };
-		while (rig.ops->post(&rig.lane[0], posts, CEI_LANE_BATCH) == CEOV_FULL)
+		while (rig.ops->lanes->post(&rig.lane[0], posts, CEI_LANE_BATCH) == CEOV_FULL)
 			ck_assert_uint_lt(cei_now_ns(), deadline);
-		while (rig.ops->submit(&rig.lane[0]) == CEOV_FULL)
+		while (rig.ops->lanes->submit(&rig.lane[0]) == CEOV_FULL)
 			ck_assert_uint_lt(cei_now_ns(), deadline);
 		rig.n_submitted[0]++;
 	}
@@ -321,9 +321,9 @@ START_TEST(test_an_idle_lane_has_done_with_memory)
 		copy_with_mark(k % 2);
 	usleep(10000);
 	if (_i == 2)
-		rig.ops->stop(&rig.lane[0]);
+		rig.ops->lanes->stop(&rig.lane[0]);
 	usleep(100000);
-	while (!rig.ops->is_idle(&rig.lane[0]))
+	while (!rig.ops->lanes->is_idle(&rig.lane[0]))
 		ck_assert_uint_lt(cei_now_ns(), deadline);
 	rig_fill(rig_at(0, 0), 8192, 6);
 }

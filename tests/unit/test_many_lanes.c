@@ -42,13 +42,13 @@ static int reap(struct cei_lane *lane, uint64_t *ret_n_done)
 
 static int is_idle(struct cei_lane *lane)
 {
-	return lane->index != busy_lane && proxy.under->is_idle(lane);
+	return lane->index != busy_lane && proxy.under->lanes->is_idle(lane);
 }
 
 static int turn_lane(struct cei_lane *lane)
 {
 	n_turns[lane->index]++;
-	return proxy.under->turn(lane);
+	return proxy.under->lanes->turn(lane);
 }
 
 /* --- ranks and plans -------------------------------------------------------- */
@@ -71,10 +71,10 @@ static void stand_open(struct stand *stand, uint32_t n_peers, int is_turned)
 	proxy_init(&proxy, cei_backend_named("host"));
 	proxy_use_handles(&proxy);
 	proxy.ops.caps |= CEI_CAP_PEER_LANES;
-	reap_before = proxy.ops.reap;
-	proxy.ops.reap = reap;
-	proxy.ops.is_idle = is_idle;
-	proxy.ops.turn = turn_lane;
+	reap_before = proxy.lanes.reap;
+	proxy.lanes.reap = reap;
+	proxy.lanes.is_idle = is_idle;
+	proxy.lanes.turn = turn_lane;
 	broken_lane = busy_lane = CEI_NO_LANE;
 	movers[0] = proxy.under;
 	movers[1] = &proxy.ops;

@@ -33,7 +33,7 @@ static int turn(struct cei_lane *lane)
 
 	if (testing_below(&rank->random, 100) < world->lane_pause)
 		return 0;
-	return cei_backend_host.turn(lane);
+	return cei_backend_host.lanes->turn(lane);
 }
 
 /* --- plans ------------------------------------------------------------------ */
@@ -399,14 +399,14 @@ void training_open(struct world *world, uint64_t random)
 	config.progress_by_caller = 1;
 	ck_assert_int_eq(ceov_open(&config, &world->context), 0);
 	world->ops = cei_backend_host;
-	fake_event_install(&world->ops, event_record);
-	world->ops.turn = turn;
+	fake_event_install(&world->ops, &world->lanes, event_record);
+	world->lanes.turn = turn;
 	for (i = 0; i < world->n_ranks; i++) {
 		rank = &world->ranks[i];
 		rank->world = world;
 		rank->index = i;
 		rank->random = testing_random(&random);
-		world->context->works.engines[i].backend->ops = &world->ops;
+		fake_table_use(&world->context->works.engines[i], &world->ops);
 		make_memory(rank);
 	}
 	for (i = 0; i < world->n_ranks; i++) {

@@ -113,7 +113,8 @@ struct world {
 	uint64_t               lane_pause;      /* percentage of turns in which lanes pause */
 	uint32_t               urgency;         /* urgency of the plans in `others` */
 	ceov_context          *context;
-	struct cei_place_ops ops;             /* the host's table with streams */
+	struct cei_place_ops ops;               /* the host's table with streams */
+	struct cei_lane_ops lanes;
 	struct rank            ranks[RANKS_MAX];
 	_Atomic uint64_t       n_moved;         /* steps and actions of all ranks so far */
 	_Atomic uint32_t       n_finished;

@@ -92,9 +92,9 @@ static struct peer_text describe_peer(const struct cei_engine *engine,
 	    chunk->state == CEI_CHUNK_ARMED || chunk->path)
 		return peer;
 	lane = &engine->lanes.states[cei_chunk_step(chunk)->lane]->lane;
-	if (!lane->backend->ops->describe_peer)
+	if (!lane->ops->describe_peer)
 		return peer;
-	lane->backend->ops->describe_peer(lane, text, sizeof(text));
+	lane->ops->describe_peer(lane, text, sizeof(text));
 	snprintf(peer.text, sizeof(peer.text), "; rank %u %s", lane->peer, text);
 	return peer;
 }
@@ -201,7 +201,7 @@ static uint32_t reap_lane(struct cei_engine *engine, uint32_t i)
 	uint32_t n_reaped = 0;
 	int r;
 
-	r = state->lane.backend->ops->reap(&state->lane, &n_done);
+	r = state->lane.ops->reap(&state->lane, &n_done);
 	while (!cei_list_is_empty(moving)) {
 		chunk = CEI_OWNER(moving->next, struct cei_chunk, link);
 		if (chunk->sequence > n_done)
@@ -317,7 +317,7 @@ static void end_lane(struct cei_engine *engine, uint32_t i)
 {
 	struct cei_lane_state *state = engine->lanes.states[i];
 	struct cei_list *moving = &state->moving;
-	int is_idle = state->lane.backend->ops->is_idle(&state->lane);
+	int is_idle = state->lane.ops->is_idle(&state->lane);
 	struct cei_ending ending;
 	struct cei_chunk *chunk;
 

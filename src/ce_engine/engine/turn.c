@@ -72,8 +72,8 @@ static uint32_t turn_set(struct cei_engine *engine, const struct cei_lane_set *s
 
 	for (i = cei_lane_set_next(set, 0); i != CEI_NO_LANE; i = cei_lane_set_next(set, i + 1)) {
 		lane = &engine->lanes.states[i]->lane;
-		if (lane->backend->ops->progress == CEI_PROGRESS_THREAD)
-			n += lane->backend->ops->turn(lane) == CEOV_PENDING;
+		if (lane->ops->turn)
+			n += lane->ops->turn(lane) == CEOV_PENDING;
 	}
 	return n;
 }

@@ -133,7 +133,7 @@ int cei_lanes_are_idle(const struct cei_lanes *lanes, const struct cei_lane_set 
 
 	for (i = cei_lane_set_next(set, 0); i != CEI_NO_LANE; i = cei_lane_set_next(set, i + 1)) {
 		lane = &lanes->states[i]->lane;
-		if (!lane->backend->ops->is_idle(lane))
+		if (!lane->ops->is_idle(lane))
 			return 0;
 	}
 	return 1;
@@ -280,7 +280,7 @@ static int wait_for_gate(struct group *group)
 	if (state->gate_launch == number && state->gate_counter == group->await.counter &&
 	    state->gate_value >= group->await.value)
 		return 0;
-	r = state->lane.backend->ops->wait(&state->lane, &group->await);
+	r = state->lane.ops->wait(&state->lane, &group->await);
 	if (r)
 		return r;
 	state->gate_launch = number;
@@ -293,7 +293,7 @@ static int wait_for_gate(struct group *group)
 static int mend(struct cei_lanes *lanes, uint32_t lane)
 {
 	struct cei_lane_state *state = lanes->states[lane];
-	const struct cei_place_ops *ops = state->lane.backend->ops;
+	const struct cei_lane_ops *ops = state->lane.ops;
 
 	if (!state->error || !ops->mend || ops->mend(&state->lane))
 		return state->error;
@@ -306,7 +306,7 @@ static int fill(struct group *group)
 {
 	struct cei_lane_state *state = group->lanes->states[group->lane];
 	struct cei_lane *lane = &state->lane;
-	const struct cei_place_ops *ops = lane->backend->ops;
+	const struct cei_lane_ops *ops = lane->ops;
 	struct cei_launch *launch = group->chunks[0]->launch;
 	int r = mend(group->lanes, group->lane);
 
@@ -400,5 +400,5 @@ void cei_lanes_break(struct cei_lanes *lanes, uint32_t lane, int error)
 
 	state->error = error;
 	cei_lane_set_add(&lanes->broken, lane);
-	state->lane.backend->ops->stop(&state->lane);
+	state->lane.ops->stop(&state->lane);
 }
