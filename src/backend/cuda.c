@@ -3,7 +3,7 @@
 
 /*
  * The mover between and within GPUs: copy engines, driven by streams of the driver. What the
- * functions of a lane (struct cei_place_ops) do:
+ * functions of a lane (struct cei_lane_ops) do:
  *
  *   wait      queues a stream wait for counter >= value
  *   copy      queues one memcpy batch, whose copies have no order
@@ -30,13 +30,13 @@
  *    fails, and nothing is tried again.
  *
  * CEOVERLAP_FLAG=write or copy sets how counters in GPU memory are raised. If it is unset, a test
- * decides when a peer is first mapped (cuda_flag.c).
+ * decides when a peer is first mapped (cuda_probe.c).
  */
 
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 
 _Static_assert(2 * CEI_LANE_BATCH + 1 < 256, "a submit is one driver call");
 
@@ -138,7 +138,7 @@ static int open_gpu(struct cei_cuda_backend *own)
 	if (!r)
 		r = open_memory(own);
 	if (!r)
-		r = cei_cuda_flag_open(own);
+		r = cei_cuda_probe(own);
 	return r;
 }
 
@@ -310,21 +310,6 @@ static void backend_close(struct cei_backend *backend)
 	own->is_begun = 0;
 }
 
-static const struct cei_lane_ops lanes = {
-	.lane_bytes    = sizeof(struct cei_cuda_lane),
-	.open          = cei_cuda_lane_open,
-	.close         = cei_cuda_lane_close,
-	.wait          = cei_cuda_lane_wait,
-	.follow        = cei_cuda_lane_follow,
-	.copy          = cei_cuda_lane_copy,
-	.post          = cei_cuda_lane_post,
-	.submit        = cei_cuda_lane_submit,
-	.reap          = cei_cuda_lane_reap,
-	.drain         = cei_cuda_lane_drain,
-	.stop          = cei_cuda_lane_stop,
-	.is_idle       = cei_cuda_lane_is_idle,
-};
-
 const struct cei_place_ops cei_backend_cuda = {
 	.name          = "cuda",
 	.serves        = 1u << CEOV_PLACE_GPU,
@@ -332,7 +317,7 @@ const struct cei_place_ops cei_backend_cuda = {
 	.caps          = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS | CEI_CAP_DEVICE |
 			 CEI_CAP_ORDERED | CEI_CAP_DELIVERED | CEI_CAP_CAPTURE,
 	.backend_bytes = sizeof(struct cei_cuda_backend),
-	.lanes         = &lanes,
+	.lanes         = &cei_cuda_lanes,
 	.open          = backend_open,
 	.close         = backend_close,
 	.live_caps     = live_caps,

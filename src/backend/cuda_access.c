@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 #include "base/clock.h"
 
 int cei_cuda_control_idle(struct cei_cuda_backend *own, const char *what)

@@ -13,7 +13,7 @@
  * one of them.
  */
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 
 /* Smaller copies: two more calls of the driver cost more than is won. */
 #define ASIDE_BYTES (UINT64_C(4) << 20)

@@ -14,7 +14,7 @@
  * stand behind streams that wait.
  */
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 
 static int is_in_gpu(const struct cei_cuda_backend *own, uint64_t address)
 {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 #include "base/clock.h"
 
 /* If a lane makes no progress for this long, the driver is asked whether the CUDA context is still
@@ -23,6 +23,29 @@
 static struct cei_cuda_backend *backend_of(const struct cei_lane *lane)
 {
 	return cei_cuda_backend_of(lane->backend);
+}
+
+/* Records that the submit being filled has a wait. */
+static void note_wait(const struct cei_lane *lane)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+
+	if (!state->waits_until)
+		cei_waits_lane_begin(own->waits);
+	state->waits_until = state->n_submitted + 1;
+}
+
+/* Records that n_done submits are done, and so their waits are over. */
+static void went_on(const struct cei_lane *lane, uint64_t n_done)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+
+	if (!state->waits_until || n_done < state->waits_until)
+		return;
+	state->waits_until = 0;
+	cei_waits_lane_end(own->waits);
 }
 
 static int break_lane(const struct cei_lane *lane, CUresult result, const char *what)
@@ -103,33 +126,6 @@ static CUresult flush(const struct cei_lane *lane)
 	return backend_of(lane)->cuda->calls.stream_batch(state->stream, n, state->ops, 0);
 }
 
-CUresult cei_cuda_copy_each(struct cei_cuda *cuda, CUstream stream,
-			    const struct cei_cuda_copies *copies)
-{
-	CUresult result = CUDA_SUCCESS;
-	size_t i;
-
-	for (i = 0; i < copies->n && result == CUDA_SUCCESS; i++)
-		result = cuda->calls.copy(copies->targets[i], copies->sources[i],
-					  copies->sizes[i], stream);
-	return result;
-}
-
-CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
-			     struct cei_cuda_copies *copies)
-{
-	CUmemcpyAttributes attributes;
-	size_t first = 0;
-
-	if (!cuda->calls.copy_batch)
-		return cei_cuda_copy_each(cuda, stream, copies);
-	memset(&attributes, 0, sizeof(attributes));
-	attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-	attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
-	return cuda->calls.copy_batch(copies->targets, copies->sources, copies->sizes,
-				      copies->n, &attributes, &first, 1, stream);
-}
-
 /* Queues the lane's one-row copies. If there is only one, and it goes to or from host memory, a
  * plain call is used: it costs less, and the driver never makes a kernel of such a copy. */
 static CUresult copy_rows(const struct cei_lane *lane)
@@ -144,54 +140,6 @@ static CUresult copy_rows(const struct cei_lane *lane)
 			       lane->direction == CEI_DIRECTION_OUT))
 		return cei_cuda_copy_each(cuda, state->stream, copies);
 	return cei_cuda_copy_batch(cuda, state->stream, copies);
-}
-
-CUresult cei_cuda_copy_rows(struct cei_cuda *cuda, CUstream stream,
-			    const struct cei_piece *piece)
-{
-	CUDA_MEMCPY2D shape;
-
-	memset(&shape, 0, sizeof(shape));
-	shape.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
-	shape.srcDevice = piece->source;
-	shape.srcPitch = piece->source_pitch_bytes;
-	shape.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-	shape.dstDevice = piece->target;
-	shape.dstPitch = piece->target_pitch_bytes;
-	shape.WidthInBytes = piece->row_bytes;
-	shape.Height = piece->n_rows;
-	return cuda->calls.copy_2d(&shape, stream);
-}
-
-int cei_cuda_piece_is_flat(const struct cei_piece *piece)
-{
-	return piece->n_rows == 1 ||
-	       (piece->source_pitch_bytes == piece->row_bytes &&
-		piece->target_pitch_bytes == piece->row_bytes);
-}
-
-CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
-			      const struct cei_piece *pieces, uint32_t n_pieces,
-			      struct cei_cuda_copies *ret_copies)
-{
-	CUresult result = CUDA_SUCCESS;
-	size_t n = 0;
-	uint32_t i;
-
-	for (i = 0; i < n_pieces && result == CUDA_SUCCESS; i++) {
-		if (!pieces[i].n_rows || !pieces[i].row_bytes)
-			continue;
-		if (!cei_cuda_piece_is_flat(&pieces[i])) {
-			result = cei_cuda_copy_rows(cuda, stream, &pieces[i]);
-			continue;
-		}
-		ret_copies->targets[n] = pieces[i].target;
-		ret_copies->sources[n] = pieces[i].source;
-		ret_copies->sizes[n] = pieces[i].row_bytes * pieces[i].n_rows;
-		n++;
-	}
-	ret_copies->n = n;
-	return result;
 }
 
 /* For lanes whose copies could be blocked by streams that wait. Queues copies within the GPU
@@ -238,8 +186,7 @@ static CUresult copy_all(const struct cei_lane *lane, const struct cei_piece *pi
 	return result;
 }
 
-int cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
-		       uint32_t n_pieces)
+static int lane_copy(struct cei_lane *lane, const struct cei_piece *pieces, uint32_t n_pieces)
 {
 	struct cei_cuda_lane *state = lane->private;
 	struct cei_cuda_hold hold;
@@ -258,7 +205,7 @@ int cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "copy");
 }
 
-int cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await)
+static int lane_wait(struct cei_lane *lane, const struct cei_await *await)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
 	struct cei_cuda_lane *state = lane->private;
@@ -270,7 +217,7 @@ int cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await)
 	if (r)
 		return r;
 	state->n_batch++;
-	cei_cuda_lane_waits(lane);
+	note_wait(lane);
 	result = flush(lane);
 	if (result == CUDA_SUCCESS)
 		result = own->cuda->calls.stream_wait_value(state->stream, await->counter,
@@ -280,7 +227,7 @@ int cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await)
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "wait");
 }
 
-int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
+static int lane_follow(struct cei_lane *lane, void *event)
 {
 	struct cei_cuda_lane *state = lane->private;
 	struct cei_cuda_hold hold;
@@ -291,7 +238,7 @@ int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
 	if (r)
 		return r;
 	/* The stream may be waiting for the event, so the lane counts as one that waits. */
-	cei_cuda_lane_waits(lane);
+	note_wait(lane);
 	result = flush(lane);
 	if (result == CUDA_SUCCESS)
 		result = backend_of(lane)->cuda->calls.stream_wait_event(state->stream,
@@ -343,8 +290,7 @@ static CUresult post_all(const struct cei_lane *lane, const struct cei_post *pos
 	return result;
 }
 
-int cei_cuda_lane_post(struct cei_lane *lane, const struct cei_post *posts,
-		       uint32_t n_posts)
+static int lane_post(struct cei_lane *lane, const struct cei_post *posts, uint32_t n_posts)
 {
 	struct cei_cuda_lane *state = lane->private;
 	struct cei_cuda_hold hold;
@@ -373,7 +319,7 @@ static CUresult write_number(const struct cei_lane *lane)
 	return flush(lane);
 }
 
-int cei_cuda_lane_submit(struct cei_lane *lane)
+static int lane_submit(struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
 	struct cei_cuda_hold hold;
@@ -429,13 +375,13 @@ static uint64_t number_done(const struct cei_cuda_lane *state)
 	return own > aside ? own : aside;
 }
 
-int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
+static int lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 {
 	struct cei_cuda_lane *state = lane->private;
 	uint64_t n_done = number_done(state);
 
 	*ret_n_done = n_done;
-	cei_cuda_lane_went_on(lane, n_done);
+	went_on(lane, n_done);
 	if (state->error)
 		return state->error;
 	if (n_done != state->n_reaped || n_done == state->n_submitted) {
@@ -448,7 +394,7 @@ int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 
 /* Waits for the operations of the lane. What was appended and not submitted is dropped: recorded
  * posts never reach the driver. */
-int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
+static int lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
 	struct cei_cuda_lane *state = lane->private;
@@ -472,7 +418,7 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	state->n_batch = 0;
 	state->n_posts = 0;
 	state->n_bytes = 0;
-	cei_cuda_lane_went_on(lane, UINT64_MAX);
+	went_on(lane, UINT64_MAX);
 	/* A lost context accesses no memory any more. reap() returns its error. */
 	if (result != CUDA_SUCCESS)
 		(void)break_lane(lane, result, "draining");
@@ -481,14 +427,14 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 
 /* Does nothing: operations on a stream cannot be taken back, and the caller releases waits by
  * poisoning their counters. */
-void cei_cuda_lane_stop(struct cei_lane *lane)
+static void lane_stop(struct cei_lane *lane)
 {
 	(void)lane;
 }
 
 /* If the context is lost, or cannot be made current, the lane counts as idle: it accesses no memory
  * any more. */
-int cei_cuda_lane_is_idle(struct cei_lane *lane)
+static int lane_is_idle(struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
 	const struct cei_cuda_lane *state = lane->private;
@@ -558,7 +504,7 @@ static CUresult open_stream(const struct cei_lane *lane)
 	return result == CUDA_SUCCESS ? warm_stream(lane) : result;
 }
 
-int cei_cuda_lane_open(struct cei_lane *lane)
+static int lane_open(struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
 	struct cei_cuda_hold hold;
@@ -575,7 +521,7 @@ int cei_cuda_lane_open(struct cei_lane *lane)
 
 /* Memory to which a stuck lane may still write is not freed. Errors are ignored, because no caller
  * could handle them. */
-void cei_cuda_lane_close(struct cei_lane *lane)
+static void lane_close(struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
 	struct cei_cuda_lane *state = lane->private;
@@ -584,7 +530,7 @@ void cei_cuda_lane_close(struct cei_lane *lane)
 
 	if (!state->stream)
 		return;
-	r = cei_cuda_lane_drain(lane, cei_deadline(CEI_CUDA_ACCESS_NS));
+	r = lane_drain(lane, cei_deadline(CEI_CUDA_ACCESS_NS));
 	if (cei_cuda_push(own->cuda, own->gpu, &hold))
 		return;
 	cei_cuda_aside_close(own, &state->aside);
@@ -598,3 +544,18 @@ void cei_cuda_lane_close(struct cei_lane *lane)
 	state->bounce = NULL;
 	cei_cuda_pop(own->cuda, &hold);
 }
+
+const struct cei_lane_ops cei_cuda_lanes = {
+	.lane_bytes = sizeof(struct cei_cuda_lane),
+	.open       = lane_open,
+	.close      = lane_close,
+	.wait       = lane_wait,
+	.follow     = lane_follow,
+	.copy       = lane_copy,
+	.post       = lane_post,
+	.submit     = lane_submit,
+	.reap       = lane_reap,
+	.drain      = lane_drain,
+	.stop       = lane_stop,
+	.is_idle    = lane_is_idle,
+};

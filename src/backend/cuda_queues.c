@@ -12,7 +12,7 @@
  * (measured on H100 and H200 with driver 580).
  */
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 
 /* Copies of this many bytes or more never go through a queue that kernels use. */
 #define SMALL_BYTES (UINT64_C(4) << 20)

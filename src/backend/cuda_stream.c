@@ -7,7 +7,7 @@
  * functions; they restore its current CUDA context.
  */
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 #include "base/clock.h"
 
 /* What stream_enter() changed in the calling thread. */

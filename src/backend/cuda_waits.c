@@ -9,7 +9,7 @@
  * streams need. As many streams may wait as there are further queues.
  */
 
-#include "backend/cuda_private.h"
+#include "backend/cuda_place.h"
 #include "base/variables.h"
 
 #define RESERVED_QUEUES 2u              /* default of CEOVERLAP_RESERVED_QUEUES: one stream for
@@ -137,27 +137,4 @@ void cei_cuda_waits_mark_op(const struct cei_cuda_backend *own, const struct cei
 			    CUstreamBatchMemOpParams *op)
 {
 	cei_cuda_write_op(op, own->wait_words + wait->slot * sizeof(uint64_t), wait->number);
-}
-
-/* --- lanes -------------------------------------------------------------------------- */
-
-void cei_cuda_lane_waits(const struct cei_lane *lane)
-{
-	struct cei_cuda_backend *own = cei_cuda_backend_of(lane->backend);
-	struct cei_cuda_lane *state = lane->private;
-
-	if (!state->waits_until)
-		cei_waits_lane_begin(own->waits);
-	state->waits_until = state->n_submitted + 1;
-}
-
-void cei_cuda_lane_went_on(const struct cei_lane *lane, uint64_t n_done)
-{
-	struct cei_cuda_backend *own = cei_cuda_backend_of(lane->backend);
-	struct cei_cuda_lane *state = lane->private;
-
-	if (!state->waits_until || n_done < state->waits_until)
-		return;
-	state->waits_until = 0;
-	cei_waits_lane_end(own->waits);
 }

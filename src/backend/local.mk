@@ -14,12 +14,14 @@ libceoverlap_core_la_SOURCES += \
 	%D%/waits.c %D%/waits.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
-	%D%/cuda.c %D%/cuda_private.h \
+	%D%/cuda.c %D%/cuda_place.h \
 	%D%/cuda_access.c \
 	%D%/cuda_aside.c \
 	%D%/cuda_bounce.c \
+	%D%/cuda_copies.c \
 	%D%/cuda_flag.c \
 	%D%/cuda_lane.c \
+	%D%/cuda_probe.c \
 	%D%/cuda_queues.c \
 	%D%/cuda_stream.c \
 	%D%/cuda_waits.c

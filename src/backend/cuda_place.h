@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_CUDA_PRIVATE_H
-#define CEI_CUDA_PRIVATE_H
+#ifndef CEI_CUDA_PLACE_H
+#define CEI_CUDA_PLACE_H
 
 /* What the files cuda*.c of this folder share. */
 
@@ -146,21 +146,13 @@ cei_cuda_backend_of(const struct cei_backend *backend)
 	return backend->private;
 }
 
-/* --- cuda_lane.c: the lane functions of struct cei_place_ops ------------------- */
+/* What the sections below offer uses only what those above it do: first what the place is made of,
+ * then callers' streams, then lanes. */
 
-int  cei_cuda_lane_open(struct cei_lane *lane);
-void cei_cuda_lane_close(struct cei_lane *lane);
-int  cei_cuda_lane_follow(struct cei_lane *lane, void *event);
-int  cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await);
-int  cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
-			uint32_t n_pieces);
-int  cei_cuda_lane_post(struct cei_lane *lane, const struct cei_post *posts,
-			uint32_t n_posts);
-int  cei_cuda_lane_submit(struct cei_lane *lane);
-int  cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done);
-int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
-void cei_cuda_lane_stop(struct cei_lane *lane);
-int  cei_cuda_lane_is_idle(struct cei_lane *lane);
+/* --- cuda_copies.c: copies of pieces on any stream ----------------------------------- */
+
+/* Returns whether the address is in the memory of any GPU. The CUDA context must be current. */
+int cei_cuda_is_gpu_memory(const struct cei_cuda_backend *own, uint64_t address);
 
 /* Returns whether the piece is one row, or rows without gaps in source and target. */
 int cei_cuda_piece_is_flat(const struct cei_piece *piece);
@@ -184,15 +176,22 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 			      const struct cei_piece *pieces, uint32_t n_pieces,
 			      struct cei_cuda_copies *ret_copies);
 
-/* --- cuda_bounce.c: copies within the GPU through host memory ---------------------- */
+/* --- cuda_flag.c: how counters are raised ------------------------------------------ */
 
-/* Returns whether source and target are both in this GPU's memory. Such a piece is copied through
- * host memory if cei_cuda_queues_may_block(). The CUDA context must be current. */
-int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_piece *piece);
+/* Returns how counters are raised now. That may change while a peer is warmed up, so a caller calls
+ * this once and uses the same form throughout. */
+enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own);
+void cei_cuda_flag_set(struct cei_cuda_backend *own, enum cei_cuda_flag_form form);
 
-/* Queues a copy within the GPU, in two steps through host memory. */
-CUresult cei_cuda_copy_bouncing(const struct cei_cuda_bounce *bounce,
-				const struct cei_piece *piece);
+/* Returns whether the counter at this address must be raised by a copy: it is in GPU memory, and
+ * the form is CEI_CUDA_FLAG_COPY. The CUDA context must be current. */
+int  cei_cuda_flag_copies(const struct cei_cuda_backend *own,
+			  enum cei_cuda_flag_form form, uint64_t address);
+
+/* Each fills one stream memory operation: a write of value, or a wait. */
+void cei_cuda_write_op(CUstreamBatchMemOpParams *op, uint64_t address, uint64_t value);
+void cei_cuda_wait_op(const struct cei_cuda_backend *own, CUstreamBatchMemOpParams *op,
+		      const struct cei_await *await);
 
 /* --- cuda_queues.c: copies and writes that avoid the hardware queues of kernels ------ */
 
@@ -223,52 +222,15 @@ CUresult cei_cuda_copy_past_queues(struct cei_cuda *cuda, CUstream stream, uint6
  * queue of kernels. */
 CUresult cei_cuda_lead(struct cei_cuda_backend *own, CUstream stream, void *pinned);
 
-/* --- cuda_waits.c: counting the streams that wait ------------------------------------ */
+/* --- cuda_bounce.c: copies within the GPU through host memory ---------------------- */
 
-/* Sets up the count for this GPU. Called at open; the CUDA context must be current. */
-int  cei_cuda_waits_open(struct cei_backend *backend);
+/* Returns whether source and target are both in this GPU's memory. Such a piece is copied through
+ * host memory if cei_cuda_queues_may_block(). The CUDA context must be current. */
+int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_piece *piece);
 
-/* Implements waits_left of struct cei_place_ops. */
-uint32_t cei_cuda_waits_left(struct cei_backend *backend);
-
-/* cei_cuda_waits_begin() counts a stream of the application that is about to wait. If wants_mark of
- * the result is set, the caller queues behind the waits the operation that cei_cuda_waits_mark_op()
- * fills; it says that they are over. */
-struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stream);
-void cei_cuda_waits_mark_op(const struct cei_cuda_backend *own, const struct cei_wait *wait,
-			    CUstreamBatchMemOpParams *op);
-
-/* cei_cuda_lane_waits() records that the submit being filled has a wait. cei_cuda_lane_went_on()
- * records that n_done submits are done, and so their waits are over. */
-void cei_cuda_lane_waits(const struct cei_lane *lane);
-void cei_cuda_lane_went_on(const struct cei_lane *lane, uint64_t n_done);
-
-/* --- cuda_flag.c: how counters are raised, and tests of what works ---------------- */
-
-/* Returns how counters are raised now. That may change while a peer is warmed up, so a caller calls
- * this once and uses the same form throughout. */
-enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own);
-
-/* Returns whether the counter at this address must be raised by a copy: it is in GPU memory, and
- * the form is CEI_CUDA_FLAG_COPY. The CUDA context must be current. */
-int  cei_cuda_flag_copies(const struct cei_cuda_backend *own,
-			  enum cei_cuda_flag_form form, uint64_t address);
-
-/* Returns whether the address is in the memory of any GPU. The CUDA context must be current. */
-int cei_cuda_is_gpu_memory(const struct cei_cuda_backend *own, uint64_t address);
-
-/* Each fills one stream memory operation: a write of value, or a wait. */
-void cei_cuda_write_op(CUstreamBatchMemOpParams *op, uint64_t address, uint64_t value);
-void cei_cuda_wait_op(const struct cei_cuda_backend *own, CUstreamBatchMemOpParams *op,
-		      const struct cei_await *await);
-
-/* Decides how counters are raised: by a stream memory operation or by a copy; CEOVERLAP_FLAG
- * overrides that. Tests the form on our own memory, and tests whether lanes can wait. Called at
- * open after small accesses are set up; the CUDA context must be current. */
-int  cei_cuda_flag_open(struct cei_cuda_backend *own);
-
-/* Implements warm of struct cei_place_ops. */
-int  cei_cuda_warm(struct cei_backend *backend, uint64_t address);
+/* Queues a copy within the GPU, in two steps through host memory. */
+CUresult cei_cuda_copy_bouncing(const struct cei_cuda_bounce *bounce,
+				const struct cei_piece *piece);
 
 /* --- cuda_access.c: small accesses ------------------------------------------------ */
 
@@ -295,6 +257,39 @@ int  cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
 /* Waits until the control stream is idle, for at most CEI_CUDA_ACCESS_NS. */
 int  cei_cuda_control_idle(struct cei_cuda_backend *own, const char *what);
 
+/* --- cuda_probe.c: tests of what works ------------------------------------------------ */
+
+/* Decides how counters are raised: by a stream memory operation or by a copy; CEOVERLAP_FLAG
+ * overrides that. Tests the form on our own memory, and tests whether lanes can wait. Called at
+ * open after small accesses are set up; the CUDA context must be current. */
+int  cei_cuda_probe(struct cei_cuda_backend *own);
+
+/* Implements warm of struct cei_place_ops. */
+int  cei_cuda_warm(struct cei_backend *backend, uint64_t address);
+
+/* --- cuda_waits.c: counting the streams that wait ------------------------------------ */
+
+/* Sets up the count for this GPU. Called at open; the CUDA context must be current. */
+int  cei_cuda_waits_open(struct cei_backend *backend);
+
+/* Implements waits_left of struct cei_place_ops. */
+uint32_t cei_cuda_waits_left(struct cei_backend *backend);
+
+/* cei_cuda_waits_begin() counts a stream of the application that is about to wait. If wants_mark of
+ * the result is set, the caller queues behind the waits the operation that cei_cuda_waits_mark_op()
+ * fills; it says that they are over. */
+struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stream);
+void cei_cuda_waits_mark_op(const struct cei_cuda_backend *own, const struct cei_wait *wait,
+			    CUstreamBatchMemOpParams *op);
+
+/* --- cuda_stream.c: callers' streams ----------------------------------------------- */
+
+int  cei_cuda_stream_queue(struct cei_backend *backend, void *stream,
+			   const struct cei_stream_work *work);
+int  cei_cuda_event_open(struct cei_backend *backend, void **ret_event);
+void cei_cuda_event_close(struct cei_backend *backend, void *event);
+int  cei_cuda_event_record(struct cei_backend *backend, void *event, void *stream);
+
 /* --- cuda_aside.c: ends of copies, told from another stream ------------------------- */
 
 /* All below: in the thread that uses the lane, with its CUDA context current. After a failed open
@@ -308,12 +303,8 @@ int      cei_cuda_aside_suits(struct cei_cuda_backend *own, const struct cei_cud
 /* Queues the write of that number to the page's done_aside. */
 CUresult cei_cuda_aside_tell(struct cei_cuda_backend *own, struct cei_cuda_lane *state);
 
-/* --- cuda_stream.c: callers' streams ----------------------------------------------- */
+/* --- cuda_lane.c ------------------------------------------------------------------- */
 
-int  cei_cuda_stream_queue(struct cei_backend *backend, void *stream,
-			   const struct cei_stream_work *work);
-int  cei_cuda_event_open(struct cei_backend *backend, void **ret_event);
-void cei_cuda_event_close(struct cei_backend *backend, void *event);
-int  cei_cuda_event_record(struct cei_backend *backend, void *event, void *stream);
+extern const struct cei_lane_ops cei_cuda_lanes;
 
-#endif /* CEI_CUDA_PRIVATE_H */
+#endif /* CEI_CUDA_PLACE_H */
