@@ -85,7 +85,7 @@ struct cei_stream_work {
  * of CEI_CAPS_NEEDED; a mover without them is not opened. */
 enum cei_cap {
 	CEI_CAP_LANE_WAIT = 1u << 0,    /* a lane can wait for a counter itself */
-	CEI_CAP_STREAMS   = 1u << 1,    /* stream_queue works */
+	CEI_CAP_STREAMS   = 1u << 1,    /* stream_queue, events and follow are there */
 	CEI_CAP_DEVICE    = 1u << 2,    /* it drives the engines of a real device: its members'
 					 * places are in the machine's topology. The members
 					 * of a mover without it represent GPUs only if the
@@ -177,7 +177,8 @@ struct cei_lane_ops {
 	 * for all of them, and nothing was appended. submit starts all that was appended since
 	 * the last submit. reap gives the number of submits that are done since the lane was
 	 * opened, and returns the error of a lane that broke: after a failure the lane copies
-	 * and posts nothing. */
+	 * and posts nothing. wait is NULL without CEI_CAP_LANE_WAIT, follow without
+	 * CEI_CAP_STREAMS. */
 	int      (*wait)(struct cei_lane *lane, const struct cei_await *await);
 	int      (*follow)(struct cei_lane *lane, void *event);
 	int      (*copy)(struct cei_lane *lane, const struct cei_piece *pieces,
@@ -234,6 +235,8 @@ struct cei_place_ops {
 	 * left behind; all lanes are closed. */
 	int      (*open)(struct cei_backend *backend);
 	void     (*close)(struct cei_backend *backend);
+
+	/* What an open backend can do of its caps. NULL: all of it. */
 	uint32_t (*live_caps)(struct cei_backend *backend);
 
 	/* Whether the backend's place is lost to this process until it ends: each call for it fails
@@ -242,12 +245,6 @@ struct cei_place_ops {
 	 * knows of a loss by somebody else's work, and may let the call wait for what other threads
 	 * of the process ask of it. Any thread. NULL: places are never lost. */
 	int      (*lost)(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES]);
-
-	/* How many more lanes and streams of this place may be left waiting for marks: with
-	 * more of them a GPU may not start kernels any more (backend/waits.h). A hint for
-	 * callers that can poll instead; nothing is refused. UINT32_MAX: there is no bound.
-	 * Any thread, no driver call. */
-	uint32_t (*waits_left)(struct cei_backend *backend);
 
 	/* Memory that lanes move from and to; at set-up, any thread. If all three are NULL, the
 	 * mover reaches the memory that is mapped for the member, by its mapped address. A
@@ -262,11 +259,21 @@ struct cei_place_ops {
 				uint64_t *ret_address);
 	void     (*memory_close)(struct cei_backend *backend, uint64_t address);
 
+	/* What follows is of places alone. A mover with CEI_CAP_PEER_LANES has lanes and memory, and
+	 * none of it: it is never a member's first mover, which is the one that is asked. */
+
+	/* How many more lanes and streams of this place may be left waiting for marks: with
+	 * more of them a GPU may not start kernels any more (backend/waits.h). A hint for
+	 * callers that can poll instead; nothing is refused. NULL: there is no bound. Any thread, no
+	 * driver call. */
+	uint32_t (*waits_left)(struct cei_backend *backend);
+
 	/* Prepares copies to a peer, so that the first use is not slower: moves bytes there
 	 * and back as lanes will, tests that a raised counter arrives there, and chooses how
 	 * counters are raised. address is 64 bytes of scratch memory of the peer, mapped for
 	 * this member and used by nobody else until the call returns; its contents are
-	 * undefined afterwards. Any thread, at set-up; every wait in it ends after 5 s. */
+	 * undefined afterwards. Any thread, at set-up; every wait in it ends after 5 s. NULL:
+	 * the first use is not slower. */
 	int      (*warm)(struct cei_backend *backend, uint64_t address);
 
 	/* Allocates and frees staging memory for lanes, at set-up: pinned host memory that the
@@ -278,7 +285,8 @@ struct cei_place_ops {
 				  uint64_t address);
 
 	/* Opens the memory of another place of this process to the backend's lanes.
-	 * CEOV_ERR_NO_ROUTE, not raised: there is no direct path. At set-up. */
+	 * CEOV_ERR_NO_ROUTE, not raised: there is no direct path. At set-up. NULL: lanes reach
+	 * all memory of the process. */
 	int      (*reach)(struct cei_backend *backend, struct ceov_place place);
 
 	/* Small, synchronous accesses from any thread: they wait neither for lanes nor for
@@ -299,7 +307,7 @@ struct cei_place_ops {
 	 * copies and kernels that begin afterwards. The thread is bound. NULL: they always are. */
 	int      (*landed)(struct cei_backend *backend);
 
-	/* Queues work on a caller's stream. Any thread. CEOV_ERR_INVALID without
+	/* Queues work on a caller's stream. Any thread. NULL, as the functions of events, without
 	 * CEI_CAP_STREAMS. Empty work only tests whether the stream can be used. A stream that
 	 * is being captured always takes waits and posts; it takes copies and empty work only
 	 * if the work has value_at. */
@@ -307,12 +315,23 @@ struct cei_place_ops {
 				 const struct cei_stream_work *work);
 
 	/* Events mark a point of a caller's stream, behind which lanes can continue (follow).
-	 * Any thread. event_record needs CEI_CAP_STREAMS, and refuses a stream that is being
-	 * captured. */
+	 * Any thread. event_record refuses a stream that is being captured. */
 	int      (*event_open)(struct cei_backend *backend, void **ret_event);
 	void     (*event_close)(struct cei_backend *backend, void *event);
 	int      (*event_record)(struct cei_backend *backend, void *event, void *stream);
 };
+
+/* Return what live_caps and waits_left say, or, where there are none, all abilities of the table and
+ * UINT32_MAX. */
+static inline uint32_t cei_backend_caps(struct cei_backend *backend)
+{
+	return backend->ops->live_caps ? backend->ops->live_caps(backend) : backend->ops->caps;
+}
+
+static inline uint32_t cei_backend_waits_left(struct cei_backend *backend)
+{
+	return backend->ops->waits_left ? backend->ops->waits_left(backend) : UINT32_MAX;
+}
 
 /* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An
  * engine opens the movers of its site's table, which is this one except in some tests. */

@@ -88,18 +88,6 @@ static void host_close(struct cei_backend *backend)
 	(void)backend;
 }
 
-static uint32_t host_live_caps(struct cei_backend *backend)
-{
-	return backend->ops->caps;
-}
-
-/* There is no bound: a worker thread that waits holds up nothing but its own lane. */
-static uint32_t host_waits_left(struct cei_backend *backend)
-{
-	(void)backend;
-	return UINT32_MAX;
-}
-
 /* --- the worker ---------------------------------------------------------- */
 
 static void sleep_ns(uint64_t ns)
@@ -452,15 +440,7 @@ static void host_lane_close(struct cei_lane *lane)
 	free(own->operations);
 }
 
-/* --- small accesses ------------------------------------------------------ */
-
-/* Does nothing: the first use of host memory is not slower. */
-static int host_warm(struct cei_backend *backend, uint64_t address)
-{
-	(void)backend;
-	(void)address;
-	return 0;
-}
+/* --- staging and the tables ---------------------------------------------- */
 
 static int host_staging_open(struct cei_backend *backend, enum ceov_place_kind kind,
 			     uint64_t n_bytes, uint64_t *ret_address)
@@ -484,58 +464,11 @@ static void host_staging_close(struct cei_backend *backend, enum ceov_place_kind
 	free((void *)(uintptr_t)address);
 }
 
-static int host_reach(struct cei_backend *backend, struct ceov_place place)
-{
-	(void)backend;
-	(void)place;
-	return 0;
-}
-
-static int no_streams(struct cei_backend *backend)
-{
-	return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0,
-			 "host: there are no streams");
-}
-
-static int host_stream_queue(struct cei_backend *backend, void *stream,
-			     const struct cei_stream_work *work)
-{
-	(void)stream;
-	(void)work;
-	return no_streams(backend);
-}
-
-static int host_event_open(struct cei_backend *backend, void **ret_event)
-{
-	(void)ret_event;
-	return no_streams(backend);
-}
-
-static void host_event_close(struct cei_backend *backend, void *event)
-{
-	(void)backend;
-	(void)event;
-}
-
-static int host_event_record(struct cei_backend *backend, void *event, void *stream)
-{
-	(void)event;
-	(void)stream;
-	return no_streams(backend);
-}
-
-static int host_follow(struct cei_lane *lane, void *event)
-{
-	(void)event;
-	return no_streams(lane->backend);
-}
-
 static const struct cei_lane_ops lanes = {
 	.lane_bytes    = sizeof(struct host_lane),
 	.open          = host_lane_open,
 	.close         = host_lane_close,
 	.wait          = host_wait,
-	.follow        = host_follow,
 	.copy          = host_copy,
 	.post          = host_post,
 	.submit        = host_submit,
@@ -556,17 +489,9 @@ const struct cei_place_ops cei_backend_host = {
 	.lanes         = &lanes,
 	.open          = host_open,
 	.close         = host_close,
-	.live_caps     = host_live_caps,
 	.lost          = host_lost,
-	.waits_left    = host_waits_left,
-	.warm          = host_warm,
 	.staging_open  = host_staging_open,
 	.staging_close = host_staging_close,
-	.reach         = host_reach,
 	.store         = cei_host_store,
 	.load          = cei_host_load,
-	.stream_queue  = host_stream_queue,
-	.event_open    = host_event_open,
-	.event_close   = host_event_close,
-	.event_record  = host_event_record,
 };

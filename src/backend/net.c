@@ -94,17 +94,6 @@ static void net_close(struct cei_backend *backend)
 		pthread_mutex_destroy(&net->lock);
 }
 
-static uint32_t net_live_caps(struct cei_backend *backend)
-{
-	return backend->ops->caps;
-}
-
-static uint32_t net_waits_left(struct cei_backend *backend)
-{
-	(void)backend;
-	return UINT32_MAX;              /* its lanes do not wait */
-}
-
 /* --- memory ----------------------------------------------------------------------------- */
 
 static int net_memory_reaches(struct cei_backend *backend, const struct cei_memory *memory)
@@ -422,107 +411,10 @@ static int net_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	return 0;
 }
 
-/* --- operations that this mover does not support -------------------------------------- */
-
-static int not_first(struct cei_backend *backend)
-{
-	return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0,
-			 "net: this mover only has lanes to other nodes");
-}
-
-static int net_warm(struct cei_backend *backend, uint64_t address)
-{
-	(void)address;
-	return not_first(backend);
-}
-
-static int net_staging_open(struct cei_backend *backend, enum ceov_place_kind kind,
-			    uint64_t n_bytes, uint64_t *ret_address)
-{
-	(void)kind;
-	(void)n_bytes;
-	(void)ret_address;
-	return not_first(backend);
-}
-
-static void net_staging_close(struct cei_backend *backend, enum ceov_place_kind kind,
-			      uint64_t address)
-{
-	(void)backend;
-	(void)kind;
-	(void)address;
-}
-
-static int net_reach(struct cei_backend *backend, struct ceov_place place)
-{
-	(void)backend;
-	(void)place;
-	return CEOV_ERR_NO_ROUTE;
-}
-
-static int net_store(struct cei_backend *backend, uint64_t address, const void *bytes,
-		     uint64_t n_bytes)
-{
-	(void)address;
-	(void)bytes;
-	(void)n_bytes;
-	return not_first(backend);
-}
-
-static int net_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
-		    uint64_t n_bytes)
-{
-	(void)address;
-	(void)ret_bytes;
-	(void)n_bytes;
-	return not_first(backend);
-}
-
-static int net_stream_queue(struct cei_backend *backend, void *stream,
-			    const struct cei_stream_work *work)
-{
-	(void)stream;
-	(void)work;
-	return not_first(backend);
-}
-
-static int net_event_open(struct cei_backend *backend, void **ret_event)
-{
-	(void)ret_event;
-	return not_first(backend);
-}
-
-static void net_event_close(struct cei_backend *backend, void *event)
-{
-	(void)backend;
-	(void)event;
-}
-
-static int net_event_record(struct cei_backend *backend, void *event, void *stream)
-{
-	(void)event;
-	(void)stream;
-	return not_first(backend);
-}
-
-static int net_wait(struct cei_lane *lane, const struct cei_await *await)
-{
-	(void)await;
-	return not_first(lane->backend);
-}
-
-static int net_follow(struct cei_lane *lane, void *event)
-{
-	(void)event;
-	return not_first(lane->backend);
-}
-
 static const struct cei_lane_ops lanes = {
 	.lane_bytes    = sizeof(struct net_lane),
 	.open          = net_lane_open,
 	.close         = net_lane_close,
-	.wait          = net_wait,
-	.follow        = net_follow,
 	.copy          = net_copy,
 	.post          = net_post,
 	.submit        = net_submit,
@@ -544,19 +436,7 @@ const struct cei_place_ops cei_backend_net = {
 	.lanes          = &lanes,
 	.open           = net_open,
 	.close          = net_close,
-	.live_caps      = net_live_caps,
-	.waits_left     = net_waits_left,
 	.memory_reaches = net_memory_reaches,
 	.memory_open    = net_memory_open,
 	.memory_close   = net_memory_close,
-	.warm           = net_warm,
-	.staging_open   = net_staging_open,
-	.staging_close  = net_staging_close,
-	.reach          = net_reach,
-	.store          = net_store,
-	.load           = net_load,
-	.stream_queue   = net_stream_queue,
-	.event_open     = net_event_open,
-	.event_close    = net_event_close,
-	.event_record   = net_event_record,
 };

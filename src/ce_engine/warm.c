@@ -65,7 +65,8 @@ static int touch(ceov_context *context, uint32_t rank)
 			      cei_site_n_local(&context->site));
 	for (i = 0; !r && i < context->site.n_members; i++) {
 		address = pad->region->address[i];
-		if (!address || context->site.members[i].rank == rank)
+		if (!address || context->site.members[i].rank == rank ||
+		    !context->backends[i]->ops->warm)
 			continue;
 		r = context->backends[i]->ops->warm(context->backends[i],
 						    address + slot_at(context, i));

@@ -200,7 +200,7 @@ END_TEST
  * place. */
 START_TEST(test_live_capabilities_are_among_those_of_the_table)
 {
-	uint32_t live = rig.ops->live_caps(&rig.backend);
+	uint32_t live = cei_backend_caps(&rig.backend);
 	uint32_t may_lack = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS | CEI_CAP_CAPTURE;
 
 	ck_assert_uint_eq(live & ~rig.ops->caps, 0);
@@ -208,6 +208,20 @@ START_TEST(test_live_capabilities_are_among_those_of_the_table)
 	ck_assert_uint_eq(rig.ops->caps & CEI_CAPS_NEEDED, CEI_CAPS_NEEDED);
 	ck_assert(!(live & CEI_CAP_CAPTURE) || (live & CEI_CAP_STREAMS));
 	ck_assert_int_eq((rig.ops->caps & CEI_CAP_DEVICE) != 0, rig.kind != CEOV_PLACE_HOST);
+}
+END_TEST
+
+START_TEST(test_functions_are_there_with_what_they_need)
+{
+	int has_streams = (rig.ops->caps & CEI_CAP_STREAMS) != 0;
+	int waits = (rig.ops->caps & CEI_CAP_LANE_WAIT) != 0;
+
+	ck_assert_int_eq(rig.ops->stream_queue != NULL, has_streams);
+	ck_assert_int_eq(rig.ops->event_open != NULL, has_streams);
+	ck_assert_int_eq(rig.ops->event_close != NULL, has_streams);
+	ck_assert_int_eq(rig.ops->event_record != NULL, has_streams);
+	ck_assert_int_eq(rig.ops->lanes->follow != NULL, has_streams);
+	ck_assert_int_eq(rig.ops->lanes->wait != NULL, waits);
 }
 END_TEST
 
@@ -227,5 +241,6 @@ void rig_add_cap_cases(Suite *suite)
 	tcase_add_test(caps, test_lanes_progress_as_they_say);
 	tcase_add_test(caps, test_memory_is_moved_by_the_addresses_that_it_was_given);
 	tcase_add_test(caps, test_live_capabilities_are_among_those_of_the_table);
+	tcase_add_test(caps, test_functions_are_there_with_what_they_need);
 	suite_add_tcase(suite, caps);
 }

@@ -25,10 +25,9 @@ START_TEST(test_table_is_complete)
 	const struct cei_place_ops *ops = rig.ops;
 	const struct cei_lane_ops *lanes = ops->lanes;
 
-	ck_assert(ops->name && ops->open && ops->close && ops->live_caps && ops->waits_left);
-	ck_assert_msg(ops->warm != NULL, "%s: no warm", ops->name);
-	ck_assert(ops->store && ops->load && ops->stream_queue);
-	ck_assert(lanes->open && lanes->close && lanes->wait && lanes->copy);
+	ck_assert(ops->name && ops->open && ops->close);
+	ck_assert(ops->store && ops->load && ops->staging_open && ops->staging_close);
+	ck_assert(lanes->open && lanes->close && lanes->copy);
 	ck_assert(lanes->post && lanes->submit && lanes->reap && lanes->drain);
 	ck_assert(lanes->stop && lanes->is_idle);
 }

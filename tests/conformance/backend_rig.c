@@ -76,7 +76,7 @@ void rig_close(void)
 
 int rig_has_gates(void)
 {
-	return (rig.ops->live_caps(&rig.backend) & CEI_CAP_LANE_WAIT) != 0;
+	return (cei_backend_caps(&rig.backend) & CEI_CAP_LANE_WAIT) != 0;
 }
 
 uint64_t rig_at(uint32_t region, uint64_t offset)

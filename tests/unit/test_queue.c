@@ -53,7 +53,9 @@ END_TEST
 
 START_TEST(test_streams_that_cannot_be_used_are_refused)
 {
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
 	struct ceov_transfer transfer;
+	struct ceov_failure failure;
 	struct stream_rig rig;
 
 	stream_rig_open(&rig);
@@ -67,6 +69,10 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 	rig.stream.is_capturing = 0;
 	rig.context->works.engines[0].backend->ops = &cei_backend_host;
 	refused(&rig, CEOV_ERR_INVALID, "no streams");
+	launch.after_stream = &rig.stream;
+	ck_assert_int_eq(ceov_launch(rig.plan, &launch, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_last_failure(rig.context, &failure), 0);
+	ck_assert_ptr_nonnull(strstr(failure.text, "no streams: name no after_stream"));
 	stream_rig_close(&rig);
 }
 END_TEST

@@ -49,6 +49,11 @@ struct leg {
 	int                       is_spare;
 };
 
+static int reach(struct cei_backend *backend, struct ceov_place place)
+{
+	return backend->ops->reach ? backend->ops->reach(backend, place) : 0;
+}
+
 /* The lane that moves the leg, and its backend; both ends are in its reach then. */
 static int open_leg(struct cei_staging *staging, const struct leg *leg, uint32_t *ret_lane,
 		    struct cei_backend **ret_backend)
@@ -66,11 +71,9 @@ static int open_leg(struct cei_staging *staging, const struct leg *leg, uint32_t
 	if (!r)
 		r = cei_lanes_take(staging->lanes, backend, direction, CEOV_NOBODY, ret_lane);
 	if (!r)
-		r = backend->ops->reach(backend,
-					backend_place(staging, leg->machine, leg->from));
+		r = reach(backend, backend_place(staging, leg->machine, leg->from));
 	if (!r)
-		r = backend->ops->reach(backend,
-					backend_place(staging, leg->machine, leg->to));
+		r = reach(backend, backend_place(staging, leg->machine, leg->to));
 	*ret_backend = backend;
 	return r;
 }

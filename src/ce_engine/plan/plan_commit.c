@@ -187,7 +187,7 @@ static void fill_mover(const struct cei_engine *engine, uint32_t m, struct cei_p
 {
 	struct cei_backend *backend = (struct cei_backend *)&engine->movers.mover[m].backend;
 
-	if (!m && backend->ops->live_caps(backend) & CEI_CAP_LANE_WAIT)
+	if (!m && cei_backend_caps(backend) & CEI_CAP_LANE_WAIT)
 		to->flags = CEI_PROGRAM_CAN_WAIT;
 	if (backend->ops->caps & CEI_CAP_LEAVES_MACHINE)
 		to->flags |= CEI_PROGRAM_LEAVES_MACHINE;

@@ -40,7 +40,7 @@ static int explain_waits(const struct cei_explain *explain, const struct cei_tri
 	if (!triggers->is_gateable || !triggers->is_pollable ||
 	    !(backend->ops->caps & CEI_CAP_DEVICE))
 		return 0;
-	n = backend->ops->waits_left(backend);
+	n = cei_backend_waits_left(backend);
 	if (n)
 		return cei_say(explain, "%u more streams of GPU %u can be left waiting; beyond "
 			       "that launches of this plan are polled and not gated\n", n,

@@ -195,6 +195,10 @@ static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 	struct cei_backend *backend = plan->object.context->backends[plan->member];
 	int r = 0;
 
+	if (!backend->ops->event_open)
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
+				 "ceov_launch: rank %u is on the host, which has no streams: name "
+				 "no after_stream", plan->program.rank);
 	if (!record->event)
 		r = backend->ops->event_open(backend, &record->event);
 	return r ? r : backend->ops->event_record(backend, record->event, stream);

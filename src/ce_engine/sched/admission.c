@@ -84,7 +84,7 @@ static int may_gate(struct cei_admission *admission, const struct ceov_plan *pla
 {
 	if (plan->run.n_admitted)
 		return plan->run.gate != CEOV_NOBODY;
-	return admission->backend->ops->waits_left(admission->backend) > 0;
+	return cei_backend_waits_left(admission->backend) > 0;
 }
 
 /* --- admitting launches -------------------------------------------------- */
