@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "net/far_copier.h"
 
 struct cei_copier {

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/lane.h"
 #include "backend/waits.h"
 #include "base/cuda_table.h"
 

@@ -24,7 +24,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/lane.h"
 
 struct cei_host_script {
 	uint64_t copy_delay_ns;

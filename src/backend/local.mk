@@ -3,7 +3,7 @@
 
 # backend: the movers
 libceoverlap_core_la_SOURCES += \
-	%D%/backend.h \
+	%D%/place.c %D%/place.h \
 	%D%/registry.c \
 	%D%/lane.c %D%/lane.h \
 	%D%/copier.c %D%/copier.h \

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/backend.h"
+#include "backend/lane.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "net/network.h"

@@ -3,7 +3,7 @@
 
 /* The table of this build's movers. A new mover needs a declaration and a line here. */
 
-#include "backend/backend.h"
+#include "backend/place.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -18,7 +18,7 @@
 
 struct cei_cuda;                /* base/cuda_driver.h */
 struct cei_network;                     /* net/network.h */
-struct cei_place_ops;         /* backend/backend.h */
+struct cei_place_ops;         /* backend/place.h */
 
 struct cei_site {
 	struct cei_report *report;

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/clock.h"
 #include "base/cuda_driver.h"
 #include "base/file.h"

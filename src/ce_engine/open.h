@@ -5,7 +5,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-struct cei_place_ops;                 /* backend/backend.h */
+struct cei_place_ops;                 /* backend/place.h */
 struct cei_transport_ops;               /* net/transport.h */
 
 /* ceov_open() with a table of movers to choose from, which NULL ends and which stays until the

@@ -5,7 +5,7 @@
 
 #include "ce_engine/warm.h"
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/clock.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"

@@ -22,7 +22,7 @@
 #include "net/bell.h"
 #include "net/far_stream.h"
 
-/* As in backend/backend.h: what may be appended between two submits, and submits that are not
+/* As in backend/lane.h: what may be appended between two submits, and submits that are not
  * reaped. A lane has less room than both together. An engine has 64 chunks on a lane at most, each
  * with a copy and a post and in a submit of its own at worst, which is what there is room for. */
 #define CEI_FAR_BATCH   64u
@@ -105,7 +105,7 @@ int  cei_far_lane_submit(struct cei_far_lane *lane);
  * or source is wrong break a lane with CEOV_ERR_INVALID. */
 int  cei_far_lane_reap(struct cei_far_lane *lane, uint64_t *ret_n_done);
 
-/* Any thread: as in backend/backend.h. What was sent cannot be taken back, so a stopped lane is
+/* Any thread: as in backend/lane.h. What was sent cannot be taken back, so a stopped lane is
  * idle when that has landed or its connection has closed. */
 void cei_far_lane_stop(struct cei_far_lane *lane);
 int  cei_far_lane_is_idle(struct cei_far_lane *lane);

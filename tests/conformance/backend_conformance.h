@@ -8,7 +8,7 @@
  * through the place's share table, and filled and read by the backend's load and store.
  */
 
-#include "backend/backend.h"
+#include "backend/place.h"
 
 /* Runs all cases on the backend; returns main()'s exit status. 77 (skipped): this machine has no
  * place that the backend serves, or, with NULL, this build has no such backend. */

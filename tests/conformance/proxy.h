@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/lane.h"
 
 #define PROXY_MEMORIES 256u
 

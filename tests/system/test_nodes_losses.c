@@ -13,7 +13,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/clock.h"
 #include "ce_engine/open.h"
 #include "system/bootstrap_fixture.h"

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/lane.h"
 
 struct fake_event {
 	_Atomic uint64_t is_reached;    /* release: pairs with the acquire of the lane's wait */

@@ -5,7 +5,7 @@
 
 #include "loopback.h"
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/open.h"
 

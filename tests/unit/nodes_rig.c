@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "ce_engine/open.h"
 
 /* All nodes call it at the same time, with the same size. */

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "testing.h"
 
 #define STREAM_RIG_BYTES UINT64_C(96)   /* of a part of the buffers */

@@ -9,7 +9,7 @@
 
 #include <hwloc.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/cuda_driver.h"
 #include "tools/info/rail.h"
 

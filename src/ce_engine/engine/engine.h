@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "ce_engine/engine/doorbell.h"
 #include "ce_engine/engine/fence.h"
 #include "ce_engine/engine/launch_source.h"

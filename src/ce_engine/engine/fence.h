@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 
 struct cei_movers;                      /* ce_engine/exec/movers.h */
 

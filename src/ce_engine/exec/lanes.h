@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/lane.h"
 #include "base/lane_set.h"
 #include "base/list.h"
 #include "ce_engine/sched/scheduler.h"

@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/lane.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 
 #define CEI_MOVERS_OWN_MAX 4u
 #define CEI_HELPERS_MAX    16u

@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "ce_engine/sched/launch.h"
 #include "topology/topology.h"
 

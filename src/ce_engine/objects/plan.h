@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/lane_set.h"
 #include "base/report.h"
 #include "ce_engine/objects/abort.h"

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "ce_engine/objects/object.h"
 #include "ipc/bootstrap.h"
 #include "ipc/share.h"

@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/report.h"
 #include "topology/route.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 
 /* The driver refuses larger pitches (CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2^31 - 1). */
 #define CEI_PITCH_MAX_BYTES INT32_MAX

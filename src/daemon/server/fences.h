@@ -14,7 +14,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/report.h"
 #include "base/site.h"
 

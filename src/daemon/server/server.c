@@ -18,7 +18,7 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/clock.h"
 #include "base/cuda_driver.h"
 #include "base/write.h"

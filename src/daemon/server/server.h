@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/list.h"
 #include "base/report.h"
 #include "ce_engine/objects/works.h"

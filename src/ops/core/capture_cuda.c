@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "ce_engine/exec/lower.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/place.h"
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "kernels/begin.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_BACKEND_H
-#define CEI_BACKEND_H
+#ifndef CEI_PLACE_H
+#define CEI_PLACE_H
 
 /*
  * Stage 3 of 4: backend - moves bytes.
@@ -11,9 +11,10 @@
  *
  * A backend serves one member of this process. It knows no plan and no topology: its callers
  * pass addresses that it returned itself (memory_open), or that are mapped for that member
- * (ipc/share.h).
- * It never calls back into the engine. Lane calls come from the engine's thread;
- * the data path's functions neither block nor allocate.
+ * (ipc/share.h). It never calls back into the engine.
+ *
+ * Two tables say what it does: struct cei_place_ops here, and struct cei_lane_ops (lane.h) for its
+ * lanes, which are the data path. Lanes know their place; what a place does knows no lane.
  */
 
 #include <stdint.h>
@@ -142,84 +143,10 @@ struct cei_memory {
 						 * memory_open gives. host and device are 0 */
 };
 
-struct cei_lane {
-	const struct cei_lane_ops *ops; /* backend->ops->lanes */
-	struct cei_backend *backend;
-	enum cei_direction  direction;  /* of its copies. Only a lane of direction ANY waits for
-					 * marks, and it carries all directions; a lane of
-					 * PEER carries LOCAL and HOST, too */
-	uint32_t            peer;       /* the only other rank whose memory its pieces name; or
-					 * CEOV_NOBODY: any that the mover reaches */
-	uint32_t            index;      /* in its engine, for messages */
-	uint64_t            n_submitted;/* kept by the lane's caller, see lane.h */
-	void               *private;    /* the backend's state, ops->lane_bytes */
-};
-
-/* A lane takes at most this many waits, pieces and posts together between two
- * submits, and at most CEI_LANE_SUBMITS submits that are not reaped. */
-#define CEI_LANE_BATCH   64u
-#define CEI_LANE_SUBMITS 64u
-
-/* What a lane does. Called by the thread that drives the lane, an engine's, unless a function says
- * otherwise. None blocks or allocates but open, close and drain. The end of submits is always
- * polled, by reap, and an engine does not sleep before it has seen it. */
-struct cei_lane_ops {
-	uint32_t lane_bytes;            /* private state of a lane, zeroed before open */
-
-	/* At set-up. close accepts what a failed open left behind; the lane is idle: see stop and
-	 * is_idle. */
-	int      (*open)(struct cei_lane *lane);
-	void     (*close)(struct cei_lane *lane);
-
-	/* Data path. wait, follow, copy and post append operations to the lane: each begins
-	 * when the earlier ones are done and their writes visible. The pieces of one copy call
-	 * have no order among them, nor have the posts of one call. CEOV_FULL: there is no room
-	 * for all of them, and nothing was appended. submit starts all that was appended since
-	 * the last submit. reap gives the number of submits that are done since the lane was
-	 * opened, and returns the error of a lane that broke: after a failure the lane copies
-	 * and posts nothing. wait is NULL without CEI_CAP_LANE_WAIT, follow without
-	 * CEI_CAP_STREAMS. */
-	int      (*wait)(struct cei_lane *lane, const struct cei_await *await);
-	int      (*follow)(struct cei_lane *lane, void *event);
-	int      (*copy)(struct cei_lane *lane, const struct cei_piece *pieces,
-			 uint32_t n_pieces);
-	int      (*post)(struct cei_lane *lane, const struct cei_post *posts,
-			 uint32_t n_posts);
-	int      (*submit)(struct cei_lane *lane);
-	int      (*reap)(struct cei_lane *lane, uint64_t *ret_n_done);
-
-	/* NULL: a device alone executes the lane's operations. Else a thread does, asleep while the
-	 * lane is empty; with the site's progress_by_caller there is none, and turn does its work,
-	 * without blocking. CEOV_PENDING: it did something. An engine calls it while submits
-	 * are not reaped, and when it has given up a lane that is not idle. */
-	int      (*turn)(struct cei_lane *lane);
-
-	/* Waits until all submitted operations are done, so that the lane touches no memory any
-	 * more. Before, the caller releases the lane's waits by poisoning their counters.
-	 * CEOV_ERR_TIMEOUT: this was not so at deadline_ns (a point in time). */
-	int      (*drain)(struct cei_lane *lane, uint64_t deadline_ns);
-
-	/* Both from any thread, without blocking, on a lane to which nothing is appended any
-	 * more. stop asks the lane to begin no further operation; a lane that cannot prevent
-	 * it may still do so. is_idle: all operations that have begun have ended, and none
-	 * will begin. Until then their memory, the lane and its backend must stay. */
-	void     (*stop)(struct cei_lane *lane);
-	int      (*is_idle)(struct cei_lane *lane);
-
-	/* Makes a lane that broke and was stopped usable again, if it has executed nothing yet;
-	 * reap then counts all lane->n_submitted submits so far as done, though what they moved is
-	 * lost. The engine's thread, without blocking. Errors, not raised: it stays broken. NULL:
-	 * lanes that break stay broken. */
-	int      (*mend)(struct cei_lane *lane);
-
-	/* Says in words how the rank at the lane's other end does, for which submits that are not
-	 * reaped wait: "is slow: ...". The engine's thread. NULL: no rank has to do anything for
-	 * the lane's copies. */
-	void     (*describe_peer)(struct cei_lane *lane, char *ret_text, uint32_t n_bytes);
-};
-
 #define CEI_LOST_BYTES 64u              /* of the text of lost(), with its NUL */
 
+/* What a mover is, what memory it reaches, and what its place offers. */
+struct cei_lane_ops;                    /* lane.h */
 struct cei_place_ops {
 	const char          *name;
 	uint32_t             serves;        /* bit i: it serves members at places of
@@ -228,7 +155,7 @@ struct cei_place_ops {
 	uint32_t             caps;          /* enum cei_cap; an open backend may lack
 					     * some of them: see live_caps */
 	uint32_t             backend_bytes; /* private state, zeroed before open */
-	const struct cei_lane_ops *lanes;
+	const struct cei_lane_ops *lanes;   /* what its lanes do */
 
 	/* Opening and closing. open returns CEOV_NONE, not raised, if this machine lacks
 	 * what the backend needs; engines then do without it. close accepts what a failed open
@@ -259,13 +186,13 @@ struct cei_place_ops {
 				uint64_t *ret_address);
 	void     (*memory_close)(struct cei_backend *backend, uint64_t address);
 
-	/* What follows is of places alone. A mover with CEI_CAP_PEER_LANES has lanes and memory, and
-	 * none of it: it is never a member's first mover, which is the one that is asked. */
+	/* What follows is of places alone. A mover with CEI_CAP_PEER_LANES has lanes and memory,
+	 * and none of it: it is never a member's first mover, which is the one that is asked. */
 
 	/* How many more lanes and streams of this place may be left waiting for marks: with
 	 * more of them a GPU may not start kernels any more (backend/waits.h). A hint for
-	 * callers that can poll instead; nothing is refused. NULL: there is no bound. Any thread, no
-	 * driver call. */
+	 * callers that can poll instead; nothing is refused. NULL: there is no bound. Any thread,
+	 * no driver call. */
 	uint32_t (*waits_left)(struct cei_backend *backend);
 
 	/* Prepares copies to a peer, so that the first use is not slower: moves bytes there
@@ -321,7 +248,7 @@ struct cei_place_ops {
 	int      (*event_record)(struct cei_backend *backend, void *event, void *stream);
 };
 
-/* Return what live_caps and waits_left say, or, where there are none, all abilities of the table and
+/* Return what live_caps and waits_left say; where there are none, all abilities of the table, and
  * UINT32_MAX. */
 static inline uint32_t cei_backend_caps(struct cei_backend *backend)
 {
@@ -332,6 +259,16 @@ static inline uint32_t cei_backend_waits_left(struct cei_backend *backend)
 {
 	return backend->ops->waits_left ? backend->ops->waits_left(backend) : UINT32_MAX;
 }
+
+/* Fills the backend, allocates its private state and opens it. close accepts a zeroed
+ * backend. */
+int  cei_backend_open(struct cei_backend *backend, const struct cei_place_ops *ops,
+		      struct cei_site *site, uint32_t member, struct ceov_place place);
+void cei_backend_close(struct cei_backend *backend);
+
+/* Returns whether the backend reaches the memory: by memory_reaches, or, if that is NULL,
+ * whether the memory is mapped for its member. */
+int  cei_backend_reaches(struct cei_backend *backend, const struct cei_memory *memory);
 
 /* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An
  * engine opens the movers of its site's table, which is this one except in some tests. */
@@ -349,4 +286,4 @@ enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_ki
 int cei_backend_moves(const struct cei_place_ops *ops, enum ceov_place_kind source,
 		      enum ceov_place_kind target);
 
-#endif /* CEI_BACKEND_H */
+#endif /* CEI_PLACE_H */
