@@ -82,9 +82,7 @@ mutant uses.c '	cei_counters_renewed(group, use);
 mutant counters.c '	if (listener->told >= listener->until)
 		end_listener' '	end_listener' \
 	'all changes are told until the value is reached'
-mutant owed.c '!(owed->kind == CEI_OWED_DROP && peer->n_raises) &&' '1 &&' \
-	'a drop does not overtake what was raised'
-mutant aborts.c 'use->generation > generation)' '1)' \
+mutant aborts.c 'use->generation > generation)' '!generation)' \
 	'an abort is of the highest generation that was heard of'
 
 exit "$failed"

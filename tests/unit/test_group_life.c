@@ -410,6 +410,12 @@ START_TEST(test_who_does_not_read_keeps_nobody_else_from_hearing_a_farewell)
 	rig_wait(&rig, TESTING_SECOND);
 	ck_assert_int_eq(call.result, CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(rig.gone[2][0], CEI_GROUP_DEPARTED);
+	/* nor does one wait for what was not said in time */
+	rig_barrier(&rig, 1, &calls[1], 5 * TESTING_SECOND);
+	rig_barrier(&rig, 2, &calls[2], 5 * TESTING_SECOND);
+	assert_ends(1, CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(calls[1].blame, 0);
+	assert_ends(2, 0);
 }
 END_TEST
 

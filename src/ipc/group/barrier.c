@@ -304,6 +304,28 @@ struct cei_group_rank_said cei_barrier_own_limit(struct cei_group *group)
 	return (struct cei_group_rank_said){ barrier->n_possible, barrier->missing };
 }
 
+static int is_owed_a_step(const struct cei_group_peer *peer)
+{
+	return peer->called.state != CEI_OWED_NOT || peer->round.state != CEI_OWED_NOT ||
+		peer->done.state != CEI_OWED_NOT;
+}
+
+struct cei_group_rank_said cei_barrier_farewell(struct cei_group *group)
+{
+	struct cei_group_rank_said said = cei_barrier_own_limit(group);
+	uint32_t process;
+
+	for (process = 0; process < group->roster->n_processes; process++) {
+		if (!group->peers[process] || !is_owed_a_step(group->peers[process]))
+			continue;
+		cei_barrier_limit(group, group->roster->first_rank[group->roster->own],
+				  group->barrier.n_calls - 1);
+		said.n_calls = group->barrier.n_possible;
+		said.rank = group->barrier.missing;
+	}
+	return said;
+}
+
 uint32_t cei_group_missing(const struct cei_group *group)
 {
 	const struct cei_group_barrier *barrier = &group->barrier;

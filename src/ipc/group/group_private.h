@@ -426,6 +426,10 @@ void cei_barrier_limit(struct cei_group *group, uint32_t rank, uint64_t n_calls)
 /* What this process says when it leaves. */
 struct cei_group_rank_said cei_barrier_own_limit(struct cei_group *group);
 
+/* Likewise in its farewell: not a barrier of which somebody has not heard all from here yet,
+ * because the farewell could not wait for that. */
+struct cei_group_rank_said cei_barrier_farewell(struct cei_group *group);
+
 /* Deadlines, and ranks that are late. cei_barrier_due(): when there is something to do. */
 void     cei_barrier_time(struct cei_group *group);
 uint64_t cei_barrier_due(const struct cei_group *group);

@@ -133,7 +133,7 @@ void cei_group_fill_life(struct cei_group *group, const struct cei_owed *owed,
 	if (owed->kind == CEI_OWED_NEWS)
 		fill_news(group, peer, &message->gone);
 	else if (owed->kind == CEI_OWED_BYE)
-		message->said = cei_barrier_own_limit(group);
+		message->said = cei_barrier_farewell(group);
 	else if (owed->kind == CEI_OWED_LIMIT)
 		message->said = (struct cei_group_rank_said){ barrier->n_possible,
 							      barrier->missing };
