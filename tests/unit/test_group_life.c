@@ -403,19 +403,19 @@ START_TEST(test_who_does_not_read_keeps_nobody_else_from_hearing_a_farewell)
 {
 	struct cei_group_call call;
 
-	rig.is_full[0][1] = 1;
-	rig_barrier(&rig, 0, &calls[0], 20 * TESTING_MS);
+	rig.is_full[2][1] = 1;
+	rig_barrier(&rig, 2, &calls[2], 20 * TESTING_MS);
 	rig_wait(&rig, 20 * TESTING_MS);
-	leave(0, &call);
+	leave(2, &call);
 	rig_wait(&rig, TESTING_SECOND);
 	ck_assert_int_eq(call.result, CEOV_ERR_TIMEOUT);
-	ck_assert_int_eq(rig.gone[2][0], CEI_GROUP_DEPARTED);
+	ck_assert_int_eq(rig.gone[0][2], CEI_GROUP_DEPARTED);
 	/* nor does one wait for what was not said in time */
 	rig_barrier(&rig, 1, &calls[1], 5 * TESTING_SECOND);
-	rig_barrier(&rig, 2, &calls[2], 5 * TESTING_SECOND);
+	rig_barrier(&rig, 0, &calls[0], 5 * TESTING_SECOND);
 	assert_ends(1, CEOV_ERR_PEER_LOST);
-	ck_assert_uint_eq(calls[1].blame, 0);
-	assert_ends(2, 0);
+	ck_assert_uint_eq(calls[1].blame, 2);
+	assert_ends(0, 0);
 }
 END_TEST
 
