@@ -39,7 +39,8 @@ START_TEST(test_refusals_are_plain_text)
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 
 	memset(message.refuse.text, '\033', sizeof(message.refuse.text));
-	ck_assert_uint_eq(cei_encode(&cei_store_protocol, &message, bytes), sizeof(bytes));
+	ck_assert_uint_eq(cei_encode(&cei_store_protocol, &message, bytes),
+			  CEI_STORE_HEAD_BYTES + 4 + CEI_STORE_TEXT_BYTES);
 	ck_assert_int_eq(cei_store_get_head(bytes, N_PROCESSES, &back), 0);
 	ck_assert_int_eq(cei_store_get_body(bytes + CEI_STORE_HEAD_BYTES, &back), 0);
 	ck_assert_uint_eq(strspn(back.refuse.text, "?"), CEI_STORE_TEXT_BYTES - 1);
