@@ -6,12 +6,6 @@
 #include "net/book_private.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-uint64_t cei_book_rail_bytes(uint32_t n_bytes)
-{
-	return sizeof(uint32_t) + ((uint64_t)n_bytes + 3) / 4 * 4;
-}
 
 void cei_book_free(struct cei_book *book)
 {
@@ -21,7 +15,7 @@ void cei_book_free(struct cei_book *book)
 	free(book->processes);
 	free(book->process_of);
 	free(book->ranks);
-	free(book->rails);
+	free(book->addresses);
 	free(book);
 }
 
@@ -72,21 +66,8 @@ const uint32_t *cei_book_ranks_of(const struct cei_book *book, uint32_t process,
 	return book->ranks + book->processes[process].first;
 }
 
-uint32_t cei_book_n_rails(const struct cei_book *book, uint32_t process)
+const void *cei_book_address(const struct cei_book *book, uint32_t process, uint32_t *ret_n_bytes)
 {
-	return book->processes[process].n_rails;
-}
-
-/* Walks over at most CEI_RECORD_RAILS_MAX rails. */
-const void *cei_book_rail(const struct cei_book *book, uint32_t process, uint32_t rail,
-			  uint32_t *ret_n_bytes)
-{
-	const uint8_t *at = book->rails + book->processes[process].rails_at;
-
-	for (;;) {
-		memcpy(ret_n_bytes, at, sizeof(*ret_n_bytes));
-		if (!rail--)
-			return at + sizeof(*ret_n_bytes);
-		at += cei_book_rail_bytes(*ret_n_bytes);
-	}
+	*ret_n_bytes = book->processes[process].n_address;
+	return book->addresses + book->processes[process].address_at;
 }

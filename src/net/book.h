@@ -5,12 +5,12 @@
 
 /*
  * The book of a group: which process holds which rank, which node each process is on, and the
- * addresses of its rails. It is made of the records of all processes and never changes, so any
+ * address of its rail. It is made of the records of all processes and never changes, so any
  * thread may look things up. All look-ups take a time that does not depend on the group's size.
  *
- * Memory: 8 bytes a rank, 24 a process, 24 a node, and each rail's address with at most 7
- * more, in each process. So 65,536 processes of one rank and one rail of 79 bytes, 8 on each node,
- * take 7.5 MiB each, and the 128 of 16 such nodes 15 KiB.
+ * Memory: 8 bytes a rank, 24 a process, 24 a node, and the addresses, in each process. So 65,536
+ * processes of one rank and an address of 79 bytes, 8 on each node, take 7.1 MiB each, and the
+ * 128 of 16 such nodes 14 KiB.
  */
 
 #include <stdint.h>
@@ -62,10 +62,9 @@ void cei_book_node(const struct cei_book *book, uint32_t node, struct cei_book_n
 const uint32_t *cei_book_ranks_of(const struct cei_book *book, uint32_t process,
 				  uint32_t *ret_n_ranks);
 
-uint32_t cei_book_n_rails(const struct cei_book *book, uint32_t process);
-
-/* Returns the address of a rail; valid as long as the book. */
-const void *cei_book_rail(const struct cei_book *book, uint32_t process, uint32_t rail,
-			  uint32_t *ret_n_bytes);
+/* Returns the address of a process's rail; valid as long as the book. 0 bytes: other nodes cannot
+ * reach it. */
+const void *cei_book_address(const struct cei_book *book, uint32_t process,
+			     uint32_t *ret_n_bytes);
 
 #endif /* CEI_BOOK_H */

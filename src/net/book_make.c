@@ -18,11 +18,10 @@
 /* What the first pass notes of a process. */
 struct seen {
 	uint64_t node_number;
-	uint64_t rails_bytes;
 	uint32_t process;
 	uint32_t lowest;                /* of its ranks */
 	uint32_t n_ranks;
-	uint32_t n_rails;
+	uint32_t n_address;
 	uint32_t node;                  /* index of its node; set when nodes are numbered */
 };
 
@@ -35,7 +34,7 @@ struct making {
 	struct seen              **order;       /* the same, sorted */
 	uint32_t                  *process_of;  /* by rank */
 	uint32_t                   n_nodes;
-	uint64_t                   rails_bytes;
+	uint64_t                   n_addresses;         /* bytes of all addresses */
 };
 
 /* --- the first pass: checks -------------------------------------------------------- */
@@ -137,14 +136,12 @@ static void note(struct making *making, uint32_t process)
 	seen->process = process;
 	seen->node_number = record->node;
 	seen->n_ranks = record->n_ranks;
-	seen->n_rails = record->n_rails;
+	seen->n_address = record->n_address;
 	seen->lowest = record->ranks[0];
 	for (i = 1; i < record->n_ranks; i++)
 		if (record->ranks[i] < seen->lowest)
 			seen->lowest = record->ranks[i];
-	for (i = 0; i < record->n_rails; i++)
-		seen->rails_bytes += cei_book_rail_bytes(record->rails[i].n_bytes);
-	making->rails_bytes += seen->rails_bytes;
+	making->n_addresses += record->n_address;
 }
 
 static int check_complete(const struct making *making)
@@ -223,17 +220,6 @@ static void number_nodes(struct making *making, struct seen **leaders)
 
 /* --- the second pass: writing ------------------------------------------------------ */
 
-static void write_rails(const struct cei_record *record, uint8_t *at)
-{
-	uint32_t i;
-
-	for (i = 0; i < record->n_rails; i++) {
-		memcpy(at, &record->rails[i].n_bytes, sizeof(uint32_t));
-		memcpy(at + sizeof(uint32_t), record->rails[i].bytes, record->rails[i].n_bytes);
-		at += cei_book_rail_bytes(record->rails[i].n_bytes);
-	}
-}
-
 static void add_to_node(struct cei_book_node *node, const struct seen *seen)
 {
 	node->number = seen->node_number;
@@ -244,7 +230,7 @@ static void add_to_node(struct cei_book_node *node, const struct seen *seen)
 
 static int write_processes(struct making *making, struct cei_book *book)
 {
-	struct cei_book_process row = { .rails_at = 0 };
+	struct cei_book_process row = { .address_at = 0 };
 	const struct seen *seen;
 	uint32_t process;
 	int r;
@@ -258,13 +244,13 @@ static int write_processes(struct making *making, struct cei_book *book)
 			book->instance = making->other.instance;
 		row.node = seen->node;
 		row.n_ranks = seen->n_ranks;
-		row.n_rails = seen->n_rails;
+		row.n_address = seen->n_address;
 		book->processes[process] = row;
 		memcpy(book->ranks + row.first, making->other.ranks,
 		       row.n_ranks * sizeof(*book->ranks));
-		write_rails(&making->other, book->rails + row.rails_at);
+		memcpy(book->addresses + row.address_at, making->other.address, row.n_address);
 		row.first += row.n_ranks;
-		row.rails_at += seen->rails_bytes;
+		row.address_at += row.n_address;
 		add_to_node(&book->nodes[row.node], seen);
 	}
 	return 0;
@@ -290,10 +276,10 @@ static struct cei_book *allocate(struct making *making)
 	book->nodes = calloc(book->n_nodes, sizeof(*book->nodes));
 	book->processes = calloc(book->n_processes, sizeof(*book->processes));
 	book->ranks = calloc(book->n_ranks, sizeof(*book->ranks));
-	book->rails = calloc(1, (size_t)making->rails_bytes + 1);       /* there may be none */
+	book->addresses = calloc(1, (size_t)making->n_addresses + 1);   /* there may be none */
 	book->process_of = making->process_of;
 	making->process_of = NULL;
-	if (book->nodes && book->processes && book->ranks && book->rails)
+	if (book->nodes && book->processes && book->ranks && book->addresses)
 		return book;
 	cei_book_free(book);
 	return NULL;

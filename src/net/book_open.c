@@ -30,16 +30,10 @@ static int check(const struct cei_book_config *config, struct cei_report *report
 			return cei_raise(report, CEOV_ERR_INVALID, 0, "this process has rank %u, "
 					 "but the group has %u ranks", config->ranks[i],
 					 config->n_group_ranks);
-	if (config->n_rails > CEI_RECORD_RAILS_MAX)
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "this process has %u rails, at most %u", config->n_rails,
-				 CEI_RECORD_RAILS_MAX);
-	for (i = 0; i < config->n_rails; i++)
-		if (!config->rails[i].n_bytes ||
-		    config->rails[i].n_bytes > CEI_RECORD_ADDRESS_BYTES)
-			return cei_raise(report, CEOV_ERR_INVALID, 0, "the address of rail %u has "
-					 "%u bytes, must have 1 to %u", i,
-					 config->rails[i].n_bytes, CEI_RECORD_ADDRESS_BYTES);
+	if (config->n_address > CEI_RECORD_ADDRESS_BYTES)
+		return cei_raise(report, CEOV_ERR_INVALID, 0, "this process's address has %u "
+				 "bytes, at most %u", config->n_address,
+				 CEI_RECORD_ADDRESS_BYTES);
 	if (config->transport && strlen(config->transport) >= CEI_RECORD_TEXT_BYTES)
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "UCX's version '%s' has more than "
 				 "%u bytes", config->transport, CEI_RECORD_TEXT_BYTES - 1);
@@ -61,8 +55,6 @@ static uint64_t node_of(const struct cei_book_config *config)
 static void fill_record(const struct cei_book_config *config, const char *job,
 			struct cei_record *record)
 {
-	uint32_t i;
-
 	snprintf(record->library, sizeof(record->library), "%s", CEOV_VERSION);
 	if (config->transport)
 		snprintf(record->transport, sizeof(record->transport), "%s", config->transport);
@@ -72,11 +64,9 @@ static void fill_record(const struct cei_book_config *config, const char *job,
 	record->n_group_ranks = config->n_group_ranks;
 	record->n_ranks = config->n_ranks;
 	memcpy(record->ranks, config->ranks, config->n_ranks * sizeof(*record->ranks));
-	record->n_rails = config->n_rails;
-	for (i = 0; i < config->n_rails; i++) {
-		record->rails[i].n_bytes = config->rails[i].n_bytes;
-		memcpy(record->rails[i].bytes, config->rails[i].bytes, config->rails[i].n_bytes);
-	}
+	record->n_address = config->n_address;
+	if (config->n_address)
+		memcpy(record->address, config->address, config->n_address);
 }
 
 static int complete(const struct cei_book_config *config, const struct cei_exchange *exchange,

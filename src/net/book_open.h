@@ -9,11 +9,6 @@
 #include "net/book.h"
 #include "net/exchange.h"
 
-struct cei_book_rail_address {
-	const void *bytes;
-	uint32_t    n_bytes;            /* 1 to CEI_RECORD_ADDRESS_BYTES */
-};
-
 /* Zeroes are the defaults. Nothing of it is used after the call. */
 struct cei_book_config {
 	/* the exchange: as in struct cei_exchange_config */
@@ -34,11 +29,11 @@ struct cei_book_config {
 	uint32_t            n_group_ranks;      /* 0: each process has one rank, of its number */
 	uint32_t            n_ranks;    /* 1 to CEI_MEMBERS_MAX */
 	const uint32_t     *ranks;
-	uint32_t            n_rails;    /* up to CEI_RECORD_RAILS_MAX */
-	const struct cei_book_rail_address *rails;
+	uint32_t            n_address;  /* of its rail, up to CEI_RECORD_ADDRESS_BYTES; 0: none */
+	const void         *address;
 
 	/* Completes the record, if not NULL, by what needs the numbers of the group and of this
-	 * process: rails, which are opened then. Errors are raised, and end the opening. */
+	 * process: its rail, which is opened then. Errors are raised, and end the opening. */
 	int               (*complete)(void *arg, const struct cei_exchange *exchange,
 				      struct cei_record *record);
 	void               *complete_arg;

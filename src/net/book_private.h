@@ -10,11 +10,11 @@
 #include "net/book.h"
 
 struct cei_book_process {
-	uint64_t rails_at;              /* index of its first rail's first byte in rails */
+	uint64_t address_at;            /* index of its address's first byte in addresses */
 	uint32_t node;
 	uint32_t first;                 /* index of its first rank in ranks */
 	uint32_t n_ranks;
-	uint32_t n_rails;
+	uint32_t n_address;
 };
 
 struct cei_book {
@@ -27,12 +27,7 @@ struct cei_book {
 	struct cei_book_process *processes;
 	uint32_t                *process_of;    /* by rank */
 	uint32_t                *ranks;         /* those of process 0, then of process 1, ... */
-	uint8_t                 *rails;         /* of process 0, then of process 1, ...: for each
-						 * its length as uint32_t, its bytes, and what is
-						 * missing to a multiple of 4 */
+	uint8_t                 *addresses;     /* that of process 0, then of process 1, ... */
 };
-
-/* Bytes that a rail of this length takes in rails. */
-uint64_t cei_book_rail_bytes(uint32_t n_bytes);
 
 #endif /* CEI_BOOK_PRIVATE_H */

@@ -98,8 +98,7 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 	version += *version == ' ';
 	snprintf(record->transport, sizeof(record->transport), "%.*s",
 		 (int)strcspn(version, ","), version);
-	record->n_rails = 1;
-	return cei_rail_address(network->rail, record->rails[0].bytes, &record->rails[0].n_bytes);
+	return cei_rail_address(network->rail, record->address, &record->n_address);
 }
 
 static int open_book(struct cei_network *network, struct cei_network_opening *opening,

@@ -138,7 +138,7 @@ int cei_network_open_rail(struct cei_network *network, const struct cei_network_
 
 int cei_network_check_rail(const struct cei_network *network)
 {
-	uint32_t n = cei_book_n_processes(network->book), process;
+	uint32_t n = cei_book_n_processes(network->book), process, n_address = 1;
 	struct ceov_failure failure = cei_failure(CEOV_ERR_UCX, 0);
 
 	if (cei_book_n_nodes(network->book) == 1)
@@ -147,11 +147,11 @@ int cei_network_check_rail(const struct cei_network *network)
 		return cei_raise_failure(network->site->report, &failure, "ceov_open: the group "
 					 "has several nodes, and this machine cannot reach others "
 					 "by %s", network->unreachable);
-	for (process = 0; process < n && cei_book_n_rails(network->book, process); process++)
-		continue;
-	if (process == n)
+	for (process = 0; process < n && n_address; process++)
+		cei_book_address(network->book, process, &n_address);
+	if (n_address)
 		return 0;
-	failure.rank = cei_book_ranks_of(network->book, process, &n)[0];
+	failure.rank = cei_book_ranks_of(network->book, process - 1, &n)[0];
 	return cei_raise_failure(network->site->report, &failure, "ceov_open: the group has "
 				 "several nodes, and rank %u's machine cannot reach others: its "
 				 "message says why", failure.rank);

@@ -382,11 +382,10 @@ static void departed(void *arg, uint32_t process)
 static int find(void *arg, uint32_t process, uint8_t *ret_address, uint32_t *ret_n_bytes)
 {
 	struct cei_network *network = arg;
-	const void *address;
+	const void *address = cei_book_address(network->book, process, ret_n_bytes);
 
-	if (!cei_book_n_rails(network->book, process))
+	if (!*ret_n_bytes)
 		return CEOV_NONE;
-	address = cei_book_rail(network->book, process, 0, ret_n_bytes);
 	memcpy(ret_address, address, *ret_n_bytes);
 	return 0;
 }

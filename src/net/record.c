@@ -20,11 +20,6 @@ static int is_record(const void *value)
 	       cei_record_is_printable(record->transport);
 }
 
-static const struct cei_field rail_fields[] = {
-	{ CEI_BYTES, CEI_AT(cei_record_rail, bytes), CEI_COUNT(cei_record_rail, n_bytes),
-	  .least = 1 },
-};
-static const struct cei_layout rail_layout = CEI_LAYOUT(rail_fields, cei_record_rail, NULL);
 static const struct cei_layout rank_layout = CEI_ONE_U32;
 
 /* Magic and version are before them, and the job's name, with its length, behind. */
@@ -36,8 +31,7 @@ static const struct cei_field fields[] = {
 	{ CEI_U32, CEI_AT(cei_record, n_group_ranks) },
 	{ CEI_LIST, CEI_AT(cei_record, ranks), CEI_COUNT(cei_record, n_ranks),
 	  .least = 1, .of = &rank_layout },
-	{ CEI_LIST, CEI_AT(cei_record, rails), CEI_COUNT(cei_record, n_rails),
-	  .of = &rail_layout },
+	{ CEI_BYTES, CEI_AT(cei_record, address), CEI_COUNT(cei_record, n_address) },
 };
 const struct cei_layout cei_record_layout = CEI_LAYOUT(fields, cei_record, is_record);
 

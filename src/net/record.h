@@ -18,19 +18,13 @@
 #include "base/site.h"
 
 #define CEI_RECORD_MAGIC         UINT32_C(0x52454543)   /* "CEER" */
-#define CEI_RECORD_VERSION       3u
+#define CEI_RECORD_VERSION       4u
 #define CEI_RECORD_TEXT_BYTES    32u            /* of a version, with the final 0 */
-#define CEI_RECORD_RAILS_MAX     8u
 #define CEI_RECORD_ADDRESS_BYTES 1024u          /* of a rail's address at most; UCX's have 79
 						 * for one TCP interface */
 
 #define CEI_JOB_BYTES            320u           /* of a job's name, with the final 0; a PMIx
 						 * namespace has up to 256 */
-
-struct cei_record_rail {
-	uint32_t n_bytes;                       /* 1 to CEI_RECORD_ADDRESS_BYTES */
-	uint8_t  bytes[CEI_RECORD_ADDRESS_BYTES];
-};
 
 struct cei_record {
 	uint32_t version;                       /* of the format; set by decoding: as received */
@@ -41,15 +35,14 @@ struct cei_record {
 	uint32_t n_group_ranks;                 /* ranks of the group, as this process says */
 	uint32_t n_ranks;                       /* ranks that it holds: 1 to CEI_MEMBERS_MAX */
 	uint32_t ranks[CEI_MEMBERS_MAX];        /* decoding does not check their values */
-	uint32_t n_rails;
-	struct cei_record_rail rails[CEI_RECORD_RAILS_MAX];
+	uint32_t n_address;                     /* bytes; 0: other nodes cannot reach it */
+	uint8_t  address[CEI_RECORD_ADDRESS_BYTES];     /* of its rail */
 	char     job[CEI_JOB_BYTES];            /* the job's name; "": it has none */
 };
 
 /* Room for every encoded record. */
 #define CEI_RECORD_BYTES_MAX (8u + 2u * CEI_RECORD_TEXT_BYTES + 2u * 8u + 4u + 4u + \
-			      4u * CEI_MEMBERS_MAX + 4u + \
-			      CEI_RECORD_RAILS_MAX * (4u + CEI_RECORD_ADDRESS_BYTES) + \
+			      4u * CEI_MEMBERS_MAX + 4u + CEI_RECORD_ADDRESS_BYTES + \
 			      4u + CEI_JOB_BYTES - 1u)
 
 /* Whether a text has no control characters, so that messages can show it. */

@@ -52,10 +52,9 @@ static int is_right(const struct cei_book *book, uint32_t own)
 	    cei_book_n_nodes(book) != (n + 3) / 4 || cei_book_own_process(book) != own)
 		return 0;
 	for (i = 0; i < n; i++) {
-		address = cei_book_rail(book, i, 0, &n_bytes);
+		address = cei_book_address(book, i, &n_bytes);
 		if (cei_book_process_of(book, i) != i || cei_book_node_of(book, i) != i / 4 ||
-		    cei_book_n_rails(book, i) != 1 || n_bytes != 4 * (1 + i % 3) ||
-		    *address != i)
+		    n_bytes != 4 * (1 + i % 3) || *address != i)
 			return 0;
 	}
 	return 1;
@@ -64,10 +63,10 @@ static int is_right(const struct cei_book *book, uint32_t own)
 static int open_once(uint32_t number, struct cei_report *report)
 {
 	uint32_t rank = number, address[3] = { number, number, number };
-	struct cei_book_rail_address rail = { address, 4 * (1 + number % 3) };
 	struct cei_book_config config = {
 		.n_group_ranks = meeting.n_processes, .n_ranks = 1, .ranks = &rank,
-		.n_rails = 1, .rails = &rail, .transport = "1.13.1",
+		.n_address = 4 * (1 + number % 3), .address = address,
+		.transport = "1.13.1",
 	};
 	struct cei_book *book = NULL;
 	char node[16];

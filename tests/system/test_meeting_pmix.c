@@ -34,7 +34,7 @@ static int open_once(struct cei_book_config *config, struct cei_report *report, 
 		return r;
 	for (i = 0; i < n; i++)
 		if (cei_book_process_of(book, i) != i || cei_book_n_processes(book) != n ||
-		    *(const uint32_t *)cei_book_rail(book, i, 0, &n_bytes) != i)
+		    *(const uint32_t *)cei_book_address(book, i, &n_bytes) != i)
 			r = 99;
 	cei_book_free(book);
 	return r;
@@ -44,9 +44,8 @@ static int run_process(int argc, char **argv)
 {
 	uint32_t own = (uint32_t)atoi(getenv("PMIX_RANK"));
 	uint32_t n = (uint32_t)atoi(getenv("OMPI_COMM_WORLD_SIZE")), i;
-	struct cei_book_rail_address rail = { &own, sizeof(own) };
 	struct cei_book_config config = { .n_group_ranks = n, .n_ranks = 1, .ranks = &own,
-					  .n_rails = 1, .rails = &rail };
+					  .n_address = sizeof(own), .address = &own };
 	int lacks = argc > 2, r = 0;
 	struct cei_report report;
 

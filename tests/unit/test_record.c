@@ -33,7 +33,7 @@ static void random_text(char *text, size_t room)
 		text[i] = (char)(' ' + testing_below(&state, 95));
 }
 
-static size_t make_record(uint32_t n_ranks, uint32_t n_rails)
+static size_t make_record(uint32_t n_ranks, uint32_t n_address)
 {
 	uint32_t i;
 
@@ -48,19 +48,15 @@ static size_t make_record(uint32_t n_ranks, uint32_t n_rails)
 	record.n_ranks = n_ranks;
 	for (i = 0; i < n_ranks; i++)
 		record.ranks[i] = (uint32_t)testing_random(&state);
-	record.n_rails = n_rails;
-	for (i = 0; i < n_rails; i++) {
-		record.rails[i].n_bytes = 1 + (uint32_t)testing_below(&state,
-							CEI_RECORD_ADDRESS_BYTES);
-		random_bytes(record.rails[i].bytes, record.rails[i].n_bytes);
-	}
+	record.n_address = n_address;
+	random_bytes(record.address, n_address);
 	return cei_record_encode(&record, bytes);
 }
 
 static size_t random_record(void)
 {
 	return make_record(1 + (uint32_t)testing_below(&state, CEI_MEMBERS_MAX),
-			   (uint32_t)testing_below(&state, CEI_RECORD_RAILS_MAX + 1));
+			   (uint32_t)testing_below(&state, CEI_RECORD_ADDRESS_BYTES + 1));
 }
 
 static void set_up(void)
@@ -85,11 +81,8 @@ END_TEST
 START_TEST(test_the_longest_record_fits)
 {
 	size_t n_bytes;
-	uint32_t i;
 
-	make_record(CEI_MEMBERS_MAX, CEI_RECORD_RAILS_MAX);
-	for (i = 0; i < CEI_RECORD_RAILS_MAX; i++)
-		record.rails[i].n_bytes = CEI_RECORD_ADDRESS_BYTES;
+	make_record(CEI_MEMBERS_MAX, CEI_RECORD_ADDRESS_BYTES);
 	memset(record.job, 'x', CEI_JOB_BYTES - 1);
 	n_bytes = cei_record_encode(&record, bytes);
 	ck_assert_uint_eq(n_bytes, CEI_RECORD_BYTES_MAX);
@@ -99,7 +92,7 @@ END_TEST
 
 START_TEST(test_another_length_is_refused)
 {
-	size_t n_bytes = make_record(3, 2), n;
+	size_t n_bytes = make_record(3, 79), n;
 
 	for (n = 0; n < n_bytes; n++)
 		ck_assert_int_eq(cei_record_decode(bytes, n, &back), CEOV_ERR_INVALID);
@@ -110,7 +103,7 @@ END_TEST
 
 START_TEST(test_another_version_is_named)
 {
-	size_t n_bytes = make_record(1, 1);
+	size_t n_bytes = make_record(1, 79);
 
 	bytes[AT_VERSION] = 9;
 	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), CEOV_ERR_VERSION);
@@ -124,7 +117,7 @@ END_TEST
 /* Decodes a record in which one byte differs. */
 static int decode_with(size_t at, uint8_t value)
 {
-	size_t n_bytes = make_record(2, 1);
+	size_t n_bytes = make_record(2, 79);
 
 	bytes[at] = value;
 	return cei_record_decode(bytes, n_bytes, &back);
@@ -132,24 +125,23 @@ static int decode_with(size_t at, uint8_t value)
 
 START_TEST(test_fields_that_no_process_sends_are_refused)
 {
-	const size_t at_rails = AT_RANKS + 4 + 2 * 4;
-	size_t n_bytes = make_record(2, 1);
+	const size_t at_address = AT_RANKS + 4 + 2 * 4;
+	size_t n_bytes = make_record(2, 79);
 
 	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), 0);
 	ck_assert_int_eq(decode_with(AT_LIBRARY, '\n'), CEOV_ERR_INVALID);
 	ck_assert_int_eq(decode_with(AT_TRANSPORT + 31, 'x'), CEOV_ERR_INVALID);
 	ck_assert_int_eq(decode_with(AT_RANKS, 0), CEOV_ERR_INVALID);
 	ck_assert_int_eq(decode_with(AT_RANKS, CEI_MEMBERS_MAX + 1), CEOV_ERR_INVALID);
-	ck_assert_int_eq(decode_with(at_rails, CEI_RECORD_RAILS_MAX + 1), CEOV_ERR_INVALID);
-	ck_assert_int_eq(decode_with(at_rails + 7, 1), CEOV_ERR_INVALID);
-	n_bytes = make_record(2, 1);
+	ck_assert_int_eq(decode_with(at_address + 2, 1), CEOV_ERR_INVALID);
+	n_bytes = make_record(2, 79);
 	strcpy(record.job, "job");
 	n_bytes = cei_record_encode(&record, bytes);
 	bytes[n_bytes - 1] = '\n';
 	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
 	bytes[n_bytes - 1] = 0;
 	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
-	n_bytes = make_record(2, 1);
+	n_bytes = make_record(2, 79);
 	memset(bytes + AT_NODE, 0, 8);
 	ck_assert_int_eq(cei_record_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
 }
