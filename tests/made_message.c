@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ipc/group/messages.h"
 #include "ipc/service_wire.h"
 #include "net/far_wire.h"
 #include "net/network_wire.h"
@@ -59,6 +60,7 @@ const struct made_protocol made_protocols[] = {
 	{ "rail", &cei_far_protocol },
 	{ "note", &cei_note_protocol },
 	{ "record", &made_records },
+	{ "group", &cei_group_protocol },
 };
 const uint32_t made_n_protocols = sizeof(made_protocols) / sizeof(made_protocols[0]);
 

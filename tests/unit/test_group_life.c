@@ -427,6 +427,7 @@ START_TEST(test_who_lies_is_given_up)
 		{ .type = CEI_GROUP_FIND, .number = 1, .find = { 2, "a" } },
 		{ .type = CEI_GROUP_FIND, .number = 1, .find = { 99, "a" } },
 		{ .type = CEI_GROUP_FIND, .number = 1, .find = { 0, "" } },
+		{ .type = CEI_GROUP_FIND, .find = { 0, "a" } },
 		{ .type = CEI_GROUP_REPLY, .reply = { .use = 7, .result = CEOV_NONE } },
 		{ .type = CEI_GROUP_DROP, .number = 1, .use = { 7, 0 } },
 		{ .type = CEI_GROUP_RENEW, .number = 1, .use = { 7, 2 } },
@@ -487,7 +488,7 @@ static void add_life(TCase *one, TCase *two, TCase *unsure)
 	tcase_add_test(two, test_a_barrier_fails_whose_leader_closes_before_it_has_passed);
 	tcase_add_test(one, test_the_farewell_is_the_last_thing_that_is_said_to_anybody);
 	tcase_add_test(one, test_who_does_not_read_keeps_nobody_else_from_hearing_a_farewell);
-	tcase_add_loop_test(one, test_who_lies_is_given_up, 0, 18);
+	tcase_add_loop_test(one, test_who_lies_is_given_up, 0, 19);
 }
 
 static Suite *suite(void)

@@ -223,7 +223,8 @@ int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, ui
 	struct cei_group_entry *entry;
 	struct cei_group_user *user;
 
-	if (find->rank >= roster->n_ranks || roster->process_of[find->rank] != roster->own ||
+	if (!number || find->rank >= roster->n_ranks ||
+	    roster->process_of[find->rank] != roster->own ||
 	    !cei_group_is_name(find->name))
 		return CEOV_ERR_INVALID;
 	user = user_of(peer, number);

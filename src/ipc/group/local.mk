@@ -11,7 +11,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/group_private.h \
 	%D%/life.c \
 	%D%/machine.c \
-	%D%/messages.h \
+	%D%/messages.c %D%/messages.h \
 	%D%/owed.c \
 	%D%/peers.c \
 	%D%/roster.h \

@@ -4,9 +4,9 @@
 #define CEI_GROUP_MESSAGES_H
 
 /*
- * What the processes of a group tell each other. Comments name the bounds of each field that a
- * decoder checks; what depends on the group (whether there is such a rank, whether anybody asked)
- * is checked by the machine, in the file that handles the message.
+ * What the processes of a group tell each other, by the tables of base/codec.h. Comments name the
+ * bounds of each field that decoding checks; what depends on the group (whether there is such a
+ * rank, whether anybody asked) is checked by the machine, in the file that handles the message.
  *
  * A process numbers what it tells any other process, from 1 on. Messages that have to arrive have
  * such a number, and a carrier that may lose messages has them answered by an ACK with this number;
@@ -14,6 +14,8 @@
  */
 
 #include <stdint.h>
+
+#include "base/codec.h"
 
 #define CEI_GROUP_NAME_BYTES   64u      /* of an export, with the final 0 */
 #define CEI_GROUP_BYTES_MAX    1024u    /* of an export */
@@ -119,6 +121,11 @@ struct cei_group_message {
 		struct cei_group_abort        abort;
 	};
 };
+
+/* Of the longest encoded message, a REPLY. */
+#define CEI_GROUP_MESSAGE_BYTES (44u + CEI_GROUP_BYTES_MAX)
+
+extern const struct cei_protocol cei_group_protocol;
 
 /* Descriptors that go beside a message. Nobody here duplicates or closes them: see the contracts of
  * the calls that take or give such a bundle. */
