@@ -89,7 +89,7 @@ struct cei_group_counter {                      /* RAISE, ASK and VALUE */
 	uint32_t id;                            /* of the owner's export, 1 to CEI_GROUP_ID_MAX */
 	uint32_t index;
 	uint32_t generation;                    /* at least 1 */
-	uint64_t value;
+	uint64_t value;                         /* below CEOV_VALUE_LIMIT: no poison */
 };
 
 struct cei_group_signal {
