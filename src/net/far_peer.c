@@ -104,14 +104,7 @@ static int open_connection(struct cei_far_peer *peer)
 	if (r)
 		return r;
 	peer->state = CEI_FAR_OPENING;
-	peer->incarnation++;
-	peer->theirs = 0;
 	peer->hello_owed = 1;
-	peer->answer_owed = peer->wants_bye = peer->bye_said = peer->bye_heard = 0;
-	peer->refuse_error = peer->refuse_said = 0;
-	peer->is_uncertain = 0;
-	peer->their_landed = 0;
-	peer->their_parked = 0;
 	cei_far_out_begin(&peer->out, config->window, config->piece_max,
 			  config->timeout_ns / 4);
 	cei_far_in_begin(&peer->in);
@@ -130,15 +123,6 @@ int cei_far_peer_use(struct cei_far_peer *peer)
 	return cei_raise(peer->nic->config.report, CEOV_ERR_PEER_LOST, 0,
 			 "net: process %u cannot be reached: %s", peer->process,
 			 peer->why[0] ? peer->why : "it has closed in order");
-}
-
-int cei_far_peer_reopen(struct cei_far_peer *peer)
-{
-	if (peer->state == CEI_FAR_OPENING || peer->state == CEI_FAR_UP)
-		return CEOV_ERR_STATE;
-	if (peer->open || peer->is_draining)
-		return CEOV_PENDING;
-	return open_connection(peer);
 }
 
 /* --- closing --------------------------------------------------------------- */
@@ -256,25 +240,23 @@ void cei_far_peer_failed(struct cei_far_peer *peer, const char *why)
 
 /* --- what comes ------------------------------------------------------------ */
 
-static int is_old(struct cei_far_peer *peer)
-{
-	peer->nic->counts.n_old++;
-	return 0;
-}
-
-int cei_far_peer_admits(struct cei_far_peer *peer, const struct cei_far_message *message)
+static int takes(const struct cei_far_peer *peer, const struct cei_far_message *message)
 {
 	if ((peer->state != CEI_FAR_OPENING && peer->state != CEI_FAR_UP) || peer->refuse_error)
-		return is_old(peer);
-	if (message->heard && message->heard != peer->incarnation)
-		return is_old(peer);
+		return 0;
 	if (message->type == CEI_FAR_HELLO)
 		return 1;
 	if (message->type == CEI_FAR_REFUSE && peer->state == CEI_FAR_OPENING)
 		return 1;               /* it may not have heard of ours */
-	if (!message->heard || message->incarnation != peer->theirs)
-		return is_old(peer);
-	return 1;
+	return message->has_heard && peer->has_heard;
+}
+
+int cei_far_peer_admits(struct cei_far_peer *peer, const struct cei_far_message *message)
+{
+	int is_taken = takes(peer, message);
+
+	peer->nic->counts.n_old += !is_taken;
+	return is_taken;
 }
 
 void cei_far_peer_alive(struct cei_far_peer *peer)
@@ -293,25 +275,15 @@ static int is_same_instance(struct cei_far_peer *peer, const struct cei_far_hell
 
 static void hear_hello(struct cei_far_peer *peer, const struct cei_far_message *message)
 {
-	int is_ours = message->heard == peer->incarnation;
-
-	if (message->incarnation < peer->theirs) {
-		(void)is_old(peer);
-		return;
-	}
 	if (!is_same_instance(peer, &message->hello)) {
 		cei_far_peer_refuse(peer, CEOV_ERR_STATE,
 				    "another process of the same number was there before");
 		return;
 	}
-	if (peer->state == CEI_FAR_UP && message->incarnation > peer->theirs) {
-		cei_far_peer_lose(peer, "it has given this connection up and begun another");
-		return;
-	}
-	peer->theirs = message->incarnation;
-	if (!is_ours || peer->state == CEI_FAR_OPENING)
-		peer->hello_owed = 1;   /* until it has heard of ours, and knows that we did */
-	if (is_ours)
+	peer->has_heard = 1;
+	if (!message->has_heard || peer->state == CEI_FAR_OPENING)
+		peer->hello_owed = 1;   /* until it has heard ours, and knows that we did */
+	if (message->has_heard)
 		cei_far_peer_alive(peer);
 }
 
@@ -369,8 +341,8 @@ void cei_far_peer_head(const struct cei_far_peer *peer, struct cei_far_message *
 	message->group = peer->nic->config.group;
 	message->source = peer->nic->config.process;
 	message->target = peer->process;
-	message->incarnation = peer->incarnation;
-	message->heard = peer->theirs;
+	message->one = 1;
+	message->has_heard = peer->has_heard != 0;
 }
 
 int cei_far_peer_say(struct cei_far_peer *peer, struct cei_far_message *message)

@@ -6,14 +6,11 @@
 /*
  * The connection of a rail to one other process. Everything here is the rail's thread's.
  *
- *   UNUSED --first use, or its HELLO--> OPENING --its HELLO that names ours--> UP
- *     OPENING, UP --lost--> CLOSING --all receives have ended--> LOST --reopen--> OPENING
+ *   UNUSED --first use, or its HELLO--> OPENING --its HELLO that has heard ours--> UP
+ *     OPENING, UP --lost--> CLOSING --all receives have ended--> LOST
  *     UP --both have said BYE--> LEAVING --> DEPARTED
  *
- * Each opening has a number, its incarnation. A message names the incarnation of its speaker
- * and the one that the speaker has heard of the other side; if the latter is not ours, it is of
- * an earlier connection and is dropped. Who hears a HELLO with a later incarnation than that it
- * is connected to has been given up by the other side, and gives up as well.
+ * There is one connection between two processes, and none after it.
  */
 
 #include "base/list.h"
@@ -80,8 +77,7 @@ struct cei_far_peer {
 	struct cei_list            urgent;      /* links in the lists of the nic */
 	struct cei_list            connected;
 
-	uint64_t                   incarnation; /* of ours; 0: never opened */
-	uint64_t                   theirs;      /* 0: not heard */
+	int                        has_heard;   /* its HELLO */
 	uint64_t                   instance[2]; /* of theirs, once heard */
 	int                        hello_owed;
 	int                        answer_owed; /* a BEAT asked for an answer */
@@ -128,10 +124,6 @@ void cei_far_peer_free(struct cei_far_peer *peer);
  * departed; or as the transport's peer_open(). */
 int  cei_far_peer_use(struct cei_far_peer *peer);
 
-/* Connects anew. CEOV_ERR_STATE, not raised: it is connected; CEOV_PENDING: the last connection
- * has not closed yet. */
-int  cei_far_peer_reopen(struct cei_far_peer *peer);
-
 /* Gives the connection up, if it has not been: see the states above. */
 void cei_far_peer_lose(struct cei_far_peer *peer, const char *why);
 
@@ -150,10 +142,10 @@ void cei_far_peer_pump(struct cei_far_peer *peer);
 /* The connection is CLOSING: gives its end up when it takes too long. */
 void cei_far_peer_look_at_closing(struct cei_far_peer *peer);
 
-/* Whether a message of a peer belongs to today's connection; counted where not. */
+/* Whether the connection takes a message of its peer now; counted where not. */
 int  cei_far_peer_admits(struct cei_far_peer *peer, const struct cei_far_message *message);
 
-/* Something of today's connection has come; the first such thing tells that it is UP. */
+/* Something that was admitted has come; the first such thing tells that the connection is UP. */
 void cei_far_peer_alive(struct cei_far_peer *peer);
 
 /* The events of the transport. */

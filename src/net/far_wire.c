@@ -88,8 +88,8 @@ static const struct cei_field head_fields[] = {
 	{ CEI_U64, CEI_AT(cei_far_message, group) },
 	{ CEI_U32, CEI_AT(cei_far_message, source) },
 	{ CEI_U32, CEI_AT(cei_far_message, target) },
-	{ CEI_U64, CEI_AT(cei_far_message, incarnation), .least = 1 },
-	{ CEI_U64, CEI_AT(cei_far_message, heard) },
+	{ CEI_U64, CEI_AT(cei_far_message, one), .least = 1, .most = 1 },
+	{ CEI_U64, CEI_AT(cei_far_message, has_heard), .most = 1 },
 };
 static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_far_message, NULL);
 

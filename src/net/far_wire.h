@@ -86,9 +86,9 @@ struct cei_far_message {
 					 * one job, too */
 	uint32_t source;                /* process */
 	uint32_t target;                /* process */
-	uint64_t incarnation;           /* of the speaker's connection; 1 and above */
-	uint64_t heard;                 /* the incarnation of the other side that the speaker has
-					 * heard of; 0: none yet */
+	uint64_t one;                   /* 1: the head is the same in every version, and earlier
+					 * ones numbered connections */
+	uint64_t has_heard;             /* 1: the speaker has heard the target's HELLO; 0 */
 	union {
 		struct cei_far_hello  hello;
 		struct cei_far_refuse refuse;

@@ -419,14 +419,6 @@ static int give_up(struct cei_rail *rail, void *arg)
 	return 0;
 }
 
-static int reopen(struct cei_rail *rail, void *arg)
-{
-	struct peer_call *call = arg;
-	struct cei_far_peer *peer = cei_far_peer_get(&rail->nic, call->process);
-
-	return peer ? cei_far_peer_reopen(peer) : CEOV_ERR_INVALID;
-}
-
 static int look(struct cei_rail *rail, void *arg)
 {
 	struct peer_call *call = arg;
@@ -439,8 +431,8 @@ static int look(struct cei_rail *rail, void *arg)
 		return 0;
 	status->connection = peer->state;
 	status->health = peer->health;
-	if (!peer->incarnation)
-		return 0;
+	if (!peer->out.next)
+		return 0;               /* it was never connected to */
 	status->n_under_way = (uint32_t)(peer->out.next - 1 - peer->out.acked);
 	status->n_parked = peer->their_parked;
 	status->n_acked_bytes = peer->out.n_acked_bytes;
@@ -490,13 +482,6 @@ int cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why)
 	struct peer_call call = { .process = process, .why = why };
 
 	return cei_rail_run(rail, give_up, &call);
-}
-
-int cei_rail_reopen(struct cei_rail *rail, uint32_t process)
-{
-	struct peer_call call = { .process = process };
-
-	return cei_rail_run(rail, reopen, &call);
 }
 
 int cei_rail_look(struct cei_rail *rail, uint32_t process, struct cei_rail_status *ret_status)

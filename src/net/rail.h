@@ -121,10 +121,6 @@ void cei_rail_await_users(struct cei_rail *rail, int by);
  * begun any more. */
 int  cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why);
 
-/* Connects anew to a process that was lost. Its lanes stay broken; open others. CEOV_PENDING, not
- * raised: the last connection has not closed yet; CEOV_ERR_STATE, not raised: it is connected. */
-int  cei_rail_reopen(struct cei_rail *rail, uint32_t process);
-
 struct cei_rail_status {
 	uint32_t connection;            /* enum cei_far_connection */
 	uint32_t health;                /* enum cei_far_health */

@@ -17,7 +17,7 @@
 #define CEI_RAIL_WHY_BYTES  CEI_FAR_TEXT_BYTES
 
 /* The layer above is told by the rail's thread. It must not block there; it may call
- * cei_rail_say(), cei_rail_reopen(), cei_rail_give_up() and the functions of regions. */
+ * cei_rail_say(), cei_rail_give_up() and the functions of regions. */
 struct cei_rail_events {
 	/* Writes the address of a process' transport on this rail, at most
 	 * CEI_TRANSPORT_ADDRESS_MAX bytes. CEOV_NONE: it has none. */
@@ -71,7 +71,7 @@ struct cei_rail_config {
 /* What a rail counted that no honest process of its group sends, and what came too late. */
 struct cei_rail_counts {
 	uint64_t n_strange;     /* not decodable, of another group, or not from who it says */
-	uint64_t n_old;         /* of an earlier connection, or of one that is closing */
+	uint64_t n_old;         /* of a connection that is not up yet, or is closing */
 	uint64_t n_refused;     /* pieces and marks that name what they may not */
 	uint64_t n_duplicates;
 	uint64_t n_lowering;    /* marks below their counter's value */

@@ -169,7 +169,7 @@ END_TEST
 START_TEST(test_pieces_and_marks)
 {
 	struct cei_far_message message = {
-		.type = CEI_FAR_PIECE, .incarnation = 1,
+		.type = CEI_FAR_PIECE, .one = 1,
 		.piece = { .sequence = 1, .offset = 64, .row_bytes = 8, .n_rows = 2,
 			   .pitch_bytes = 16 },
 	};
@@ -179,7 +179,7 @@ START_TEST(test_pieces_and_marks)
 	FAR_REFUSES(message, piece.n_rows, UINT64_MAX / 15);
 	FAR_REFUSES(message, piece.offset, UINT64_MAX - 31);
 	message = (struct cei_far_message){
-		.type = CEI_FAR_MARK, .incarnation = 1,
+		.type = CEI_FAR_MARK, .one = 1,
 		.mark = { .sequence = 7, .after = 6 },
 	};
 	FAR_REFUSES(message, mark.after, 7);

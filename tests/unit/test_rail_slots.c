@@ -202,29 +202,6 @@ START_TEST(test_who_waits_for_a_gpu_is_not_lost)
 }
 END_TEST
 
-/* The transport has closed the connection, and a copy of its bytes may still write to memory. */
-START_TEST(test_nothing_is_opened_again_while_copies_are_under_way)
-{
-	uint64_t random = testing_seed();
-	struct cei_rail *rail;
-
-	open_kind(2, 2, &random);
-	set_delays(1000, 0);
-	rail = rails.processes[1].rail;
-	rails.copier.is_hung = 1;
-	rails_send(0, 1, 0, 4);
-	ck_assert(rails_until(is_copying, RAILS_TIMEOUT_NS));
-	ck_assert_int_eq(cei_rail_give_up(rail, 0, "the test says so"), 0);
-	rails_pass(RAILS_TIMEOUT_NS / 10);
-	ck_assert_int_eq(cei_rail_reopen(rail, 0), CEOV_PENDING);
-	rails.copier.is_hung = 0;
-	rails_pass(RAILS_TIMEOUT_NS / 10);
-	ck_assert_int_eq(cei_rail_reopen(rail, 0), 0);
-	ck_assert_int_eq(cei_rail_reopen(rails.processes[0].rail, 1), 0);
-	rails_close();
-}
-END_TEST
-
 /* All slots wait for bytes that do not come, and further offers for the slots. */
 START_TEST(test_bytes_that_do_not_reach_their_slots_are_noticed)
 {
@@ -279,7 +256,6 @@ int main(void)
 	tcase_add_test(tcase, test_lost_is_told_when_copies_have_ended);
 	tcase_add_loop_test(tcase, test_who_waits_for_a_gpu_is_not_lost, 1, 4);
 	tcase_add_loop_test(tcase, test_who_waits_for_a_gpu_is_not_lost, 5, 8);
-	tcase_add_test(tcase, test_nothing_is_opened_again_while_copies_are_under_way);
 	tcase_add_test(tcase, test_bytes_that_do_not_reach_their_slots_are_noticed);
 	tcase_add_test(tcase, test_a_piece_larger_than_a_slot_is_refused);
 	suite_add_tcase(suite, tcase);
