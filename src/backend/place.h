@@ -280,10 +280,7 @@ const struct cei_place_ops *cei_backend_named(const char *name);
 /* Returns whether the mover serves members at places of that kind. */
 int cei_backend_serves(const struct cei_place_ops *ops, enum ceov_place_kind kind);
 
-/* The first returns the bit of enum cei_moves for copies between these kinds of memory; the
- * second, whether the mover can make such copies. */
+/* Returns the bit of enum cei_moves for copies between these kinds of memory. */
 enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target);
-int cei_backend_moves(const struct cei_place_ops *ops, enum ceov_place_kind source,
-		      enum ceov_place_kind target);
 
 #endif /* CEI_PLACE_H */

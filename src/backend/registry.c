@@ -49,9 +49,3 @@ enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_ki
 
 	return moves[source][target];
 }
-
-int cei_backend_moves(const struct cei_place_ops *ops, enum ceov_place_kind source,
-		      enum ceov_place_kind target)
-{
-	return (ops->moves & cei_moves_between(source, target)) != 0;
-}

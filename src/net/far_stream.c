@@ -12,8 +12,6 @@
 #define RATE_NS    UINT64_C(1000000000)
 #define RATE_BYTES (UINT64_C(4) << 20)
 
-#include "base/clock.h"
-
 #define ASKS_PER_TIMEOUT 5u
 
 /* --- sending --------------------------------------------------------------- */
@@ -136,22 +134,6 @@ int cei_far_out_ack(struct cei_far_out *out, uint64_t number, uint64_t now_ns)
 		measure(&out->rate, out->n_acked_bytes - before, now_ns);
 	end_some(out);
 	return 0;
-}
-
-enum cei_far_state cei_far_out_state(const struct cei_far_out *out, uint64_t number)
-{
-	int is_reading;
-
-	if (!number || number >= out->next)
-		return CEI_FAR_NONE;
-	if (number <= out->ended)
-		return CEI_FAR_DONE;
-	is_reading = out->items[number % CEI_FAR_SPAN].is_reading;
-	if (number <= out->acked)
-		return is_reading ? CEI_FAR_SENT : CEI_FAR_DONE;
-	if (out->is_lost)
-		return CEI_FAR_UNCERTAIN;
-	return is_reading ? CEI_FAR_SENT : CEI_FAR_SOURCE_FREE;
 }
 
 uint64_t cei_far_out_bytes(const struct cei_far_out *out)
@@ -366,13 +348,4 @@ enum cei_far_health cei_far_vitals_judge(const struct cei_far_vitals *vitals, ui
 	if (*ret_since_ns >= enough_ns)
 		return CEI_FAR_STUCK;
 	return moved_ns > awaited_ns ? CEI_FAR_MOVING : CEI_FAR_IDLE;
-}
-
-uint64_t cei_far_pulse_due(const struct cei_far_pulse *pulse)
-{
-	uint64_t step = pulse->timeout_ns / ASKS_PER_TIMEOUT;
-
-	if (!pulse->awaited)
-		return CEI_FOREVER;
-	return pulse->asked_ns + step;
 }

@@ -33,14 +33,6 @@
 
 /* --- sending --------------------------------------------------------------- */
 
-enum cei_far_state {
-	CEI_FAR_NONE,           /* not sent */
-	CEI_FAR_SENT,
-	CEI_FAR_SOURCE_FREE,    /* its memory may be written to; whether it landed is unknown */
-	CEI_FAR_DONE,           /* landed, or raised; and its memory is free */
-	CEI_FAR_UNCERTAIN,      /* nobody can say whether it landed */
-};
-
 struct cei_far_item {
 	uint64_t n_bytes;       /* 0: a mark */
 	uint64_t begun_ns;
@@ -91,8 +83,6 @@ int cei_far_out_ack(struct cei_far_out *out, uint64_t number, uint64_t now_ns);
 
 /* The measured rate in bytes per second; 0: too few bytes have landed to tell. */
 double cei_far_out_rate(const struct cei_far_out *out);
-
-enum cei_far_state cei_far_out_state(const struct cei_far_out *out, uint64_t number);
 
 /* Bytes of pieces that have been sent and are not DONE. */
 uint64_t cei_far_out_bytes(const struct cei_far_out *out);
@@ -196,8 +186,5 @@ void cei_far_pulse_asked(struct cei_far_pulse *pulse, uint64_t now_ns);
  * thread. */
 enum cei_far_health cei_far_vitals_judge(const struct cei_far_vitals *vitals, uint64_t now_ns,
 					 uint64_t *ret_since_ns);
-
-/* When to look next; CEI_FOREVER: nothing is awaited. */
-uint64_t cei_far_pulse_due(const struct cei_far_pulse *pulse);
 
 #endif /* CEI_FAR_STREAM_H */

@@ -208,8 +208,6 @@ int cei_machine_set_filters(struct hwloc_topology *hwloc);
  * is. */
 int cei_machine_read_xml(struct cei_report *report, const char *path,
 			 struct cei_machine **ret_machine);
-int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint64_t n_bytes,
-			      struct cei_machine **ret_machine);
 int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
 			  const char *path);
 

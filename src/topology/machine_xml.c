@@ -91,27 +91,6 @@ static int parse(struct cei_report *report, struct cei_machine_source *source, c
 	return cei_machine_make(report, source, ret_machine);
 }
 
-int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint64_t n_bytes,
-			      struct cei_machine **ret_machine)
-{
-	struct cei_machine_source source = { "XML text", NULL, NULL, NULL };
-	char *copy = NULL;
-	int r;
-
-	/* hwloc wants a final NUL, which the caller's text may lack */
-	if (n_bytes <= XML_BYTES_MAX)
-		copy = malloc(n_bytes + 1);
-	if (!copy)
-		return cei_raise(report, CEOV_ERR_INVALID, 0, "XML text: of %llu bytes, at "
-				 "most %llu", (unsigned long long)n_bytes,
-				 (unsigned long long)XML_BYTES_MAX);
-	memcpy(copy, text, n_bytes);
-	copy[n_bytes] = '\0';
-	r = parse(report, &source, copy, n_bytes, ret_machine);
-	free(copy);
-	return r;
-}
-
 static int fail_read(struct cei_report *report, const char *where, int error,
 		     uint64_t n_bytes)
 {

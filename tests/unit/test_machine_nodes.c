@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "testing.h"
 #include "topology/machine.h"
 #include "topology/machine_builder.h"
@@ -75,7 +77,7 @@ static int add_port(struct cei_machine_builder *builder, const char *name)
 static struct cei_machine *bus_of(const char *objects, const char *behind)
 {
 	struct cei_machine *machine = NULL;
-	char text[8192];
+	char text[8192], path[256];
 	int n;
 
 	n = snprintf(text, sizeof(text), "<topology version=\"2.0\"><object type=\"Machine\" "
@@ -84,7 +86,10 @@ static struct cei_machine *bus_of(const char *objects, const char *behind)
 		     MEMORY "<object type=\"PU\" os_index=\"0\"" CPU NODE_0 " gp_index=\"6\"/>"
 		     HOST_BRIDGE "%s</object></object>%s</topology>", objects, behind);
 	ck_assert_int_lt(n, (int)sizeof(text));
-	ck_assert_int_eq(cei_machine_read_xml_text(&report, text, (uint64_t)n, &machine), 0);
+	testing_path("bus.xml", path, sizeof(path));
+	ck_assert_int_eq(cei_file_replace(path, text, (uint64_t)n, 0600), 0);
+	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
+	unlink(path);
 	return machine;
 }
 

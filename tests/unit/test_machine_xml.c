@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "testing.h"
 #include "topology/machine.h"
 
@@ -224,10 +225,13 @@ END_TEST
 static void refused(const char *text, const char *why)
 {
 	struct cei_machine *machine = NULL;
+	char path[PATH_BYTES];
 
 	testing_log_clear(&lines);
-	ck_assert_int_eq(cei_machine_read_xml_text(&report, text, strlen(text), &machine),
-			 CEOV_ERR_INVALID);
+	testing_path("refused.xml", path, sizeof(path));
+	ck_assert_int_eq(cei_file_replace(path, text, strlen(text), 0600), 0);
+	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), CEOV_ERR_INVALID);
+	unlink(path);
 	ck_assert_ptr_null(machine);
 	testing_log_has(&lines, why, NULL, NULL);
 }
@@ -282,7 +286,7 @@ START_TEST(test_a_format_of_another_hwloc_is_named)
 
 	snprintf(text, sizeof(text), "<?xml version=\"1.0\"?>\n<topology version=\"%u.0\"/>",
 		 linked + 1);
-	snprintf(why, sizeof(why), "XML text: in the format of hwloc %u, which this program's "
+	snprintf(why, sizeof(why), "refused.xml: in the format of hwloc %u, which this program's "
 		 "hwloc %u does", linked + 1, linked);
 	refused(text, why);
 	snprintf(why, sizeof(why), "use hwloc %u,", linked + 1);

@@ -26,19 +26,15 @@ START_TEST(test_movers_are_found_by_name_and_serve_their_places)
 }
 END_TEST
 
-START_TEST(test_moves_are_asked_by_memory)
+START_TEST(test_moves_are_told_by_memory)
 {
-	struct cei_place_ops ops = { .moves = CEI_MOVES_HOST_TO_GPU };
-
-	ck_assert(cei_backend_moves(&ops, CEOV_PLACE_HOST, CEOV_PLACE_GPU));
-	ck_assert(!cei_backend_moves(&ops, CEOV_PLACE_GPU, CEOV_PLACE_HOST));
-	ck_assert(!cei_backend_moves(&ops, CEOV_PLACE_HOST, CEOV_PLACE_HOST));
-	ck_assert(!cei_backend_moves(&ops, CEOV_PLACE_GPU, CEOV_PLACE_GPU));
-	ops.moves = CEI_MOVES_GPU_TO_HOST | CEI_MOVES_AMONG_GPUS;
-	ck_assert(!cei_backend_moves(&ops, CEOV_PLACE_HOST, CEOV_PLACE_GPU));
-	ck_assert(cei_backend_moves(&ops, CEOV_PLACE_GPU, CEOV_PLACE_HOST));
-	ck_assert(cei_backend_moves(&ops, CEOV_PLACE_GPU, CEOV_PLACE_GPU));
-	ck_assert(!cei_backend_moves(&ops, CEOV_PLACE_HOST, CEOV_PLACE_HOST));
+	ck_assert_int_eq(cei_moves_between(CEOV_PLACE_HOST, CEOV_PLACE_HOST),
+			 CEI_MOVES_WITHIN_HOST);
+	ck_assert_int_eq(cei_moves_between(CEOV_PLACE_HOST, CEOV_PLACE_GPU),
+			 CEI_MOVES_HOST_TO_GPU);
+	ck_assert_int_eq(cei_moves_between(CEOV_PLACE_GPU, CEOV_PLACE_HOST),
+			 CEI_MOVES_GPU_TO_HOST);
+	ck_assert_int_eq(cei_moves_between(CEOV_PLACE_GPU, CEOV_PLACE_GPU), CEI_MOVES_AMONG_GPUS);
 }
 END_TEST
 
@@ -77,7 +73,7 @@ int main(void)
 	TCase *cases = tcase_create("movers");
 
 	tcase_add_test(cases, test_movers_are_found_by_name_and_serve_their_places);
-	tcase_add_test(cases, test_moves_are_asked_by_memory);
+	tcase_add_test(cases, test_moves_are_told_by_memory);
 	tcase_add_test(cases, test_a_mover_that_lacks_what_plans_need_is_not_opened);
 	suite_add_tcase(suite, cases);
 	return testing_run(suite);
