@@ -45,7 +45,6 @@ int cei_topology_discover_gpus(struct cei_topology *topology, struct cei_site *s
 	for (i = 0; i < topology->n_gpus && !r; i++) {
 		gpu = &topology->gpus[i];
 		snprintf(gpu->bus_id, sizeof(gpu->bus_id), "%s", cuda->gpus[i].bus_id);
-		gpu->numa_node = CEOV_NOBODY;
 		gpu->n_copy_engines = (uint32_t)cuda->gpus[i].n_copy_engines;
 		r = discover_peers(topology, cuda, i);
 	}

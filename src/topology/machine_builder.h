@@ -74,10 +74,6 @@ uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object);
 /* The PCI device that an object is, or to which it belongs; NULL: none. */
 hwloc_obj_t cei_builder_pci_of(hwloc_obj_t object);
 
-/* The PCI device with the given address. If the address is that of a part of a GPU (MIG, a virtual
- * function), which the tree does not show, the GPU's own device. NULL: none. */
-hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id);
-
 /* --- machine_import.c ------------------------------------------------------------------- */
 
 /* Fills imported from hwloc's distances and the kinds of links in measured, once GPUs and nodes are

@@ -198,7 +198,7 @@ static int find_gpus(struct cei_machine_builder *builder)
 
 /* An exact match may fail, because the tree need not show every function of the GPU's PCI
  * device. */
-hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id)
+static hwloc_obj_t find_gpu(hwloc_topology_t hwloc, const char *bus_id)
 {
 	unsigned int domain, bus, dev, func;
 	hwloc_obj_t object;
@@ -222,7 +222,7 @@ static void take_hints(struct cei_machine_builder *builder)
 		hint = &builder->hints->gpus[i];
 		gpu = &machine->gpus[i];
 		if (machine->hwloc)
-			builder->gpus[i] = cei_builder_find_gpu(machine->hwloc, hint->bus_id);
+			builder->gpus[i] = find_gpu(machine->hwloc, hint->bus_id);
 		cei_builder_text(gpu->name, sizeof(gpu->name), hint->name);
 		cei_builder_text(gpu->bus_id, sizeof(gpu->bus_id), hint->bus_id);
 		for (at = gpu->bus_id; *at; at++)       /* lower case: CUDA writes 0000:C1:00.0 */

@@ -129,18 +129,6 @@ static int take_file(struct cei_topology *topology, struct cei_site *site, const
 	return r;
 }
 
-static void take_nodes(struct cei_topology *topology)
-{
-	const struct cei_machine *machine = topology->machine;
-	uint32_t i, node;
-
-	for (i = 0; i < topology->n_gpus && i < machine->n_gpus; i++) {
-		node = machine->gpus[i].node;
-		if (node < machine->n_nodes)
-			topology->gpus[i].numa_node = machine->nodes[node].os_index;
-	}
-}
-
 int cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology)
 {
 	struct cei_topology *topology = calloc(1, sizeof(*topology));
@@ -158,8 +146,6 @@ int cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology)
 	/* Reading the machine takes tens of milliseconds, and only GPUs need it. */
 	if (!topology->machine && topology->n_gpus)
 		discover_if_possible(topology, site);
-	if (topology->machine)
-		take_nodes(topology);
 	*ret_topology = topology;
 	return 0;
 fail:

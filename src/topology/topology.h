@@ -18,8 +18,6 @@
 
 struct cei_topology_gpu {
 	char     bus_id[CEI_TOPOLOGY_BUS_ID_BYTES];     /* PCI address */
-	uint32_t numa_node;             /* the operating system's number of the nearest NUMA
-					 * node; CEOV_NOBODY: not known */
 	uint32_t n_copy_engines;
 };
 

@@ -130,8 +130,6 @@ struct bench_case {
 	int       (*run)(struct bench_rank *rank);
 };
 
-extern const struct bench_case bench_cases[];           /* an entry without a name ends the array */
-
 /* Runs the named cases on all ranks. Exit status of the program. */
 int  bench_world_run(const struct bench_options *options,
 		     const struct bench_case *const *cases, uint32_t n_cases);

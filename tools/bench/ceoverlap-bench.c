@@ -18,7 +18,7 @@
 #include "config.h"
 #include "tools/common/streams.h"
 
-const struct bench_case bench_cases[] = {
+static const struct bench_case cases[] = {
 	{ "p2p", "every pair of ranks, one transfer at a time", 1, 2, 0, 1, bench_p2p },
 	{ "p2p_2d", "the same with rows of 512 bytes at 4 x pitch", 0, 2, 0, 1, bench_p2p_2d },
 	{ "mark", "a counter raised there and back, half of the round trip", 0, 2, 0, 1,
@@ -64,9 +64,9 @@ static void list_cases(void)
 {
 	uint32_t i;
 
-	for (i = 0; bench_cases[i].name; i++)
-		printf("%-12s %s%s\n", bench_cases[i].name, bench_cases[i].help,
-		       bench_cases[i].needs_gpu ? " (GPUs only)" : "");
+	for (i = 0; cases[i].name; i++)
+		printf("%-12s %s%s\n", cases[i].name, cases[i].help,
+		       cases[i].needs_gpu ? " (GPUs only)" : "");
 }
 
 static uint32_t triggers(struct argp_state *state, const char *text)
@@ -171,6 +171,6 @@ int main(int argc, char **argv)
 		return r;
 	if (bench_options_finish(&options, UINT64_C(16) << 20))
 		return 2;
-	n = bench_choose_cases(bench_cases, options.tests, chosen);
+	n = bench_choose_cases(cases, options.tests, chosen);
 	return n ? bench_world_run(&options, chosen, n) : 2;
 }

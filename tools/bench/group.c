@@ -105,7 +105,7 @@ int bench_release_buffer(ceov_buffer *buffer)
 	return r;
 }
 
-int bench_release_signal(ceov_signal *signal)
+static int release_signal(ceov_signal *signal)
 {
 	uint64_t deadline = cei_deadline(RELEASE_NS);
 	struct cei_backoff backoff;
@@ -148,10 +148,10 @@ int bench_drop_signals(struct bench_rank *rank, struct bench_signals *signals)
 
 	for (i = 0; !r && i < rank->n_ranks; i++)
 		if (i != rank->rank)
-			r = bench_release_signal(signals->by_rank[i]);
+			r = release_signal(signals->by_rank[i]);
 	if (!r)
 		r = bench_meet(rank);
 	if (!r)
-		r = bench_release_signal(signals->by_rank[rank->rank]);
+		r = release_signal(signals->by_rank[rank->rank]);
 	return r ? bench_fail(rank, r, "releasing signals") : 0;
 }

@@ -30,7 +30,6 @@ int  bench_drop_signals(struct bench_rank *rank, struct bench_signals *signals);
 /* Waits a while for peers that still map the object. CEOV_PENDING: a peer kept it mapped too
  * long. */
 int  bench_release_buffer(ceov_buffer *buffer);
-int  bench_release_signal(ceov_signal *signal);
 
 /* Returns the next random number. *state is the seed before the first call. */
 uint64_t bench_random(uint64_t *state);

@@ -55,14 +55,12 @@ struct info {
  * the same memory. Returns room. */
 const char *info_plain(const char *text, char *room, size_t n_bytes);
 
-/* Format the name of a place: "gpu3", "node0"; "-" for CEOV_NOBODY. room: 16 bytes. */
+/* Formats the name of a GPU's place: "gpu3"; "-" for CEOV_NOBODY. room: 16 bytes. */
 const char *info_gpu_name(uint32_t gpu, char *room);
-const char *info_node_name(uint32_t node, char *room);
 
-/* Add a text with unprintable bytes replaced, a number, or a place (CEOV_NOBODY as null). */
+/* Add a text with unprintable bytes replaced, or a number. */
 void info_add_text(struct json_object *object, const char *key, const char *text);
 void info_add_number(struct json_object *object, const char *key, uint64_t number);
-void info_add_node(struct json_object *object, const char *key, uint32_t node);
 
 /* The same for rows of cells, whose lines are indented: a text, which is "-" in the table if it is
  * empty, and a place. info_cells_end() prints the row, unless out is NULL, and adds it to the
@@ -74,11 +72,6 @@ void info_cells_node(struct cells *cells, const char *key, const char *column, u
 void info_cells_end(struct cells *cells, FILE *out, struct json_object *list);
 
 /* --- facts from hwloc's tree (tree.c) ---------------------------------------- */
-
-/* Finds the PCI switch above a device: the nearest bridge that has several bridges below it. "" if
- * there is none or it is not known. */
-void info_switch_of(const struct cei_machine *machine, const char *bus_id,
-		    char ret_bus_id[INFO_BUS_ID_BYTES]);
 
 /* Returns the current raw rate of a device's PCIe link in GB/s; 0: not known. */
 double info_pcie_gb_per_s(const struct cei_machine *machine, const char *bus_id);

@@ -36,8 +36,10 @@ static int is_switch(hwloc_obj_t object)
 	return n > 1;
 }
 
-void info_switch_of(const struct cei_machine *machine, const char *bus_id,
-		    char ret_bus_id[INFO_BUS_ID_BYTES])
+/* Finds the PCI switch above a device: the nearest bridge that has several bridges below it. "" if
+ * there is none or it is not known. */
+static void switch_of(const struct cei_machine *machine, const char *bus_id,
+		      char ret_bus_id[INFO_BUS_ID_BYTES])
 {
 	hwloc_obj_t object = device_of(machine, bus_id);
 	const struct hwloc_pcidev_attr_s *pci;
@@ -94,11 +96,11 @@ void info_find_switches(const struct cei_machine *machine, struct info_switches 
 	_Static_assert(INFO_SWITCHES_MAX < INFO_NO_SWITCH, "an index has a byte");
 	memset(ret_switches, 0, sizeof(*ret_switches));
 	for (i = 0; i < machine->n_gpus; i++) {
-		info_switch_of(machine, machine->gpus[i].bus_id, bus_id);
+		switch_of(machine, machine->gpus[i].bus_id, bus_id);
 		ret_switches->of_gpu[i] = enter(ret_switches, bus_id);
 	}
 	for (i = 0; i < machine->n_nics; i++) {
-		info_switch_of(machine, machine->nics[i].bus_id, bus_id);
+		switch_of(machine, machine->nics[i].bus_id, bus_id);
 		ret_switches->of_nic[i] = enter(ret_switches, bus_id);
 	}
 }

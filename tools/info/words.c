@@ -28,14 +28,6 @@ const char *info_gpu_name(uint32_t gpu, char *room)
 	return room;
 }
 
-const char *info_node_name(uint32_t node, char *room)
-{
-	if (node == CEOV_NOBODY)
-		return strcpy(room, "-");
-	snprintf(room, 16, "node%u", node);
-	return room;
-}
-
 void info_add_text(struct json_object *object, const char *key, const char *text)
 {
 	char plain[512];
@@ -49,14 +41,6 @@ void info_add_number(struct json_object *object, const char *key, uint64_t numbe
 	int64_t value = number > INT64_MAX ? INT64_MAX : (int64_t)number;
 
 	json_object_object_add(object, key, json_object_new_int64(value));
-}
-
-void info_add_node(struct json_object *object, const char *key, uint32_t node)
-{
-	char name[16];
-
-	json_object_object_add(object, key, node == CEOV_NOBODY ? NULL
-			       : json_object_new_string(info_node_name(node, name)));
 }
 
 void info_cells_begin(struct cells *cells)
@@ -79,7 +63,8 @@ void info_cells_node(struct cells *cells, const char *key, const char *column, u
 {
 	char name[16];
 
-	cells_text(cells, key, column, node == CEOV_NOBODY ? NULL : info_node_name(node, name));
+	snprintf(name, sizeof(name), "node%u", node);
+	cells_text(cells, key, column, node == CEOV_NOBODY ? NULL : name);
 }
 
 void info_cells_end(struct cells *cells, FILE *out, struct json_object *list)

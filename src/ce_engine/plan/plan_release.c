@@ -53,7 +53,9 @@ static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 	free(record);
 }
 
-void cei_plan_take_apart(struct ceov_plan *plan)
+/* Frees a plan that was removed from the list in which ceov_signal_renew() could find it. No lane
+ * moves its chunks any more. */
+static void take_apart(struct ceov_plan *plan)
 {
 	struct cei_list *node;
 
@@ -64,7 +66,9 @@ void cei_plan_take_apart(struct ceov_plan *plan)
 	cei_object_quarantine(&plan->object);
 }
 
-int cei_plan_is_stuck(const struct ceov_plan *plan)
+/* Whether a lane that was given up may still move chunks of the plan. Any thread, where
+ * none of its launches is in flight. */
+static int is_stuck(const struct ceov_plan *plan)
 {
 	return !cei_lanes_are_idle(&plan->object.context->engines[plan->member]->lanes,
 				   &plan->run.stuck_lanes);
@@ -77,7 +81,7 @@ int cei_plan_is_moving(const struct ceov_plan *plan)
 	int is;
 
 	pthread_mutex_lock(lock_of(plan));
-	is = plan->run.n_in_flight || cei_plan_is_stuck(plan);
+	is = plan->run.n_in_flight || is_stuck(plan);
 	pthread_mutex_unlock(lock_of(plan));
 	return is;
 }
@@ -94,7 +98,7 @@ void cei_plan_destroy(struct ceov_plan *plan)
 {
 	cei_object_end(&plan->object);
 	leave_door(plan);
-	cei_plan_take_apart(plan);
+	take_apart(plan);
 }
 
 void cei_plans_destroy_released(ceov_context *context)
@@ -102,7 +106,7 @@ void cei_plans_destroy_released(ceov_context *context)
 	struct cei_list *node;
 
 	while ((node = cei_list_take(&context->stuck)))
-		cei_plan_take_apart(CEI_OWNER(node, struct ceov_plan, object.link));
+		take_apart(CEI_OWNER(node, struct ceov_plan, object.link));
 }
 
 /* Takes a plan whose lanes have become idle out of the list, or returns NULL. */
@@ -114,7 +118,7 @@ static struct ceov_plan *take_settled(ceov_context *context)
 	pthread_mutex_lock(&context->lock);
 	for (node = context->stuck.next; node != &context->stuck; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		if (cei_plan_is_stuck(plan))
+		if (is_stuck(plan))
 			continue;
 		settled = plan;
 		cei_list_remove(node);
@@ -130,7 +134,7 @@ uint32_t cei_plans_settle(ceov_context *context)
 	uint32_t n = 0;
 
 	for (; (plan = take_settled(context)); n++)
-		cei_plan_take_apart(plan);
+		take_apart(plan);
 	return n;
 }
 
@@ -159,8 +163,8 @@ void ceov_plan_release(ceov_plan *plan)
 	if (cei_object_claim(&plan->object, "ceov_plan_release"))
 		return;
 	leave_door(plan);
-	if (cei_plan_is_stuck(plan))
+	if (is_stuck(plan))
 		keep_stuck(plan);
 	else
-		cei_plan_take_apart(plan);
+		take_apart(plan);
 }

@@ -15,20 +15,12 @@ int  cei_plan_is_in_flight(const struct ceov_plan *plan);
  * hold the plan's lock. */
 int  cei_plan_is_busy(const struct ceov_plan *plan);
 
-/* Whether a lane that was given up may still move chunks of the plan. Any thread, where
- * none of its launches is in flight. */
-int  cei_plan_is_stuck(const struct ceov_plan *plan);
-
 /* Whether a launch is in flight, or the plan is stuck. Any thread. */
 int  cei_plan_is_moving(const struct ceov_plan *plan);
 
 /* Ends the plans that were released while stuck and whose lanes have become idle. Returns how many.
  * Until then they keep their buffers and signals in use. Any thread. */
 uint32_t cei_plans_settle(ceov_context *context);
-
-/* Frees a plan that was removed from the list in which ceov_signal_renew() could find it. No lane
- * moves its chunks any more. */
-void cei_plan_take_apart(struct ceov_plan *plan);
 
 /* End plans at ceov_close(), when no launch is in flight any more and all lanes are idle: one plan,
  * and all those that were released while stuck. */

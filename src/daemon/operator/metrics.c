@@ -268,7 +268,7 @@ static void write_aims(const struct cei_links *links, FILE *out)
 				cei_urgency_name(k), (double)n_in_time[k] / (double)n[k]);
 }
 
-void cei_metrics_write(struct cei_server *server, FILE *out)
+static void write_all(struct cei_server *server, FILE *out)
 {
 	struct cei_links *links = cei_links_read(&server->works);
 	struct cei_usage_table table;
@@ -296,7 +296,7 @@ char *cei_metrics_text(struct cei_server *server)
 
 	if (!out)
 		return NULL;
-	cei_metrics_write(server, out);
+	write_all(server, out);
 	if (!fclose(out))
 		return text;
 	free(text);
@@ -342,7 +342,7 @@ static int replace(struct cei_server *server, const char *path, const char *besi
 			close(fd);
 		return error;
 	}
-	cei_metrics_write(server, out);
+	write_all(server, out);
 	error = ferror(out) ? EIO : 0;
 	if (fclose(out) && !error)
 		error = errno;

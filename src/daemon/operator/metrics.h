@@ -11,8 +11,6 @@
 
 struct cei_server;                      /* daemon/server/server.h */
 
-void cei_metrics_write(struct cei_server *server, FILE *out);
-
 /* Renders a text, which the caller frees. NULL: no memory. */
 char *cei_metrics_text(struct cei_server *server);
 

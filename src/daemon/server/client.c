@@ -433,7 +433,7 @@ void cei_client_end(struct cei_client *client, int error)
 	cei_client_close(client);
 }
 
-void cei_client_free(struct cei_client *client)
+static void free_client(struct cei_client *client)
 {
 	struct cei_server *server = client->server;
 	struct cei_usage usage;
@@ -464,7 +464,7 @@ void cei_client_task_done(struct cei_task *task)
 	client->shown_regions = client->n_regions;
 	client->shown_bytes = client->n_bytes;
 	if (client->state == CEI_CLIENT_ENDING) {
-		cei_client_free(client);
+		free_client(client);
 		return;
 	}
 	if (client->must_end) {

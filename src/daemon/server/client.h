@@ -180,7 +180,4 @@ void cei_client_clear_assembly(struct cei_client *client);
 /* Called by the front thread when a task is done: sends the answer, and reads the socket again. */
 void cei_client_task_done(struct cei_task *task);
 
-/* Frees a client whose close task is done. */
-void cei_client_free(struct cei_client *client);
-
 #endif /* CEI_DAEMON_CLIENT_H */

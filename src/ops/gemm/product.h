@@ -63,11 +63,6 @@ void cei_product_candidates(const struct cei_listing *listing);
 /* Counts the tiles that tiles.c would list. */
 uint64_t cei_product_tiles(const struct cei_cost_sim_args *args);
 
-/* Returns by how much the copies of a run take longer because each of them awaits a mark of this
- * rank's product; 0 where they need not. */
-double cei_product_gates_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			    uint32_t n_pieces);
-
 /* Returns the rates of a product that may use only the SMs that the tuning says. cuBLAS does not
  * keep to a budget, so it is then no choice where there are kernels of our own. */
 struct cei_rates cei_product_rates(const struct cei_rates *rates,

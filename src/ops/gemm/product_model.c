@@ -132,8 +132,10 @@ static struct cei_tile_shape choose_shape(const struct cei_cost_sim_args *args)
 	return best;
 }
 
-double cei_product_gates_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			    uint32_t n_pieces)
+/* Returns by how much the copies of a run take longer because each of them awaits a mark of this
+ * rank's product; 0 where they need not. */
+static double gates_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		       uint32_t n_pieces)
 {
 	if (!shape->kind->product->scatters)
 		return 0;
@@ -154,7 +156,7 @@ static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
 	if (shape->n_ranks == 1)
 		return CEOV_MODE_OVERLAP;
 	if (choice->run_ns > 0)
-		return choice->run_ns <= longer + shorter + cei_product_gates_ns(shape, rates, 1)
+		return choice->run_ns <= longer + shorter + gates_ns(shape, rates, 1)
 			? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
 	return longer + shorter / parts + rates->mark_ns < longer + shorter
 		? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
@@ -269,7 +271,7 @@ double cei_product_run_ns(const struct cei_choose_args *args, const struct cei_c
 	if (choice->mode != CEOV_MODE_SEQUENCE && choice->run_ns > 0)
 		return choice->run_ns;
 	return choice->gemm_ns + choice->copy_ns +
-		cei_product_gates_ns(args->shape, args->rates, choice->n_pieces);
+		gates_ns(args->shape, args->rates, choice->n_pieces);
 }
 
 /* --- the choice ------------------------------------------------------------ */

@@ -11,9 +11,7 @@
 
 #include "ops/tuning/selector.h"
 
-/* Return how long a run takes with 16 SMs, in a direct mode and by copy engines. The rates are
- * those of GPUs. */
-double cei_sum_direct_ns(const struct cei_choose_args *args, enum ceov_op_mode mode);
+/* Returns how long a run by copy engines takes. The rates are those of GPUs. */
 double cei_sum_engines_ns(const struct cei_choose_args *args);
 
 /* Returns the direct mode that is expected to be faster than copy engines by 2 % or more;

@@ -44,7 +44,7 @@ static const struct bench_overlap_choices ep_choices[] = {
 static const struct bench_overlap_mnk tiny_ep[] = { { 24, 64, 12 }, { 24, 64, 12 } };
 static const struct bench_overlap_choices tiny_ep_choices[] = { { 3, 0 }, { 3, 30 } };
 
-const struct bench_table bench_tables[] = {
+static const struct bench_table tables[] = {
 	{ "rs", "GEMM + reduce-scatter; K of all ranks", FOR(OVERLAP_GEMM_RS), 1, rs, N_OF(rs),
 	  NULL },
 	{ "ar", "GEMM + all-reduce; K of all ranks", FOR(OVERLAP_GEMM_AR), 1, ar, N_OF(ar), NULL },
@@ -73,7 +73,7 @@ int bench_table_is_known(const char *name, size_t length)
 {
 	const struct bench_table *table;
 
-	for (table = bench_tables; table->name; table++)
+	for (table = tables; table->name; table++)
 		if (is_named(table, name, length))
 			return 1;
 	return 0;
@@ -125,7 +125,7 @@ uint32_t bench_tables_shapes(const char *names, enum bench_overlap_test test, ui
 
 	while (*names) {
 		length = strcspn(names, ",");
-		for (table = bench_tables; table->name; table++)
+		for (table = tables; table->name; table++)
 			if (is_named(table, names, length) && (table->tests & FOR(test)))
 				n += add_table(table, n_ranks, ret_shapes + n, n_max - n);
 		names += length + (names[length] == ',');
@@ -150,7 +150,7 @@ void bench_tables_list(FILE *out)
 	char text[64];
 	uint32_t i;
 
-	for (table = bench_tables; table->name; table++) {
+	for (table = tables; table->name; table++) {
 		fprintf(out, "%-14s table: %s\n", table->name, table->help);
 		for (i = 0; i < table->n_shapes; i++) {
 			bench_table_name(&table->shapes[i],

@@ -25,8 +25,6 @@ struct bench_table {
 							 * NULL: the table is of others */
 };
 
-extern const struct bench_table bench_tables[];
-
 /* Returns whether there is a table with the name that the first `length` bytes are. */
 int bench_table_is_known(const char *name, size_t length);
 
