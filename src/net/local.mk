@@ -41,7 +41,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/ucx_table.c %D%/ucx_table.h \
 	%D%/ucx_worker.c %D%/ucx_worker.h \
 	%D%/ucx_task.c %D%/ucx_task.h \
-	%D%/ucx_remote.c %D%/ucx_remote.h \
 	%D%/ucx_peer.c %D%/ucx_peer.h \
 	%D%/ucx_send.c %D%/ucx_send.h \
 	%D%/ucx_offer.c %D%/ucx_offer.h \

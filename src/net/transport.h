@@ -168,8 +168,7 @@ struct cei_transport_ops {
 				struct cei_transport_memory **ret_memory);
 
 	/* Connects to the transport of that address, without blocking: a peer that cannot be
-	 * reached fails later. Both sides open each other. A connection that has closed can be
-	 * opened again to the same address. */
+	 * reached fails later. Both sides open each other, once. */
 	int  (*peer_open)(struct cei_transport *transport, const void *address,
 			  uint32_t n_bytes, void *owner, struct cei_transport_peer **ret_peer);
 

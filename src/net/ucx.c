@@ -104,7 +104,7 @@ static void close_ucx(struct cei_transport *transport)
 	cei_ucx_offers_fini(ucx);
 	cei_ucx_worker_close(ucx);
 	cei_ucx_tasks_fini(ucx);
-	cei_ucx_remotes_fini(ucx);
+	cei_ucx_peers_fini(ucx);
 	transport->private = NULL;
 	free(ucx);
 }

@@ -26,37 +26,13 @@ struct cei_transport_offer {
 
 /* --- who sent it ------------------------------------------------------------------------- */
 
-/* Notes that the other side has opened this connection, where the number is credible. */
-static void note_heard(struct cei_ucx_remote *remote, uint32_t incarnation)
-{
-	if (incarnation > remote->n_heard &&
-	    incarnation <= remote->n_opened + CEI_UCX_AHEAD_MAX)
-		remote->n_heard = incarnation;
-}
-
-/* Finds the peer that something comes from; NULL: none is open here. Returns whether it
- * is wanted. */
+/* Finds the peer that something comes from; NULL: none was opened here yet. Returns whether it is
+ * wanted. */
 static int find_sender(struct cei_ucx *ucx, const struct cei_ucx_label *label,
 		       struct cei_ucx_peer **ret_peer)
 {
-	struct cei_ucx_remote *remote = cei_ucx_remote_get(ucx, label->sender);
-	struct cei_ucx_peer *peer;
-
-	*ret_peer = NULL;
-	if (!remote)
-		return 1;
-	note_heard(remote, label->incarnation);
-	peer = remote->peer;
-	if (!peer)
-		return label->incarnation > remote->n_opened;
-	if (label->incarnation == peer->incarnation) {
-		*ret_peer = peer;
-		return !peer->is_closing;
-	}
-	if (label->incarnation < peer->incarnation)
-		return 0;       /* of a connection that has been given up */
-	cei_ucx_peer_fail(peer, "the other side has opened a newer connection");
-	return 1;
+	*ret_peer = cei_ucx_peer_find(ucx, label->sender);
+	return !*ret_peer || !(*ret_peer)->is_closing;
 }
 
 /* Counts and drops what no transport of ours sends. */
@@ -65,7 +41,7 @@ static int is_strange(struct cei_ucx *ucx, const void *header, size_t n_header, 
 {
 	if (header && n_header >= n_least) {
 		memcpy(ret_label, header, sizeof(*ret_label));
-		if (ret_label->magic == CEI_UCX_MAGIC && ret_label->incarnation)
+		if (ret_label->magic == CEI_UCX_MAGIC && ret_label->connection == 1)
 			return 0;
 	}
 	if (!ucx->n_strange++)
@@ -190,20 +166,10 @@ int cei_ucx_offers_listen(struct cei_ucx *ucx)
 
 /* --- offers that are taken --------------------------------------------------------------- */
 
-/* The connection that the offer came by; NULL: it is not open any more, or not yet. */
-static struct cei_ucx_peer *peer_of(struct cei_ucx *ucx, const struct cei_transport_offer *offer)
-{
-	struct cei_ucx_remote *remote = cei_ucx_remote_get(ucx, offer->label.sender);
-
-	if (!remote || !remote->peer || remote->peer->incarnation != offer->label.incarnation)
-		return NULL;
-	return remote->peer;
-}
-
 void cei_ucx_refuse(struct cei_transport *transport, struct cei_transport_offer *offer)
 {
 	struct cei_ucx *ucx = cei_ucx_of(transport);
-	struct cei_ucx_peer *peer = peer_of(ucx, offer);
+	struct cei_ucx_peer *peer = cei_ucx_peer_find(ucx, offer->label.sender);
 
 	if (offer->state == ARRIVING) {
 		offer->state = REFUSED; /* on_offer() does the rest */
@@ -224,20 +190,11 @@ void cei_ucx_offers_release(struct cei_ucx_peer *peer)
 {
 	struct cei_ucx *ucx = peer->ucx;
 	struct cei_transport_offer *offer;
-	struct cei_list *node;
 
 	while (!cei_list_is_empty(&peer->refused)) {
 		offer = CEI_OWNER(peer->refused.next, struct cei_transport_offer, link);
 		ucx->calls.release(ucx->worker, offer->data);
 		free_offer(ucx, offer);
-	}
-	for (node = ucx->offers.next; node != &ucx->offers; node = node->next) {
-		offer = CEI_OWNER(node, struct cei_transport_offer, link);
-		if (offer->counted_by != peer)
-			continue;
-		offer->counted_by = NULL;       /* the peer is about to be freed */
-		peer->n_offers--;
-		ucx->n_foreign_offers++;
 	}
 }
 
@@ -272,7 +229,7 @@ static int receive(struct cei_ucx_peer *peer, const struct cei_transport_offer *
 /* Whether a receive would end when this peer closes: the bytes must come by its endpoint. */
 static int check_origin(struct cei_ucx_peer *peer, const struct cei_transport_offer *offer)
 {
-	if (!cei_ucx_peer_is_up(peer) || peer_of(peer->ucx, offer) != peer)
+	if (!cei_ucx_peer_is_up(peer) || offer->label.sender != peer->identity)
 		return CEOV_ERR_PEER_LOST;
 	if (offer->endpoint == peer->endpoint)
 		return 0;

@@ -91,8 +91,7 @@ static void on_error(void *peer, ucp_ep_h endpoint, ucs_status_t status)
 	cei_ucx_peer_fail(peer, ((struct cei_ucx_peer *)peer)->ucx->calls.status_string(status));
 }
 
-static ucs_status_t create_endpoint(struct cei_ucx_peer *peer, const void *address,
-				    ucp_ep_h *ret_endpoint)
+static ucs_status_t create_endpoint(struct cei_ucx_peer *peer, const void *address)
 {
 	ucp_ep_params_t params;
 
@@ -103,51 +102,28 @@ static ucs_status_t create_endpoint(struct cei_ucx_peer *peer, const void *addre
 	params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
 	params.err_handler.cb = on_error;
 	params.err_handler.arg = peer;
-	peer->remote->n_opened++;
-	return peer->ucx->calls.endpoint_create(peer->ucx->worker, &params, ret_endpoint);
+	return peer->ucx->calls.endpoint_create(peer->ucx->worker, &params,
+						&peer->endpoint);
 }
 
-/* Begins to close the endpoint with all that is under way. Returns UCX's request, or NULL. */
-static void *close_endpoint(struct cei_ucx *ucx, ucp_ep_h endpoint)
+/* Identities are random numbers: any bits of them do. */
+static struct cei_ucx_peer **slot_of(struct cei_ucx *ucx, uint64_t identity)
 {
-	ucp_request_param_t param;
-	ucs_status_ptr_t result;
-
-	memset(&param, 0, sizeof(param));
-	param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-	param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-	result = ucx->calls.endpoint_close(endpoint, &param);
-	return UCS_PTR_IS_PTR(result) ? result : NULL;
+	return &ucx->peers[identity % CEI_UCX_PEER_SLOTS];
 }
 
-/* Creates the endpoint that UCX pairs with the one of the other side's newest connection. */
-static void connect_peer(struct cei_ucx_peer *peer, const void *address)
+struct cei_ucx_peer *cei_ucx_peer_find(struct cei_ucx *ucx, uint64_t identity)
 {
-	const struct cei_ucx_remote *remote = peer->remote;
-	ucs_status_t status;
-	void *request;
+	struct cei_ucx_peer *peer = *slot_of(ucx, identity);
 
-	while (remote->n_opened + 1 < remote->n_heard) {
-		if (create_endpoint(peer, address, &peer->endpoint) != UCS_OK)
-			continue;
-		request = close_endpoint(peer->ucx, peer->endpoint);
-		if (request)
-			peer->ucx->calls.request_free(request);
-	}
-	peer->has_failed = 0;   /* what an endpoint that was skipped told does not matter */
-	cei_list_remove(&peer->failed_link);
-	peer->endpoint = NULL;
-	peer->incarnation = remote->n_opened + 1;
-	status = create_endpoint(peer, address, &peer->endpoint);
-	if (status == UCS_OK)
-		return;
-	peer->endpoint = NULL;
-	cei_ucx_peer_fail(peer, peer->ucx->calls.status_string(status));
+	while (peer && peer->identity != identity)
+		peer = peer->next;
+	return peer;
 }
 
-static struct cei_ucx_peer *new_peer(struct cei_ucx *ucx, struct cei_ucx_remote *remote,
-				     void *owner)
+static struct cei_ucx_peer *new_peer(struct cei_ucx *ucx, uint64_t identity, void *owner)
 {
+	struct cei_ucx_peer **slot = slot_of(ucx, identity);
 	struct cei_ucx_peer *peer = calloc(1, sizeof(*peer));
 
 	if (!peer)
@@ -155,11 +131,12 @@ static struct cei_ucx_peer *new_peer(struct cei_ucx *ucx, struct cei_ucx_remote 
 	peer->base.transport = ucx->transport;
 	peer->base.owner = owner;
 	peer->ucx = ucx;
-	peer->remote = remote;
+	peer->identity = identity;
+	peer->next = *slot;
+	*slot = peer;
 	cei_list_init(&peer->failed_link);
 	cei_list_init(&peer->closing_link);
 	cei_list_init(&peer->refused);
-	remote->peer = peer;
 	return peer;
 }
 
@@ -168,26 +145,41 @@ int cei_ucx_peer_open(struct cei_transport *transport, const void *address, uint
 {
 	struct cei_ucx *ucx = cei_ucx_of(transport);
 	struct cei_report *report = transport->config.report;
-	struct cei_ucx_remote *remote;
 	struct cei_ucx_peer *peer;
 	struct address_head head;
+	ucs_status_t status;
 
 	if (!is_address(address, n_bytes, &head))
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "UCX: %u bytes that should be the address of another process "
 				 "are none", n_bytes);
-	remote = cei_ucx_remote_get(ucx, head.identity);
-	if (remote && remote->peer)
+	if (cei_ucx_peer_find(ucx, head.identity))
 		return cei_raise(report, CEOV_ERR_STATE, 0,
-				 "UCX: the connection to %016" PRIx64 " is still open",
+				 "UCX: a connection to %016" PRIx64 " was opened before",
 				 head.identity);
-	peer = remote ? new_peer(ucx, remote, owner) : NULL;
+	peer = new_peer(ucx, head.identity, owner);
 	if (!peer)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
 				 "UCX: no memory for a connection");
-	connect_peer(peer, (const uint8_t *)address + sizeof(head));
+	status = create_endpoint(peer, (const uint8_t *)address + sizeof(head));
+	if (status != UCS_OK) {
+		peer->endpoint = NULL;
+		cei_ucx_peer_fail(peer, ucx->calls.status_string(status));
+	}
 	*ret_peer = &peer->base;
 	return 0;
+}
+
+void cei_ucx_peers_fini(struct cei_ucx *ucx)
+{
+	struct cei_ucx_peer *peer;
+	uint32_t i;
+
+	for (i = 0; i < CEI_UCX_PEER_SLOTS; i++)
+		while ((peer = ucx->peers[i])) {
+			ucx->peers[i] = peer->next;
+			free(peer);
+		}
 }
 
 /* --- failure and end --------------------------------------------------------------------- */
@@ -212,6 +204,19 @@ void cei_ucx_peer_close(struct cei_transport_peer *base)
 	peer->close_ns = cei_now_ns();
 	cei_list_remove(&peer->failed_link);
 	cei_list_append(&peer->ucx->closing, &peer->closing_link);
+}
+
+/* Begins to close the endpoint with all that is under way. Returns UCX's request, or NULL. */
+static void *close_endpoint(struct cei_ucx *ucx, ucp_ep_h endpoint)
+{
+	ucp_request_param_t param;
+	ucs_status_ptr_t result;
+
+	memset(&param, 0, sizeof(param));
+	param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+	param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+	result = ucx->calls.endpoint_close(endpoint, &param);
+	return UCS_PTR_IS_PTR(result) ? result : NULL;
 }
 
 /* Not within peer_close: that may be called by a handler which UCX has called for this very
@@ -270,10 +275,8 @@ static void tell_end(struct cei_ucx_peer *peer)
 	cei_list_remove(&peer->closing_link);
 	if (peer->close_request)
 		peer->ucx->calls.request_free(peer->close_request);
-	peer->remote->peer = NULL;
 	cei_ucx_offers_release(peer);
 	config->events->closed(config->events_arg, &peer->base);
-	free(peer);
 }
 
 uint32_t cei_ucx_peers_tell(struct cei_ucx *ucx)

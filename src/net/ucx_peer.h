@@ -3,9 +3,14 @@
 #ifndef CEI_UCX_PEER_H
 #define CEI_UCX_PEER_H
 
-/* The connection to one other transport: an endpoint of UCX in error mode PEER. */
+/*
+ * The connection to one other transport: an endpoint of UCX in error mode PEER.
+ *
+ * UCX pairs the n-th endpoint that one worker creates for another with the n-th of the other
+ * direction. So each side creates one and never another, and remembers a connection that has closed
+ * until the transport closes: what still comes from there is dropped.
+ */
 
-#include "net/ucx_remote.h"
 #include "net/ucx_task.h"
 
 #define CEI_UCX_KINDS 3                 /* of enum cei_ucx_kind */
@@ -13,12 +18,12 @@
 struct cei_ucx_peer {
 	struct cei_transport_peer base;
 	struct cei_ucx           *ucx;
-	struct cei_ucx_remote    *remote;
-	uint32_t                  incarnation;          /* number of this connection */
+	struct cei_ucx_peer      *next;                 /* in its slot of the hash table */
+	uint64_t                  identity;             /* of the other transport */
 	ucp_ep_h                  endpoint;             /* NULL: was not created, or is closed */
 	void                     *close_request;        /* UCX's; NULL: there is none */
 	int                       has_failed;
-	int                       is_closing;           /* after peer_close */
+	int                       is_closing;           /* after peer_close, and once closed */
 	uint64_t                  close_ns;             /* when peer_close was called */
 	char                      why[96];              /* of the failure */
 	struct cei_list           failed_link;          /* while the failure is to be told */
@@ -57,8 +62,14 @@ void cei_ucx_peer_fail(struct cei_ucx_peer *peer, const char *why);
 /* Closes endpoints of peers that the owner has closed since the last call. */
 uint32_t cei_ucx_peers_close(struct cei_ucx *ucx);
 
-/* Tells the owner of failures, and of peers of which nothing is under way any more, which are
- * freed. Returns the number of events. */
+/* Finds the connection to that transport, also a closed one. NULL: there was none. */
+struct cei_ucx_peer *cei_ucx_peer_find(struct cei_ucx *ucx, uint64_t identity);
+
+/* Frees them all. */
+void cei_ucx_peers_fini(struct cei_ucx *ucx);
+
+/* Tells the owner of failures, and of peers of which nothing is under way any more. Returns the
+ * number of events. */
 uint32_t cei_ucx_peers_tell(struct cei_ucx *ucx);
 
 /* Whether the next cei_ucx_peers_close() or cei_ucx_peers_tell() has something to do, or

@@ -33,23 +33,24 @@ struct cei_ucx_task *cei_ucx_task_take(struct cei_ucx_peer *peer, enum cei_ucx_k
 	task->status = UCS_OK;
 	task->tag = tag;
 	task->label.magic = CEI_UCX_MAGIC;
-	task->label.incarnation = peer->incarnation;
+	task->label.connection = 1;
 	task->label.sender = peer->ucx->identity;
 	peer->n_under_way[kind]++;
 	return task;
 }
 
-void cei_ucx_task_drop(struct cei_ucx_task *task)
+/* Gives back a task that UCX does not have, without an event. */
+static void drop(struct cei_ucx_task *task)
 {
 	task->peer->n_under_way[task->kind]--;
 	cei_list_append(free_list(task->peer->ucx, task->kind), &task->link);
 }
 
-void cei_ucx_task_end(struct cei_ucx_task *task, ucs_status_t status)
+static void end(struct cei_ucx_task *task, ucs_status_t status)
 {
 	task->status = status;
 	if (task->kind == CEI_UCX_TASK_MESSAGE)
-		cei_ucx_task_drop(task);        /* nobody is told of its end */
+		drop(task);        /* nobody is told of its end */
 	else
 		cei_list_append(&task->peer->ucx->ended, &task->link);
 }
@@ -57,14 +58,14 @@ void cei_ucx_task_end(struct cei_ucx_task *task, ucs_status_t status)
 int cei_ucx_task_begun(struct cei_ucx_task *task, ucs_status_ptr_t result)
 {
 	if (!result) {
-		cei_ucx_task_end(task, UCS_OK);
+		end(task, UCS_OK);
 		return 0;
 	}
 	if (!UCS_PTR_IS_ERR(result))
 		return 0;       /* the callback ends it, or has ended it already */
 	cei_ucx_peer_fail(task->peer, task->peer->ucx->calls.status_string(
 				  UCS_PTR_STATUS(result)));
-	cei_ucx_task_drop(task);
+	drop(task);
 	return CEOV_ERR_PEER_LOST;
 }
 
@@ -73,7 +74,7 @@ void cei_ucx_task_sent(void *request, ucs_status_t status, void *task_arg)
 	struct cei_ucx_task *task = task_arg;
 
 	task->peer->ucx->calls.request_free(request);
-	cei_ucx_task_end(task, status);
+	end(task, status);
 }
 
 void cei_ucx_task_received(void *request, ucs_status_t status, size_t n_bytes, void *task_arg)
@@ -89,7 +90,7 @@ static void tell(struct cei_ucx *ucx, struct cei_ucx_task *task)
 	int error = task->status == UCS_OK ? 0 : CEOV_ERR_PEER_LOST;
 	uint64_t tag = task->tag;
 
-	cei_ucx_task_drop(task);        /* so that the handler may use it again */
+	drop(task);        /* so that the handler may use it again */
 	if (kind == CEI_UCX_TASK_SEND)
 		config->events->sent(config->events_arg, tag, error);
 	else

@@ -30,12 +30,6 @@ struct cei_ucx_task {
 struct cei_ucx_task *cei_ucx_task_take(struct cei_ucx_peer *peer, enum cei_ucx_kind kind,
 				       uint64_t tag);
 
-/* Gives back a task that UCX does not have, without an event. */
-void cei_ucx_task_drop(struct cei_ucx_task *task);
-
-/* Notes that the task has ended: status is UCX's. */
-void cei_ucx_task_end(struct cei_ucx_task *task, ucs_status_t status);
-
 /* Evaluates what a call of UCX returned that was to begin the task: 0; or CEOV_ERR_PEER_LOST,
  * not raised: UCX refused it, the peer has failed and the task is dropped. */
 int  cei_ucx_task_begun(struct cei_ucx_task *task, ucs_status_ptr_t result);

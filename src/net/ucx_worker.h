@@ -20,14 +20,14 @@
 #define CEI_UCX_OFFERS_MAX         256u
 #define CEI_UCX_FOREIGN_OFFERS_MAX 256u
 
-#define CEI_UCX_REMOTE_SLOTS 256u       /* of the hash table; a power of 2 */
+#define CEI_UCX_PEER_SLOTS 256u         /* of the hash table; a power of 2 */
 
 /* Stands before each message, and before the head of each offer. Both sides have the same byte
  * order, as UCX demands; the magic number tells. */
 #define CEI_UCX_MAGIC UINT32_C(0x31554543)
 struct cei_ucx_label {
 	uint32_t magic;
-	uint32_t incarnation;           /* of the sender's connection to this process */
+	uint32_t connection;            /* 1: a transport connects to another one once */
 	uint64_t sender;                /* the sender's identity */
 };
 
@@ -40,8 +40,7 @@ struct cei_ucx {
 	ucp_worker_h            worker;
 	int                     fd;
 	uint64_t                identity;       /* random; tells transports apart */
-	struct cei_ucx_remote  *remotes[CEI_UCX_REMOTE_SLOTS];
-	uint32_t                n_remotes;
+	struct cei_ucx_peer    *peers[CEI_UCX_PEER_SLOTS];
 	struct cei_list         failed;         /* peers whose failure is to be told */
 	struct cei_list         closing;        /* peers after peer_close */
 	struct cei_list         ended;          /* tasks whose end is to be told */

@@ -18,7 +18,7 @@ struct transport_kit {
 
 extern struct transport_kit transport_kit;
 
-/* Adds the cases of connections that are closed, lost and opened again. */
+/* Adds the cases of connections that are closed and lost. */
 void transport_add_end_cases(Suite *suite);
 
 #endif /* CEI_TRANSPORT_CASES_H */

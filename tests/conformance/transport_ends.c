@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases of connections that are closed, lost and opened again, within one process. */
+/* Cases of connections that are closed and lost, within one process. */
 
 #include "transport_cases.h"
 
@@ -201,17 +201,11 @@ static void close_on_message(struct net_end *end, struct net_heard *heard)
 
 START_TEST(test_a_handler_may_close_the_link_it_is_called_for)
 {
-	uint32_t i;
-
-	for (i = 0; i < 20; i++) {
-		b->on_heard = close_on_message;
-		net_say(ab, "c", 1);
-		while (!ba->n_closed)
-			net_turn();
-		net_unlink(ab);
-		net_link_again(ba, a->address, a->n_address);
-		net_link_again(ab, b->address, b->n_address);
-	}
+	b->on_heard = close_on_message;
+	net_say(ab, "c", 1);
+	while (!ba->n_closed)
+		net_turn();
+	net_unlink(ab);
 }
 END_TEST
 
@@ -266,95 +260,6 @@ START_TEST(test_bytes_that_are_no_address_are_refused)
 }
 END_TEST
 
-/* --- opening again ----------------------------------------------------------------------- */
-
-/* Bytes go through the link, and are right. */
-static void check_link(uint64_t seed)
-{
-	uint32_t n_offers = 0, i;
-
-	b->on_offer = NULL;
-	memset(b->bytes, 0xee, MIB);
-	memset(a->sent, 0, sizeof(a->sent));
-	memset(b->landed, 0, sizeof(b->landed));
-	ck_assert_int_eq(net_send(ab, 0, MIB, seed, 1), 0);
-	while (!n_offers) {
-		net_turn();
-		for (i = 0; i < b->n_offers; i++)
-			if (b->offers[i].offer) {
-				n_offers++;
-				ck_assert_int_eq(net_accept(b, &b->offers[i], ba, 0, 1), 0);
-			}
-	}
-	while (!a->sent[1] || !b->landed[1])
-		net_turn();
-	ck_assert_int_eq(b->landed_error[1], 0);
-	net_check(b, 0, MIB, seed);
-}
-
-START_TEST(test_a_link_is_opened_again_100_times)
-{
-	uint32_t i;
-
-	for (i = 0; i < 100; i++) {
-		check_link(i);
-		net_patience();
-		net_unlink(i % 2 ? ab : ba);
-		if (i % 3)
-			turn_for(TESTING_MS);
-		net_unlink(i % 2 ? ba : ab);
-		net_link_again(i % 5 ? ab : ba, (i % 5 ? b : a)->address, a->n_address);
-		if (i % 7)
-			turn_for(TESTING_MS);
-		net_link_again(i % 5 ? ba : ab, (i % 5 ? a : b)->address, a->n_address);
-	}
-	check_link(100);
-}
-END_TEST
-
-/* b has heard the message of this number. It may be of a link that b has not opened yet. */
-static int has_heard(const struct net_end *end, uint8_t number)
-{
-	uint32_t n = end->n_heard < NET_HEARD ? end->n_heard : NET_HEARD, i;
-
-	for (i = 0; i < n; i++)
-		if (end->heard[i].n_bytes == 1 && end->heard[i].bytes[0] == number)
-			return 1;
-	return 0;
-}
-
-/* One side opens and closes more often than the other: while that one hangs, say. */
-START_TEST(test_sides_that_opened_unequally_often_find_each_other)
-{
-	uint8_t number = 0;
-	uint32_t i, n;
-
-	for (n = 1; n <= 5; n++) {
-		for (i = 0; i < n; i++) {
-			net_unlink(ab);
-			turn_for(i * TESTING_MS);
-			net_link_again(ab, b->address, b->n_address);
-			number++;
-			net_say(ab, &number, 1);
-			turn_for(i * TESTING_MS);
-		}
-		/* b hears that its link is none any more, and of the newest one: it cannot open the
-		 * other end of a link that it has not heard of. */
-		while (!ba->n_failed || !has_heard(b, number))
-			net_turn();
-		net_unlink(ba);
-		net_link_again(ba, a->address, a->n_address);
-		check_link(n);
-		ck_assert_uint_eq(ab->n_failed + ba->n_failed, 0);
-		net_unlink(ba);         /* what is posted ends with it: the link is the right one */
-		net_unlink(ab);
-		net_link_again(ba, a->address, a->n_address);
-		net_link_again(ab, b->address, b->n_address);
-		check_link(100 + n);
-	}
-}
-END_TEST
-
 /* The other side opened first, and has sent already. */
 START_TEST(test_what_comes_before_the_link_is_opened_is_kept)
 {
@@ -391,11 +296,9 @@ void transport_add_end_cases(Suite *suite)
 	tcase_add_test(cases, test_nothing_begins_on_a_closed_link);
 	tcase_add_test(cases, test_offers_of_a_closed_link_are_void);
 	tcase_add_test(cases, test_offers_of_a_link_that_the_other_side_closed);
-	tcase_add_test(cases, test_a_handler_may_close_the_link_it_is_called_for);
+	tcase_add_loop_test(cases, test_a_handler_may_close_the_link_it_is_called_for, 0, 20);
 	tcase_add_test(cases, test_who_is_not_there_fails_later);
 	tcase_add_test(cases, test_bytes_that_are_no_address_are_refused);
-	tcase_add_test(cases, test_a_link_is_opened_again_100_times);
-	tcase_add_test(cases, test_sides_that_opened_unequally_often_find_each_other);
 	tcase_add_test(cases, test_what_comes_before_the_link_is_opened_is_kept);
 	suite_add_tcase(suite, cases);
 }

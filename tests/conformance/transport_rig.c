@@ -241,25 +241,16 @@ void net_turn(void)
 
 /* --- links ------------------------------------------------------------------------------- */
 
-void net_link_again(struct net_link *link, const uint8_t *address, uint32_t n_address)
-{
-	struct net_end *end = link->end;
-
-	memset(link, 0, sizeof(*link));
-	link->end = end;
-	ck_assert_int_eq(end->transport.ops->peer_open(&end->transport, address, n_address, link,
-						       &link->peer), 0);
-	ck_assert_ptr_eq(link->peer->owner, link);
-	ck_assert_ptr_eq(link->peer->transport, &end->transport);
-}
-
 struct net_link *net_link(struct net_end *end, const uint8_t *address, uint32_t n_address)
 {
 	struct net_link *link = &end->links[end->n_links++];
 
 	ck_assert_uint_le(end->n_links, NET_LINKS);
 	link->end = end;
-	net_link_again(link, address, n_address);
+	ck_assert_int_eq(end->transport.ops->peer_open(&end->transport, address, n_address, link,
+						       &link->peer), 0);
+	ck_assert_ptr_eq(link->peer->owner, link);
+	ck_assert_ptr_eq(link->peer->transport, &end->transport);
 	return link;
 }
 

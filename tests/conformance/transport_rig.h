@@ -88,9 +88,6 @@ int  net_try(const struct cei_transport_ops *ops, const char *kinds);
 /* Opens a link to the transport of that address. */
 struct net_link *net_link(struct net_end *end, const uint8_t *address, uint32_t n_address);
 
-/* Opens it again; it is closed. */
-void net_link_again(struct net_link *link, const uint8_t *address, uint32_t n_address);
-
 /* Opens links between two ends, and waits until a message has gone either way. */
 void net_join(struct net_end *a, struct net_end *b, struct net_link **ret_a,
 	      struct net_link **ret_b);

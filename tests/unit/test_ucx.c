@@ -171,7 +171,7 @@ struct strange {
 	uint32_t             flags;
 };
 
-#define LABEL(magic, incarnation) { magic, incarnation, 77 }
+#define LABEL(magic, connection) { magic, connection, 77 }
 #define GOOD LABEL(CEI_UCX_MAGIC, 1)
 
 static const struct strange strange_ones[] = {
@@ -179,6 +179,7 @@ static const struct strange strange_ones[] = {
 	{ CEI_UCX_MESSAGE, GOOD, 15, 10, UCP_AM_SEND_FLAG_EAGER },
 	{ CEI_UCX_MESSAGE, LABEL(1, 1), 16, 10, UCP_AM_SEND_FLAG_EAGER },
 	{ CEI_UCX_MESSAGE, LABEL(CEI_UCX_MAGIC, 0), 16, 10, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_MESSAGE, LABEL(CEI_UCX_MAGIC, 2), 16, 10, UCP_AM_SEND_FLAG_EAGER },
 	{ CEI_UCX_MESSAGE, GOOD, 16, 0, UCP_AM_SEND_FLAG_EAGER },
 	{ CEI_UCX_MESSAGE, GOOD, 16, CEI_TRANSPORT_MESSAGE_MAX + 1, UCP_AM_SEND_FLAG_EAGER },
 	{ CEI_UCX_MESSAGE, GOOD, 16, 10, UCP_AM_SEND_FLAG_RNDV },
