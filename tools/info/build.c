@@ -134,29 +134,25 @@ static void print_rail(const struct info_rail *rail)
 	       "rank's GPU. CEOVERLAP_NICS names others)\n");
 }
 
-void info_build_text(const struct info *info)
+static void print_build(const struct built *built, const struct backend_line *backends)
 {
-	struct backend_line backends[N_BACKENDS];
-	struct built built;
 	char plain[300];
 	uint32_t i;
 
-	look(info, &built);
-	list_backends(&built, backends);
 	printf("build\n");
 	printf("  %-12s %s\n", "ceoverlap", ceov_version());
 	printf("  %-12s %s\n", "compiler", __VERSION__);
 	printf("  %-12s toolkit %s, driver %s\n", "CUDA",
-	       built.toolkit[0] ? built.toolkit : "none",
-	       built.driver[0] ? built.driver : "none");
+	       built->toolkit[0] ? built->toolkit : "none",
+	       built->driver[0] ? built->driver : "none");
 	printf("  %-12s %s, runs with one of interface %s\n", "hwloc", HWLOC_VERSION,
-	       built.hwloc_api);
+	       built->hwloc_api);
 	printf("  %-12s %s, runs with %s\n", "json-c", JSON_C_VERSION, json_c_version());
 	printf("\n  %-12s %-18s\n", "backend", "usable");
 	for (i = 0; i < N_BACKENDS; i++)
 		printf("  %-12s %-18s %s\n", backends[i].name, state_of(&backends[i]),
 		       info_plain(backends[i].why, plain, sizeof(plain)));
-	print_rail(&built.rail);
+	print_rail(&built->rail);
 }
 
 static void add_version(struct json_object *object, const char *key, const char *text)
@@ -201,27 +197,37 @@ static struct json_object *left_array(const struct info_rail *rail)
 	return list;
 }
 
-void info_build_json(const struct info *info, struct json_object *root)
+static struct json_object *build_object(const struct built *built,
+					const struct backend_line *backends)
 {
 	struct json_object *object = json_object_new_object();
 	struct json_object *list = json_object_new_array();
-	struct backend_line backends[N_BACKENDS];
-	struct built built;
 	uint32_t i;
 
-	look(info, &built);
-	list_backends(&built, backends);
 	add_version(object, "ceoverlap", ceov_version());
 	add_version(object, "compiler", __VERSION__);
-	add_version(object, "cuda_toolkit", built.toolkit);
-	add_version(object, "cuda_driver", built.driver);
+	add_version(object, "cuda_toolkit", built->toolkit);
+	add_version(object, "cuda_driver", built->driver);
 	add_version(object, "hwloc", HWLOC_VERSION);
-	add_version(object, "hwloc_interface", built.hwloc_api);
+	add_version(object, "hwloc_interface", built->hwloc_api);
 	add_version(object, "json_c", json_c_version());
-	json_object_object_add(object, "rail", rail_object(&built.rail));
-	json_object_object_add(object, "nics_without_rail", left_array(&built.rail));
+	json_object_object_add(object, "rail", rail_object(&built->rail));
+	json_object_object_add(object, "nics_without_rail", left_array(&built->rail));
 	for (i = 0; i < N_BACKENDS; i++)
 		json_object_array_add(list, backend_object(&backends[i]));
 	json_object_object_add(object, "backends", list);
-	json_object_object_add(root, "build", object);
+	return object;
+}
+
+void info_build(const struct info *info, struct json_object *root)
+{
+	struct backend_line backends[N_BACKENDS];
+	struct built built;
+
+	look(info, &built);
+	list_backends(&built, backends);
+	if (root)
+		json_object_object_add(root, "build", build_object(&built, backends));
+	else
+		print_build(&built, backends);
 }

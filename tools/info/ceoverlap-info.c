@@ -168,9 +168,9 @@ static int print_section(const struct info *info, uint32_t section)
 	case INFO_LINKS:    info_links_text(info); break;
 	case INFO_PORTS:    info_ports_text(info); break;
 	case INFO_AFFINITY: info_affinity_text(info); break;
-	case INFO_ROUTES:   return info_routes_text(info);
-	case INFO_SETTINGS: info_settings_text(info); break;
-	default:            info_build_text(info); break;
+	case INFO_ROUTES:   return info_routes(info, NULL);
+	case INFO_SETTINGS: info_settings(info, NULL); break;
+	default:            info_build(info, NULL); break;
 	}
 	return 0;
 }
@@ -200,11 +200,11 @@ static int print_json(const struct info *info)
 	info_add_number(root, "schema_version", SCHEMA_VERSION);
 	info_machine_json(info, root);
 	if (info->sections & INFO_ROUTES)
-		r = info_routes_json(info, root);
+		r = info_routes(info, root);
 	if (info->sections & INFO_SETTINGS)
-		info_settings_json(info, root);
+		info_settings(info, root);
 	if (info->sections & INFO_BUILD)
-		info_build_json(info, root);
+		info_build(info, root);
 	if (r >= 0)
 		printf("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
 							      JSON_C_TO_STRING_NOSLASHESCAPE));

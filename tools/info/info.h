@@ -107,15 +107,12 @@ struct json_object *info_links(const struct cei_machine *machine);
 struct json_object *info_ports(const struct cei_machine *machine, FILE *out);
 /* routes.c: returns the route rule with this name; CEOV_NOBODY: no rule has it. */
 uint32_t info_rule_of(const char *name);
-/* Print the routes. CEOV_NONE: no route exists for the requested pair. < 0: the requested places do
+/* The next three (routes.c, settings.c, build.c) add the section to root, or print it, if root is
+ * NULL. The first: CEOV_NONE: no route exists for the requested pair. < 0: the requested places do
  * not exist, reported on stderr. */
-int  info_routes_text(const struct info *info);
-int  info_routes_json(const struct info *info, struct json_object *root);
-/* settings.c, build.c */
-void info_settings_text(const struct info *info);
-void info_settings_json(const struct info *info, struct json_object *root);
-void info_build_text(const struct info *info);
-void info_build_json(const struct info *info, struct json_object *root);
+int  info_routes(const struct info *info, struct json_object *root);
+void info_settings(const struct info *info, struct json_object *root);
+void info_build(const struct info *info, struct json_object *root);
 
 /* cuda.c (absent.c in a build without CUDA): the CUDA versions of the toolkit at build
  * time and of the driver, as "13.0"; "": none. room: 32 bytes. */

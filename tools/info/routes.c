@@ -152,25 +152,6 @@ static void line(const struct info *info, const struct found *found)
 	printf(": %s\n", info_plain(found->route.why, why, sizeof(why)));
 }
 
-static void table(const struct info *info)
-{
-	const struct cei_machine *machine = info->machine;
-	struct found found = { .rule = info->rule };
-	uint32_t n = cei_machine_n_places(machine);
-
-	printf("routes of %" PRIu64 " bytes, rule %s\n", info->route_bytes,
-	       rule_names[info->rule]);
-	printf("  %-7s %-7s %8s %10s  how and why\n", "from", "to", "GB/s", "us");
-	for (found.from = 0; found.from < n; found.from++) {
-		for (found.to = 0; found.to < n; found.to++) {
-			if (!is_asked(machine, found.from, found.to))
-				continue;
-			ask(info, &found);
-			line(info, &found);
-		}
-	}
-}
-
 static void print_path(const struct cei_machine *machine, const struct cei_route_path *path,
 		       uint64_t n_bytes)
 {
@@ -206,40 +187,6 @@ static void details(const struct info *info, const struct found *found)
 	       "begins us", "copied by");
 	for (i = 0; i < found->route.n_paths; i++)
 		print_path(machine, &found->route.paths[i], info->route_bytes);
-}
-
-/* The rules, from the strictest on. */
-static const uint8_t rules[] = {
-	CEI_ROUTE_RULE_DIRECT, CEI_ROUTE_RULE_NEEDED, CEI_ROUTE_RULE_ALL,
-};
-
-int info_routes_text(const struct info *info)
-{
-	struct found found = { 0 };
-	char from[16], to[16];
-	int r, exists = 0;
-	size_t i;
-
-	if (!info->route) {
-		if (info->machine->n_gpus)
-			table(info);
-		else
-			printf("routes: there is no GPU, so no copy engine\n");
-		return 0;
-	}
-	r = parse_pair(info, &found.from, &found.to);
-	if (r)
-		return r;
-	printf("route of %" PRIu64 " bytes from %s to %s\n", info->route_bytes,
-	       cei_machine_place_name(info->machine, found.from, from),
-	       cei_machine_place_name(info->machine, found.to, to));
-	for (i = 0; i < sizeof(rules); i++) {
-		found.rule = rules[i];
-		ask(info, &found);
-		details(info, &found);
-		exists |= found.exists && found.rule == info->rule;
-	}
-	return exists ? 0 : CEOV_NONE;
 }
 
 /* --- JSON --------------------------------------------------------------------------- */
@@ -291,44 +238,74 @@ static struct json_object *route_object(const struct info *info, const struct fo
 	return object;
 }
 
-static struct json_object *all_pairs(const struct info *info)
+/* --- every pair, or one -------------------------------------------------------------- */
+
+/* Adds the routes of every pair to the list, or prints them, if the list is NULL. */
+static void all_pairs(const struct info *info, struct json_object *list)
 {
-	struct json_object *list = json_object_new_array();
 	uint32_t n = cei_machine_n_places(info->machine);
 	struct found found = { .rule = info->rule };
 
+	if (!list && !info->machine->n_gpus) {
+		printf("routes: there is no GPU, so no copy engine\n");
+		return;
+	}
+	if (!list)
+		printf("routes of %" PRIu64 " bytes, rule %s\n"
+		       "  %-7s %-7s %8s %10s  how and why\n", info->route_bytes,
+		       rule_names[info->rule], "from", "to", "GB/s", "us");
 	for (found.from = 0; found.from < n; found.from++) {
 		for (found.to = 0; found.to < n; found.to++) {
 			if (!is_asked(info->machine, found.from, found.to))
 				continue;
 			ask(info, &found);
-			json_object_array_add(list, route_object(info, &found));
+			if (list)
+				json_object_array_add(list, route_object(info, &found));
+			else
+				line(info, &found);
 		}
 	}
-	return list;
 }
 
-int info_routes_json(const struct info *info, struct json_object *root)
+/* The same for the requested pair, under every rule. Returns as info_routes(). */
+static int one_pair(const struct info *info, struct json_object *list)
 {
-	struct json_object *list;
+	static const uint8_t rules[] = {        /* from the strictest on */
+		CEI_ROUTE_RULE_DIRECT, CEI_ROUTE_RULE_NEEDED, CEI_ROUTE_RULE_ALL,
+	};
 	struct found found = { 0 };
-	int r, exists = 0;
+	char from[16], to[16];
+	int exists = 0, r = parse_pair(info, &found.from, &found.to);
 	size_t i;
 
-	if (!info->route) {
-		json_object_object_add(root, "routes", all_pairs(info));
-		return 0;
-	}
-	r = parse_pair(info, &found.from, &found.to);
 	if (r)
 		return r;
-	list = json_object_new_array();
+	if (!list)
+		printf("route of %" PRIu64 " bytes from %s to %s\n", info->route_bytes,
+		       cei_machine_place_name(info->machine, found.from, from),
+		       cei_machine_place_name(info->machine, found.to, to));
 	for (i = 0; i < sizeof(rules); i++) {
 		found.rule = rules[i];
 		ask(info, &found);
-		json_object_array_add(list, route_object(info, &found));
+		if (list)
+			json_object_array_add(list, route_object(info, &found));
+		else
+			details(info, &found);
 		exists |= found.exists && found.rule == info->rule;
 	}
-	json_object_object_add(root, "routes", list);
 	return exists ? 0 : CEOV_NONE;
+}
+
+int info_routes(const struct info *info, struct json_object *root)
+{
+	struct json_object *list = root ? json_object_new_array() : NULL;
+	int r = 0;
+
+	if (info->route)
+		r = one_pair(info, list);
+	else
+		all_pairs(info, list);
+	if (root)
+		json_object_object_add(root, "routes", list);
+	return r;
 }

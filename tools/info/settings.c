@@ -275,86 +275,86 @@ static uint32_t find_unknown(char ret_names[UNKNOWN_MAX][64])
 
 /* --- output as text and as JSON ------------------------------------------------------ */
 
-static void line(const char *name, const struct value *value, const char *variable)
-{
-	printf("  %-20s %-12s %-28s %s\n", name, value->origin, variable ? variable : "-",
-	       value->text);
-}
-
-void info_settings_text(const struct info *info)
-{
-	char refusal[CEOV_FAILURE_TEXT_BYTES], unknown[UNKNOWN_MAX][64];
-	struct value value;
-	uint32_t i, n;
-
-	printf("settings: what holds unless a call says otherwise\n");
-	printf("  %-20s %-12s %-28s %s\n", "setting", "origin", "variable", "value");
-	for (i = 0; i < N_SETTINGS; i++) {
-		value_of(&settings[i], &value);
-		line(settings[i].name, &value, settings[i].variable);
-		printf("  %-20s %-12s %s%s%s\n", "", "", settings[i].help,
-		       settings[i].by_call ? "; call: " : "",
-		       settings[i].by_call ? settings[i].by_call : "");
-	}
-	measured_of(info, &value);
-	line("measured", &value, NULL);
-	tunings_of(&value);
-	line("tunings", &value, NULL);
-	check(refusal);
-	if (refusal[0])
-		printf("  ceov_open(NULL, ...) would refuse: %s\n", refusal);
-	n = find_unknown(unknown);
-	for (i = 0; i < n; i++)
-		printf("  %s: nobody reads a variable of this name\n", unknown[i]);
-}
-
-static void add_value(struct json_object *object, const struct value *value)
-{
-	json_object_object_add(object, "value", json_object_new_string(value->text));
-	info_add_text(object, "origin", value->origin);
-}
-
 static void add_or_null(struct json_object *object, const char *key, const char *text)
 {
 	json_object_object_add(object, key, text ? json_object_new_string(text) : NULL);
 }
 
-static struct json_object *named(const char *name, const struct value *value)
+static void print_setting(const struct setting *setting, const struct value *value)
 {
-	struct json_object *object = json_object_new_object();
-
-	info_add_text(object, "name", name);
-	add_value(object, value);
-	return object;
+	printf("  %-20s %-12s %-28s %s\n", setting->name, value->origin,
+	       setting->variable ? setting->variable : "-", value->text);
+	if (setting->help)
+		printf("  %-20s %-12s %s%s%s\n", "", "", setting->help,
+		       setting->by_call ? "; call: " : "",
+		       setting->by_call ? setting->by_call : "");
 }
 
-void info_settings_json(const struct info *info, struct json_object *root)
+/* Adds a setting to the list, or prints it, if the list is NULL. */
+static void show(struct json_object *list, const struct setting *setting,
+		 const struct value *value)
 {
-	char refusal[CEOV_FAILURE_TEXT_BYTES], unknown[UNKNOWN_MAX][64], fallback[64];
-	struct json_object *list = json_object_new_array(), *object;
-	struct value value;
-	uint32_t i, n;
+	struct json_object *object;
+	char fallback[64];
 
+	if (!list) {
+		print_setting(setting, value);
+		return;
+	}
+	object = json_object_new_object();
+	add_or_null(object, "name", setting->name);
+	add_or_null(object, "value", value->text);
+	add_or_null(object, "origin", value->origin);
+	if (setting->help) {
+		fallback_of(setting, fallback, sizeof(fallback));
+		add_or_null(object, "default", fallback);
+		add_or_null(object, "variable", setting->variable);
+		add_or_null(object, "call", setting->by_call);
+		add_or_null(object, "help", setting->help);
+	}
+	json_object_array_add(list, object);
+}
+
+static void show_faults(struct json_object *root)
+{
+	char refusal[CEOV_FAILURE_TEXT_BYTES], unknown[UNKNOWN_MAX][64];
+	struct json_object *list = root ? json_object_new_array() : NULL;
+	uint32_t n = find_unknown(unknown), i;
+
+	check(refusal);
+	if (!root && refusal[0])
+		printf("  ceov_open(NULL, ...) would refuse: %s\n", refusal);
+	for (i = 0; i < n; i++)
+		if (root)
+			json_object_array_add(list, json_object_new_string(unknown[i]));
+		else
+			printf("  %s: nobody reads a variable of this name\n", unknown[i]);
+	if (!root)
+		return;
+	add_or_null(root, "settings_refused", refusal[0] ? refusal : NULL);
+	json_object_object_add(root, "settings_unknown", list);
+}
+
+void info_settings(const struct info *info, struct json_object *root)
+{
+	static const struct setting measured = { .name = "measured" };
+	static const struct setting tunings = { .name = "tunings" };
+	struct json_object *list = root ? json_object_new_array() : NULL;
+	struct value value;
+	uint32_t i;
+
+	if (!root)
+		printf("settings: what holds unless a call says otherwise\n"
+		       "  %-20s %-12s %-28s %s\n", "setting", "origin", "variable", "value");
 	for (i = 0; i < N_SETTINGS; i++) {
 		value_of(&settings[i], &value);
-		object = named(settings[i].name, &value);
-		fallback_of(&settings[i], fallback, sizeof(fallback));
-		info_add_text(object, "default", fallback);
-		add_or_null(object, "variable", settings[i].variable);
-		add_or_null(object, "call", settings[i].by_call);
-		info_add_text(object, "help", settings[i].help);
-		json_object_array_add(list, object);
+		show(list, &settings[i], &value);
 	}
 	measured_of(info, &value);
-	json_object_array_add(list, named("measured", &value));
+	show(list, &measured, &value);
 	tunings_of(&value);
-	json_object_array_add(list, named("tunings", &value));
-	json_object_object_add(root, "settings", list);
-	check(refusal);
-	add_or_null(root, "settings_refused", refusal[0] ? refusal : NULL);
-	list = json_object_new_array();
-	n = find_unknown(unknown);
-	for (i = 0; i < n; i++)
-		json_object_array_add(list, json_object_new_string(unknown[i]));
-	json_object_object_add(root, "settings_unknown", list);
+	show(list, &tunings, &value);
+	if (root)
+		json_object_object_add(root, "settings", list);
+	show_faults(root);
 }
