@@ -62,138 +62,68 @@ static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape 
 		o->n_result = shape->bytes / 2;
 }
 
-static const struct ceov_op_tuning *tuning_of(const struct bench_overlap *o)
-{
-	return o->options->is_tuned ? &o->options->tuning : NULL;
-}
-
-static struct ceov_ag_gemm ag_gemm_of(const struct bench_overlap *o)
-{
-	struct ceov_ag_gemm shape = {
-		.struct_bytes = sizeof(shape),
-		.dtype = CEOV_BF16,
-		.rows = o->rows,
-		.k = o->shape.k,
-		.n_gemms = 1,
-		.n = { o->shape.n },
-		.tuning = tuning_of(o),
-		.b_is_k_by_n = o->options->b_is_k_by_n,
-	};
-
-	return shape;
-}
-
-static struct ceov_gemm_rs gemm_rs_of(const struct bench_overlap *o)
-{
-	struct ceov_gemm_rs shape = {
-		.struct_bytes = sizeof(shape),
-		.dtype = CEOV_BF16,
-		.rows = o->rows,
-		.k = o->shape.k,
-		.n = o->shape.n,
-		.tuning = tuning_of(o),
-		.b_is_k_by_n = o->options->b_is_k_by_n,
-	};
-
-	return shape;
-}
-
-static struct ceov_gemm_ar gemm_ar_of(const struct bench_overlap *o)
-{
-	struct ceov_gemm_ar shape = {
-		.struct_bytes = sizeof(shape),
-		.dtype = CEOV_BF16,
-		.m = o->shape.m,
-		.k = o->shape.k,
-		.n = o->shape.n,
-		.tuning = tuning_of(o),
-		.b_is_k_by_n = o->options->b_is_k_by_n,
-	};
-
-	return shape;
-}
-
-static struct ceov_gemm_a2a gemm_a2a_of(const struct bench_overlap *o)
-{
-	struct ceov_gemm_a2a shape = {
-		.struct_bytes = sizeof(shape),
-		.dtype = CEOV_BF16,
-		.rows_of = o->rows_of,
-		.k = o->shape.k,
-		.n = o->shape.n,
-		.tuning = tuning_of(o),
-		.b_is_k_by_n = o->options->b_is_k_by_n,
-	};
-
-	return shape;
-}
-
-static struct ceov_a2a_gemm a2a_gemm_of(const struct bench_overlap *o)
-{
-	struct ceov_a2a_gemm shape = {
-		.struct_bytes = sizeof(shape),
-		.dtype = CEOV_BF16,
-		.rows_of = o->rows_of,
-		.k = o->shape.k,
-		.n = o->shape.n,
-		.tuning = tuning_of(o),
-		.b_is_k_by_n = o->options->b_is_k_by_n,
-	};
-
-	return shape;
-}
-
 int bench_overlap_is_by_node(const struct bench_overlap *o)
 {
 	return o->options->by_node && bench_overlap_is_sum(o) && o->rank->n_nodes > 1;
 }
 
-static struct ceov_reduce reduce_of(const struct bench_overlap *o)
+/* The shape as each operator takes it. */
+struct shapes {
+	struct ceov_ag_gemm  ag_gemm;
+	struct ceov_gemm_rs  gemm_rs;
+	struct ceov_gemm_ar  gemm_ar;
+	struct ceov_gemm_a2a gemm_a2a;
+	struct ceov_a2a_gemm a2a_gemm;
+	struct ceov_reduce   reduce;
+	struct ceov_move     move;
+};
+
+static struct shapes shapes_of(const struct bench_overlap *o)
 {
-	struct ceov_reduce shape = {
-		.struct_bytes = sizeof(shape),
-		.dtype = CEOV_BF16,
-		.counts = o->rows,
-		.tuning = tuning_of(o),
-		.by_node = (uint32_t)bench_overlap_is_by_node(o),
+	const struct ceov_op_tuning *tuning = o->options->is_tuned ? &o->options->tuning : NULL;
+	uint32_t is_k_by_n = o->options->b_is_k_by_n;
+	uint64_t m = o->shape.m, k = o->shape.k, n = o->shape.n;
+
+	return (struct shapes){
+		.ag_gemm = { .struct_bytes = sizeof(struct ceov_ag_gemm), .dtype = CEOV_BF16,
+			     .rows = o->rows, .k = k, .n_gemms = 1, .n = { n },
+			     .tuning = tuning, .b_is_k_by_n = is_k_by_n },
+		.gemm_rs = { .struct_bytes = sizeof(struct ceov_gemm_rs), .dtype = CEOV_BF16,
+			     .rows = o->rows, .k = k, .n = n,
+			     .tuning = tuning, .b_is_k_by_n = is_k_by_n },
+		.gemm_ar = { .struct_bytes = sizeof(struct ceov_gemm_ar), .dtype = CEOV_BF16,
+			     .m = m, .k = k, .n = n,
+			     .tuning = tuning, .b_is_k_by_n = is_k_by_n },
+		.gemm_a2a = { .struct_bytes = sizeof(struct ceov_gemm_a2a), .dtype = CEOV_BF16,
+			      .rows_of = o->rows_of, .k = k, .n = n,
+			      .tuning = tuning, .b_is_k_by_n = is_k_by_n },
+		.a2a_gemm = { .struct_bytes = sizeof(struct ceov_a2a_gemm), .dtype = CEOV_BF16,
+			      .rows_of = o->rows_of, .k = k, .n = n,
+			      .tuning = tuning, .b_is_k_by_n = is_k_by_n },
+		.reduce = { .struct_bytes = sizeof(struct ceov_reduce), .dtype = CEOV_BF16,
+			    .counts = o->rows, .tuning = tuning,
+			    .by_node = (uint32_t)bench_overlap_is_by_node(o) },
+		.move = { .struct_bytes = sizeof(struct ceov_move), .bytes = o->rows_of,
+			  .tuning = tuning },
 	};
-
-	return shape;
-}
-
-static struct ceov_move move_of(const struct bench_overlap *o)
-{
-	struct ceov_move shape = {
-		.struct_bytes = sizeof(shape),
-		.bytes = o->rows_of,
-		.tuning = tuning_of(o),
-	};
-
-	return shape;
 }
 
 static uint64_t scratch_bytes(const struct bench_overlap *o)
 {
-	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
-	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
-	struct ceov_gemm_ar gemm_ar = gemm_ar_of(o);
-	struct ceov_reduce reduce = reduce_of(o);
-	struct ceov_move move = move_of(o);
-	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
-	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
+	const struct shapes as = shapes_of(o);
 	uint32_t n_ranks = o->rank->n_ranks;
 
 	switch (o->test) {
-	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_scratch_bytes(&gemm_a2a, n_ranks);
-	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_scratch_bytes(&a2a_gemm, n_ranks);
-	case OVERLAP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, n_ranks);
-	case OVERLAP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, n_ranks);
-	case OVERLAP_GEMM_AR: return ceov_gemm_ar_scratch_bytes(&gemm_ar, n_ranks);
+	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_scratch_bytes(&as.gemm_a2a, n_ranks);
+	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_scratch_bytes(&as.a2a_gemm, n_ranks);
+	case OVERLAP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&as.ag_gemm, n_ranks);
+	case OVERLAP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&as.gemm_rs, n_ranks);
+	case OVERLAP_GEMM_AR: return ceov_gemm_ar_scratch_bytes(&as.gemm_ar, n_ranks);
 	case OVERLAP_REDUCE_SCATTER:
-		return ceov_reduce_scatter_scratch_bytes(&reduce, n_ranks);
-	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, n_ranks);
-	case OVERLAP_ALL_GATHER: return ceov_all_gather_scratch_bytes(&move, n_ranks);
-	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_scratch_bytes(&move, n_ranks);
+		return ceov_reduce_scatter_scratch_bytes(&as.reduce, n_ranks);
+	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&as.reduce, n_ranks);
+	case OVERLAP_ALL_GATHER: return ceov_all_gather_scratch_bytes(&as.move, n_ranks);
+	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_scratch_bytes(&as.move, n_ranks);
 	case OVERLAP_EMBEDDING: return bench_embedding_scratch_bytes(o);
 	case OVERLAP_DISPATCH:
 	case OVERLAP_COMBINE: return bench_experts_scratch_bytes(o);
@@ -203,25 +133,19 @@ static uint64_t scratch_bytes(const struct bench_overlap *o)
 
 static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op **ret_op)
 {
-	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
-	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
-	struct ceov_gemm_ar gemm_ar = gemm_ar_of(o);
-	struct ceov_reduce reduce = reduce_of(o);
-	struct ceov_move move = move_of(o);
-	struct ceov_gemm_a2a gemm_a2a = gemm_a2a_of(o);
-	struct ceov_a2a_gemm a2a_gemm = a2a_gemm_of(o);
+	const struct shapes as = shapes_of(o);
 
 	switch (o->test) {
-	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_create(workspace, &gemm_a2a, ret_op);
-	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_create(workspace, &a2a_gemm, ret_op);
-	case OVERLAP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
-	case OVERLAP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
-	case OVERLAP_GEMM_AR: return ceov_gemm_ar_create(workspace, &gemm_ar, ret_op);
+	case OVERLAP_GEMM_A2A: return ceov_gemm_a2a_create(workspace, &as.gemm_a2a, ret_op);
+	case OVERLAP_A2A_GEMM: return ceov_a2a_gemm_create(workspace, &as.a2a_gemm, ret_op);
+	case OVERLAP_AG_GEMM: return ceov_ag_gemm_create(workspace, &as.ag_gemm, ret_op);
+	case OVERLAP_GEMM_RS: return ceov_gemm_rs_create(workspace, &as.gemm_rs, ret_op);
+	case OVERLAP_GEMM_AR: return ceov_gemm_ar_create(workspace, &as.gemm_ar, ret_op);
 	case OVERLAP_REDUCE_SCATTER:
-		return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
-	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
-	case OVERLAP_ALL_GATHER: return ceov_all_gather_create(workspace, &move, ret_op);
-	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_create(workspace, &move, ret_op);
+		return ceov_reduce_scatter_create(workspace, &as.reduce, ret_op);
+	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &as.reduce, ret_op);
+	case OVERLAP_ALL_GATHER: return ceov_all_gather_create(workspace, &as.move, ret_op);
+	case OVERLAP_ALL_TO_ALL: return ceov_all_to_all_create(workspace, &as.move, ret_op);
 	case OVERLAP_EMBEDDING: return bench_embedding_create(o, workspace, ret_op);
 	case OVERLAP_DISPATCH:
 	case OVERLAP_COMBINE: return bench_experts_create(o, workspace, ret_op);
@@ -569,13 +493,12 @@ int bench_overlap_open_row(struct bench_overlap *o, const struct bench_overlap_s
 
 	set_shape(o, shape);
 	o->seed += UINT64_C(0x3000000000000003);
-	if (o->test == OVERLAP_EMBEDDING) {
+	if (o->test == OVERLAP_EMBEDDING || bench_overlap_is_experts(o->test)) {
 		r = open_ops(o);
-		return r ? r : bench_embedding_open(o);
-	}
-	if (bench_overlap_is_experts(o->test)) {
-		r = open_ops(o);
-		return r ? r : bench_experts_open(o);
+		if (r)
+			return r;
+		return o->test == OVERLAP_EMBEDDING ? bench_embedding_open(o)
+			: bench_experts_open(o);
 	}
 	r = get_memory(o);
 	if (!r)
