@@ -450,7 +450,7 @@ static void free_client(struct cei_client *client)
 					  client->n_fds);
 		cei_account_leave(&server->accounts, client->account);
 	}
-	cei_server_forget(server, client);
+	cei_list_remove(&client->link);
 	free(client);
 }
 

@@ -183,12 +183,6 @@ void cei_server_notify(struct cei_server *server)
 	cei_ring_eventfd(server->news);
 }
 
-void cei_server_forget(struct cei_server *server, struct cei_client *client)
-{
-	(void)server;
-	cei_list_remove(&client->link);
-}
-
 static int on_connection(sd_event_source *source, int fd, uint32_t events, void *arg)
 {
 	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);

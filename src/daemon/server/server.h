@@ -114,7 +114,4 @@ void cei_server_count_error(struct cei_server *server, int error);
 /* Takes no new clients and plans, and ends when all launches have; asked again, at once. */
 void cei_server_drain(struct cei_server *server);
 
-/* Takes a client that has ended off the list. */
-void cei_server_forget(struct cei_server *server, struct cei_client *client);
-
 #endif /* CEI_DAEMON_SERVER_H */

@@ -135,20 +135,13 @@ static int raise_marks(const struct cei_run *run, const struct ceov_mark *marks,
 	return r;
 }
 
-/* Raises counters from the run's stream. They rise to the run's number; in captured runs the
- * counters are gates and rise to 1. */
-int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
-		  uint32_t n)
+/* In captured runs the counters are gates and rise to 1. */
+int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t index)
 {
-	struct ceov_mark mark = { signal, 0, run->op->workspace->capture ? 1 : run->number };
-	uint32_t i;
-	int r = 0;
+	const struct ceov_mark mark = { signal, index,
+					run->op->workspace->capture ? 1 : run->number };
 
-	for (i = first; !r && i < first + n; i++) {
-		mark.index = i;
-		r = raise_marks(run, &mark, 1);
-	}
-	return r;
+	return raise_marks(run, &mark, 1);
 }
 
 /* --- launches -------------------------------------------------------------- */
@@ -211,7 +204,7 @@ static int raise_start(const struct cei_run *run)
 	for (i = 0; i < op->kind->n_stages; i++)
 		if (op->stages[i].awaits_start)
 			return cei_run_raise(run, op->workspace->ready,
-					     cei_workspace_start(op->workspace), 1);
+					     cei_workspace_start(op->workspace));
 	return 0;
 }
 

@@ -56,11 +56,10 @@ char *cei_run_scratch(const struct cei_run *run);
 int  cei_run_await_sent(const struct cei_run *run);
 
 /* For jobs of several steps. cei_run_await() makes the stream wait until counters first to
- * first + n - 1 of signal have reached the run's number. cei_run_raise() raises these counters from
- * the stream to the run's number. */
+ * first + n - 1 of signal have reached the run's number. cei_run_raise() raises a counter from the
+ * stream to the run's number. */
 int  cei_run_await(const struct cei_run *run, ceov_signal *signal, uint32_t first,
 		   uint32_t n);
-int  cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
-		   uint32_t n);
+int  cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t index);
 
 #endif /* CEI_RUN_H */

@@ -162,7 +162,7 @@ static int look_up_piece(const struct cei_run *run, const struct cei_embedding_j
 	r = look_up(run, job, &part);
 	if (r || op->choice.mode == CEOV_MODE_SEQUENCE)
 		return r;
-	return cei_run_raise(run, op->workspace->ready, target * n_pieces + piece, 1);
+	return cei_run_raise(run, op->workspace->ready, target * n_pieces + piece);
 }
 
 static int look_up_others(const struct cei_run *run, const struct cei_embedding_job *job)
@@ -186,7 +186,7 @@ static int raise_all(const struct cei_run *run)
 	for (i = 1; !r && i < n_ranks; i++) {
 		target = (rank + i) % n_ranks;
 		if (block_rows(&op->shape, rank, target))
-			r = cei_run_raise(run, op->workspace->ready, target, 1);
+			r = cei_run_raise(run, op->workspace->ready, target);
 	}
 	return r;
 }

@@ -252,7 +252,7 @@ int cei_experts_exchange(const struct cei_run *run)
 	int r = 0;
 
 	for (i = 1; !r && i < n_ranks; i++)
-		r = cei_run_raise(run, workspace->ready, (workspace->rank + i) % n_ranks, 1);
+		r = cei_run_raise(run, workspace->ready, (workspace->rank + i) % n_ranks);
 	for (i = 1; !r && i < n_ranks; i++) {
 		peer = (workspace->rank + n_ranks - i) % n_ranks;
 		r = cei_run_await(run, cei_run_arrived(run), peer, 1);

@@ -444,8 +444,7 @@ static void play_pieces(struct cei_play *play)
 		if (!n_rows)
 			continue;
 		arrival_ns += (shape->n_ranks - 1) * cei_play_copy_ns(play, n_rows, columns);
-		end_ns = cei_play_piece(play, n_rows, arrival_ns > end_ns ? arrival_ns : end_ns,
-					0, 0);
+		end_ns = cei_play_piece(play, n_rows, arrival_ns > end_ns ? arrival_ns : end_ns);
 	}
 }
 

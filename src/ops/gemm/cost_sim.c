@@ -110,7 +110,9 @@ static uint64_t pairs_of(const struct cei_play *play, uint64_t n_rows)
 	return sum;
 }
 
-/* As cei_play_piece(), of n pairs of tiles. */
+/* Simulates n pairs of tiles. A pair begins when its cluster is free, but not before from_ns. The
+ * end of its computation is not before until_ns, when what it then needs arrives; after that the
+ * pair takes another more_ns. Returns when the last pair ends. */
 static double play_pairs(struct cei_play *play, uint64_t n, double from_ns, double until_ns,
 			 double more_ns)
 {
@@ -129,10 +131,9 @@ static double play_pairs(struct cei_play *play, uint64_t n, double from_ns, doub
 	return last_ns;
 }
 
-double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
-		      double more_ns)
+double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns)
 {
-	return play_pairs(play, pairs_of(play, n_rows), from_ns, until_ns, more_ns);
+	return play_pairs(play, pairs_of(play, n_rows), from_ns, 0, 0);
 }
 
 /* Returns which rows and columns a piece of a rank has, in a product that leaves. */
@@ -222,7 +223,7 @@ void cei_play_gathered(struct cei_play *play)
 	uint64_t n_rows;
 	uint32_t at;
 
-	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
+	(void)cei_play_piece(play, shape->rows[0], 0);
 	for (at = 0; at < cei_play_turns(play); at++) {
 		turn = cei_play_turn_at(play, at);
 		(void)cei_piece_rows(&play->cut, shape->rows[shape->n_ranks - turn.step],
@@ -230,7 +231,7 @@ void cei_play_gathered(struct cei_play *play)
 		if (!n_rows)
 			continue;
 		arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);
-		(void)cei_play_piece(play, n_rows, arrival_ns, 0, 0);
+		(void)cei_play_piece(play, n_rows, arrival_ns);
 	}
 }
 
@@ -272,7 +273,7 @@ double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args)
 		for (piece = 0; piece < args->n_pieces; piece++) {
 			(void)cei_piece_rows(&play.cut, args->shape->rows[rank], args->n_pieces,
 					     piece, &n_rows);
-			(void)cei_play_piece(&play, n_rows, 0, 0, 0);
+			(void)cei_play_piece(&play, n_rows, 0);
 		}
 	}
 	return RUN_NS + end_of(&play);

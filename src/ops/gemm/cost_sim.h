@@ -90,11 +90,8 @@ struct cei_play_turn cei_play_turn_at(const struct cei_play *play, uint32_t at);
 uint32_t cei_play_turns(const struct cei_play *play);
 
 /* Simulates the pairs of tiles of one piece, which has n_rows rows. A pair begins when its cluster
- * is free, but not before from_ns. The end of its computation is not before until_ns, when what it
- * then needs arrives; after that the pair takes another more_ns. Returns when the last pair
- * ends. */
-double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
-		      double more_ns);
+ * is free, but not before from_ns. Returns when the last pair ends. */
+double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns);
 
 /* For products whose rows go to other ranks: simulates the tiles of one piece of a peer's rows, and
  * the copy of it, which waits for the lane. *lane_ns: when that is free.

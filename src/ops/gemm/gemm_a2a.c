@@ -308,7 +308,7 @@ static int multiply_in_sequence(const struct cei_run *run)
 
 	for (peer = 0; !r && peer < op->shape.n_ranks; peer++)
 		if (peer != rank && block_rows(&op->shape, rank, peer))
-			r = cei_run_raise(run, op->workspace->ready, peer, 1);
+			r = cei_run_raise(run, op->workspace->ready, peer);
 	return r ? r : multiply(run, &op->product.own, NULL);
 }
 
@@ -397,7 +397,7 @@ static void play(struct cei_play *play)
 	for (piece = 0; piece < play->n_pieces; piece++) {
 		(void)cei_piece_rows(&play->cut, play->shape->rows[0], play->n_pieces, piece,
 				     &n_rows);
-		(void)cei_play_piece(play, n_rows, 0, 0, 0);
+		(void)cei_play_piece(play, n_rows, 0);
 		cei_play_until(play, arrived_ns[piece]);
 	}
 }

@@ -336,7 +336,7 @@ static int multiply_in_sequence(const struct cei_run *run)
 
 	for (peer = 0; !r && peer < op->shape.n_ranks; peer++)
 		if (peer != rank && cei_ar_part_rows(&op->shape, peer))
-			r = cei_run_raise(run, ready, peer, 1);
+			r = cei_run_raise(run, ready, peer);
 	return r ? r : multiply(run, &op->product.own, ready);
 }
 

@@ -222,7 +222,7 @@ static int queue_sequence(const struct cei_run *run)
 	}
 	for (peer = 0; !r && peer < shape->n_ranks; peer++)
 		if (peer != run->op->workspace->rank && shape->rows[peer])
-			r = cei_run_raise(run, run->op->workspace->ready, peer, 1);
+			r = cei_run_raise(run, run->op->workspace->ready, peer);
 	if (r)
 		return r;
 	job = job_of(run->op, run->operands, scratch, &run->op->product.own);

@@ -396,7 +396,7 @@ static int add_for(const struct cei_run *run, uint32_t part)
 	job.partials = cei_run_scratch(run) + received_at(op, rank, order);
 	job.target = cei_run_scratch(run) + node_sum_at(op, rank, order);
 	r = executor->ops->reduce(executor, run->stream, &job);
-	return r ? r : cei_run_raise(run, op->workspace->ready, node_sum_ready(op, rank, part), 1);
+	return r ? r : cei_run_raise(run, op->workspace->ready, node_sum_ready(op, rank, part));
 }
 
 static int add_for_others(const struct cei_run *run)

@@ -176,7 +176,7 @@ static int raw_gpu(struct pair *p, uint32_t n_launches)
 	return r ? r : bench_stream_sync(p->rank->device, BENCH_STREAM_COPY);
 }
 
-static int raw_host(struct pair *p, uint32_t n_launches)
+static void raw_host(struct pair *p, uint32_t n_launches)
 {
 	const struct bench_copy *copy;
 	uint64_t row;
@@ -194,7 +194,6 @@ static int raw_host(struct pair *p, uint32_t n_launches)
 		atomic_store_explicit((_Atomic uint64_t *)p->flag, i + 1,
 				      memory_order_release);
 	}
-	return 0;
 }
 
 static int sample(struct pair *p, enum mode mode, uint32_t number, uint32_t n_launches)
@@ -203,9 +202,12 @@ static int sample(struct pair *p, enum mode mode, uint32_t number, uint32_t n_la
 	int r = bench_meet(p->rank);
 
 	begin = cei_now_ns();
-	if (!r && is_source(p))
-		r = mode == OURS ? ours(p, n_launches) : p->rank->is_gpu
-			? raw_gpu(p, n_launches) : raw_host(p, n_launches);
+	if (!r && is_source(p) && mode == OURS)
+		r = ours(p, n_launches);
+	else if (!r && is_source(p) && p->rank->is_gpu)
+		r = raw_gpu(p, n_launches);
+	else if (!r && is_source(p))
+		raw_host(p, n_launches);
 	bench_sample(p->rank, mode, number, is_source(p)
 		     ? (double)(cei_now_ns() - begin) / 1e3 / n_launches : 0);
 	return r ? r : bench_meet(p->rank);

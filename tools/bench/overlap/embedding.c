@@ -17,6 +17,7 @@
 #include <ceoverlap/embedding.h>
 
 #include "ops/embedding/layout.h"
+#include "tools/bench/group.h"
 #include "tools/bench/overlap/overlap.h"
 
 #define TABLES_MAX 2048u                /* of all ranks */
@@ -110,15 +111,6 @@ int bench_embedding_create(const struct bench_overlap *o, ceov_workspace *worksp
 
 /* --- bags and tables ---------------------------------------------------------------- */
 
-static uint64_t next(uint64_t *random)
-{
-	uint64_t word = *random += UINT64_C(0x9e3779b97f4a7c15);
-
-	word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
-	return word ^ word >> 31;
-}
-
 static void drop_bags(struct cei_executor *executor, struct bags *bags)
 {
 	executor->ops->drop(executor, bags->held_indices);
@@ -140,13 +132,14 @@ static int draw_bags(const struct bench_overlap *o, struct cei_executor *executo
 	if (!bags->offsets)
 		return CEOV_ERR_NO_MEMORY;
 	for (i = 0; i < n_bags; i++)
-		bags->offsets[i + 1] = bags->offsets[i] + (int64_t)(next(&random) % (BAG_MAX + 1));
+		bags->offsets[i + 1] = bags->offsets[i] +
+			(int64_t)(bench_random(&random) % (BAG_MAX + 1));
 	bags->n_indices = (uint64_t)bags->offsets[n_bags];
 	bags->indices = calloc(bags->n_indices + 1, sizeof(int64_t));
 	if (!bags->indices)
 		return CEOV_ERR_NO_MEMORY;
 	for (i = 0; i < bags->n_indices; i++)
-		bags->indices[i] = (int64_t)(next(&random) % table_rows(o));
+		bags->indices[i] = (int64_t)(bench_random(&random) % table_rows(o));
 	r = executor->ops->hold(executor, bags->offsets, (n_bags + 1) * sizeof(int64_t),
 				&bags->held_offsets);
 	return r ? r : executor->ops->hold(executor, bags->indices,

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "ops/core/op.h"
+#include "tools/bench/group.h"
 #include "tools/bench/overlap/overlap.h"
 
 #define VALUE_BYTES 2u                  /* of a bf16 */
@@ -104,15 +105,6 @@ uint64_t bench_experts_nccl_bytes(const struct bench_overlap *o)
 
 /* --- choices, and what follows from them -------------------------------------------- */
 
-static uint64_t next(uint64_t *random)
-{
-	uint64_t word = *random += UINT64_C(0x9e3779b97f4a7c15);
-
-	word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
-	return word ^ word >> 31;
-}
-
 static int32_t draw_other(uint64_t *random, const struct bench_overlap *o, const int32_t *before,
 			  uint32_t n_before)
 {
@@ -120,7 +112,7 @@ static int32_t draw_other(uint64_t *random, const struct bench_overlap *o, const
 	uint32_t i;
 
 	do {
-		expert = (int32_t)(next(random) % o->shape.k);
+		expert = (int32_t)(bench_random(random) % o->shape.k);
 		for (i = 0; i < n_before && before[i] != expert; i++)
 			;
 	} while (i < n_before);
@@ -139,7 +131,7 @@ static void draw_choices(const struct bench_overlap *o, uint32_t rank, int32_t *
 		for (j = 0; j < top_k; j++)
 			of_token[j] = draw_other(&random, o, of_token, j);
 		for (j = 0; j < top_k; j++)
-			if (next(&random) % 100 < o->shape.choices.dropped)
+			if (bench_random(&random) % 100 < o->shape.choices.dropped)
 				of_token[j] = -1;
 	}
 }
