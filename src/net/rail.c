@@ -186,7 +186,7 @@ static int await_quiet(struct cei_rail *rail, uint64_t deadline_ns)
 		if (cei_now_ns() >= deadline_ns)
 			return CEOV_ERR_TIMEOUT;
 		if (!rail->has_thread)
-			(void)cei_rail_work(rail, cei_now_ns());
+			(void)cei_rail_turn(rail, cei_now_ns());
 		cei_backoff_step(&backoff);
 	}
 	return 0;

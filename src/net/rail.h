@@ -147,9 +147,9 @@ int  cei_rail_look(struct cei_rail *rail, uint32_t process, struct cei_rail_stat
 
 /* --- progress by the caller ---------------------------------------------------- */
 
-/* With progress_by_caller: does the work of the rail's thread, without blocking; one thread at a
- * time, which also makes all calls above that do not say "never blocks". now_ns never falls.
- * CEOV_PENDING: it did something, or has more to do at once. */
+/* Does the work of the rail's thread, which there is not with progress_by_caller, without blocking;
+ * one thread at a time, which also makes all calls above that do not say "never blocks". now_ns
+ * never falls. CEOV_PENDING: it did something, or has more to do at once. */
 int  cei_rail_turn(struct cei_rail *rail, uint64_t now_ns);
 
 /* When to call it next though nothing arrives; CEI_FOREVER: never. */

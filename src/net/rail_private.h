@@ -45,9 +45,6 @@ struct cei_rail {
 
 /* --- rail_turn.c ----------------------------------------------------------- */
 
-/* One turn at this time; CEOV_PENDING: it did something, or has more to do at once. */
-int  cei_rail_work(struct cei_rail *rail, uint64_t now_ns);
-
 /* Whether something is to be tried again at once: the transport had no room, or copies between
  * slots and memory are under way. */
 int  cei_rail_polls(const struct cei_rail *rail);

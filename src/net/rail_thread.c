@@ -133,7 +133,7 @@ static void *rail_main(void *arg)
 		run_calls(rail);
 		if (rail->must_stop)
 			break;
-		if (!cei_rail_work(rail, cei_now_ns()))
+		if (!cei_rail_turn(rail, cei_now_ns()))
 			sleep_now(rail, seen);
 		else if (cei_rail_polls(rail))
 			sched_yield();  /* others have to run before there is more to do */

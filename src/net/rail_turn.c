@@ -118,7 +118,7 @@ int cei_rail_polls(const struct cei_rail *rail)
 	return !cei_list_is_empty(&rail->nic.urgent) || rail->nic.slots.n_copying;
 }
 
-int cei_rail_work(struct cei_rail *rail, uint64_t now_ns)
+int cei_rail_turn(struct cei_rail *rail, uint64_t now_ns)
 {
 	int n;
 
@@ -130,11 +130,6 @@ int cei_rail_work(struct cei_rail *rail, uint64_t now_ns)
 	look(rail);
 	pump(rail);
 	return n || cei_rail_polls(rail) ? CEOV_PENDING : 0;
-}
-
-int cei_rail_turn(struct cei_rail *rail, uint64_t now_ns)
-{
-	return cei_rail_work(rail, now_ns);
 }
 
 uint64_t cei_rail_due(const struct cei_rail *rail)

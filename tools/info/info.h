@@ -4,8 +4,8 @@
 #define INFO_H
 
 /*
- * ceoverlap-info prints the hardware of a machine and how ceoverlap would use it. Each section has
- * one function for text and one for its part of a JSON object.
+ * ceoverlap-info prints the hardware of a machine and how ceoverlap would use it, a section after
+ * the other, as text or as parts of a JSON object.
  *
  * Names in a machine may come from an untrusted file: they pass info_plain() before they reach a
  * terminal or JSON.

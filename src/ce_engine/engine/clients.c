@@ -20,7 +20,7 @@ static int admit(struct cei_engine *engine, uint32_t slot)
 	int r;
 
 	pthread_mutex_lock(&engine->movers.lock);       /* against commits, which add lanes */
-	r = cei_scheduler_admit(&engine->scheduler, slot);
+	r = cei_queues_admit(&engine->scheduler.queues, slot);
 	pthread_mutex_unlock(&engine->movers.lock);
 	return r;
 }

@@ -405,7 +405,7 @@ void cei_engine_close(struct cei_engine *engine)
 	cei_staging_fini(&engine->staging);
 	cei_movers_close(&engine->movers);
 	cei_admission_fini(&engine->admission);
-	cei_scheduler_fini(&engine->scheduler);
+	cei_queues_fini(&engine->scheduler.queues);
 	cei_fence_fini(&engine->fence);
 	free(engine->trace);
 	engine->site = NULL;

@@ -48,7 +48,7 @@ static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
 				 "fewer routes, or move to and from fewer ranks", rank,
 				 backend->ops->name, CEI_LANES_MAX);
 	state = calloc(1, sizeof(*state));
-	if (!state || cei_scheduler_make_room(lanes->scheduler, lanes->n + 1)) {
+	if (!state || cei_queues_make_room(&lanes->scheduler->queues, lanes->n + 1)) {
 		free(state);
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "rank %u: %s: no memory for lane %u", rank, backend->ops->name,

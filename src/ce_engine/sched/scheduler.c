@@ -22,21 +22,6 @@ int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
 	return cei_queues_init(&scheduler->queues, ports, 0, CEI_LANE_CREDIT);
 }
 
-void cei_scheduler_fini(struct cei_scheduler *scheduler)
-{
-	cei_queues_fini(&scheduler->queues);
-}
-
-int cei_scheduler_make_room(struct cei_scheduler *scheduler, uint32_t n_lanes)
-{
-	return cei_queues_make_room(&scheduler->queues, n_lanes);
-}
-
-int cei_scheduler_admit(struct cei_scheduler *scheduler, uint32_t slot)
-{
-	return cei_queues_admit(&scheduler->queues, slot);
-}
-
 /* The link of a chunk that goes there in one copy. Others are bounded by their staging
  * slots, and small: they go when they can. A chunk whose launch counted no rows for it has the link
  * of its transfer's other chunks, too: its mark must not overtake their bytes. */

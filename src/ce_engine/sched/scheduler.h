@@ -40,16 +40,9 @@ struct cei_scheduler {
 };
 
 /* ports, flows: of the works, or NULL. There is no room for any lane yet. CEOV_ERR_NO_MEMORY, not
- * raised; fini accepts zeroes. */
+ * raised. cei_queues_fini(), cei_queues_make_room() and cei_queues_admit() are for its queues. */
 int  cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
 			struct cei_flows *flows, struct cei_trace *trace);
-void cei_scheduler_fini(struct cei_scheduler *scheduler);
-
-/* Makes room for the lanes below n_lanes: see cei_queues_make_room(). */
-int  cei_scheduler_make_room(struct cei_scheduler *scheduler, uint32_t n_lanes);
-
-/* Makes room for the chunks of a slot's clients: see cei_queues_admit(). */
-int  cei_scheduler_admit(struct cei_scheduler *scheduler, uint32_t slot);
 
 /* The chunk is READY, knows its path and leg, and is linked nowhere. */
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk);
