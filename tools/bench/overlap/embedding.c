@@ -168,11 +168,6 @@ static int make_tables(struct bench_overlap *o, uint32_t rank, void *at)
 
 /* --- methods ------------------------------------------------------------------------ */
 
-static void *stream_of(const struct bench_overlap *o)
-{
-	return o->rank->is_gpu ? bench_stream(o->rank->device, BENCH_STREAM_MAIN) : NULL;
-}
-
 /* Looks up a part by the op's executor. */
 static int look_up(const struct bench_overlap *o, ceov_op *op, const struct bags *bags,
 		   const void *tables, const struct cei_embedding_part *part)
@@ -183,7 +178,8 @@ static int look_up(const struct bench_overlap *o, ceov_op *op, const struct bags
 	struct cei_embedding_job job = cei_embedding_job(&run, &operand);
 
 	job.rows = tables;
-	return part->n ? executor->ops->embedding->look_up(executor, stream_of(o), &job, part) : 0;
+	return part->n ? executor->ops->embedding->look_up(executor, bench_overlap_stream(o), &job,
+							   part) : 0;
 }
 
 /* Looks up everything that the operator does, into memory of its own. */
@@ -202,7 +198,7 @@ static int run_op(const struct bench_overlap *o, ceov_op *op, void *pooled)
 {
 	struct ceov_embedding_a2a_run run = {
 		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
+		.stream = bench_overlap_stream(o),
 		.tables = o->memory.b,
 		.bags = operand_of(&o->embedding->bags),
 		.pooled = pooled,
@@ -215,7 +211,7 @@ static int run_move(const struct bench_overlap *o, ceov_op *op)
 {
 	struct ceov_move_run run = {
 		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
+		.stream = bench_overlap_stream(o),
 		.source = o->memory.product,
 		.target = o->memory.peer_a,
 	};

@@ -266,11 +266,6 @@ static void drop_list(struct cei_executor *executor, struct list *list)
 
 /* --- methods ------------------------------------------------------------------------ */
 
-static void *stream_of(const struct bench_overlap *o)
-{
-	return o->rank->is_gpu ? bench_stream(o->rank->device, BENCH_STREAM_MAIN) : NULL;
-}
-
 static struct ceov_moe_routing routing_of(const struct bench_experts *experts)
 {
 	return (struct ceov_moe_routing){ experts->at[AT_SLOTS], experts->at[AT_ARRIVED] };
@@ -281,7 +276,7 @@ static int run_dispatch(const struct bench_overlap *o, ceov_op *op, const void *
 {
 	struct ceov_moe_dispatch_run run = {
 		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
+		.stream = bench_overlap_stream(o),
 		.n_tokens = o->shape.m,
 		.tokens = tokens,
 		.experts = list_at(&o->experts->experts),
@@ -297,7 +292,7 @@ static int run_combine(const struct bench_overlap *o, ceov_op *op)
 {
 	struct ceov_moe_combine_run run = {
 		.struct_bytes = sizeof(run),
-		.stream = stream_of(o),
+		.stream = bench_overlap_stream(o),
 		.n_tokens = o->shape.m,
 		.rows = o->memory.a,
 		.routing = routing_of(o->experts),
@@ -318,7 +313,7 @@ int bench_experts_once(struct bench_overlap *o, enum bench_overlap_method method
 						  o->experts->got };
 
 	if (method == OVERLAP_COMM)
-		return bench_nccl_send_blocks(o->nccl[0], &blocks, stream_of(o));
+		return bench_nccl_send_blocks(o->nccl[0], &blocks, bench_overlap_stream(o));
 	return o->test == OVERLAP_DISPATCH
 		? run_dispatch(o, o->ops[0], o->memory.a, o->memory.c) : run_combine(o, o->ops[0]);
 }

@@ -9,11 +9,6 @@
 #include "tools/bench/blas.h"
 #include "tools/bench/overlap/overlap.h"
 
-static void *stream_of(const struct bench_overlap *o)
-{
-	return o->rank->is_gpu ? bench_stream(o->rank->device, BENCH_STREAM_MAIN) : NULL;
-}
-
 /* --- our operator --------------------------------------------------------- */
 
 /* The operands of a run call. */
@@ -30,7 +25,8 @@ union operands {
 /* Fills the operands that the test's run call takes. */
 static union operands operands_of(const struct bench_overlap *o)
 {
-	void *stream = stream_of(o), *a = o->memory.a, *b = o->memory.b, *c = o->memory.c;
+	void *a = o->memory.a, *b = o->memory.b, *c = o->memory.c;
+	void *stream = bench_overlap_stream(o);
 	union operands of;
 
 	memset(&of, 0, sizeof(of));
@@ -120,7 +116,7 @@ static int gemm(struct bench_overlap *o)
 
 static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
 {
-	void *stream = stream_of(o);
+	void *stream = bench_overlap_stream(o);
 
 	switch (o->test) {
 	case OVERLAP_AG_GEMM:

@@ -303,6 +303,9 @@ int  bench_overlap_is_by_node(const struct bench_overlap *o);
 /* Returns the seed of a rank's operand 0 (a) or 1 (b). */
 uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand);
 
+/* The stream of the row's runs; NULL: the rank has none. */
+void *bench_overlap_stream(const struct bench_overlap *o);
+
 /* Prepare the row's methods and their graphs, release them, and make one call of a method
  * (methods.c). On a GPU the call is queued; on the host it is done on return. */
 int  bench_overlap_open_methods(struct bench_overlap *o);

@@ -342,6 +342,11 @@ uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32
 	return o->seed + (rank * 2 + operand + 1) * UINT64_C(0x100000000001);
 }
 
+void *bench_overlap_stream(const struct bench_overlap *o)
+{
+	return o->rank->is_gpu ? bench_stream(o->rank->device, BENCH_STREAM_MAIN) : NULL;
+}
+
 static int get(struct bench_overlap *o, uint64_t n_values, uint64_t value_bytes,
 	       void **ret_at)
 {
