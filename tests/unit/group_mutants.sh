@@ -32,7 +32,8 @@ mutant() {
 	printf '%s\n' "${source/"$text"/"$instead"}" > "$folder/src/ipc/group/$file"
 	# shellcheck disable=SC2086 # words of CC
 	if ! ${CC:-cc} -std=gnu11 -O2 -w -I"$folder/src" -I"$srcdir/include" -I"$srcdir/src" \
-			"$folder"/src/ipc/group/*.c "$srcdir"/tests/unit/group_sim*.c \
+			"$folder"/src/ipc/group/*.c "$srcdir"/src/base/codec.c \
+			"$srcdir"/tests/unit/group_sim*.c \
 			-o "$folder/sim"; then
 		echo "FAIL: the machine without the rule does not compile ($rule)"
 		failed=1
@@ -76,6 +77,8 @@ mutant barrier.c 'uint64_t n_calls = is_leader(group) ? barrier->n_world : barri
 	'uint64_t n_calls = barrier->n_calls;' \
 	'a leader that leaves says what it has passed'
 
+mutant life.c 'if (!peer->n_awaited && cei_list_is_empty(&peer->users))' 'if (!peer->n_awaited)' \
+	'users are awaited by whoever waits for them'
 mutant uses.c '	cei_counters_renewed(group, use);
 ' '' \
 	'a renewal ends what was asked for'

@@ -461,6 +461,19 @@ static void call_last(struct sim *sim, struct sim_process *p)
 	call_barrier(p, sim->now + SIM_LAST_TICKS);
 }
 
+/* It waits for users of its exports, or does not any more. */
+static void wait_for_users(struct sim *sim, uint32_t who)
+{
+	struct sim_process *p = &sim->processes[who];
+
+	if (sim->now >= SIM_LAST)
+		p->waits_since = 0;
+	else if (!sim_draw(sim, 800))
+		p->waits_since = p->waits_since ? 0 : sim->now;
+	cei_group_await_users(p->group, p->waits_since != 0);
+	sim_check_users(sim, who);
+}
+
 static int is_busy(const struct sim_process *p)
 {
 	uint32_t i;
@@ -495,6 +508,7 @@ void sim_step(struct sim *sim, uint32_t who)
 		return;
 	if (cei_group_reserve(p->group))
 		abort();
+	wait_for_users(sim, who);
 	cei_group_time(p->group, ns_of(sim->now));
 	if (sim->now > SIM_LAST - 300 && !p->has_raised_all)
 		sim_raise_all(p);

@@ -93,6 +93,7 @@ struct sim_process {
 	uint32_t              renew_export;
 	uint64_t              n_calls;          /* of the barrier */
 	int                   last;             /* 1: in the last barrier; 2: that has ended */
+	uint32_t              waits_since;      /* for users of its exports: tick; 0: no */
 	uint32_t              told_lost[SIM_PROCESSES_MAX];     /* tick */
 	uint8_t               is_quiet[SIM_PROCESSES_MAX];
 	uint8_t               has_given_up[SIM_PROCESSES_MAX];
@@ -147,6 +148,9 @@ void sim_renew_ended(struct sim *sim, uint32_t who);
 
 void sim_withdrawn(struct sim *sim, uint32_t who, const struct sim_export *export);
 void sim_told_gone(struct sim *sim, uint32_t who, const struct cei_group_action *action);
+
+/* Whoever waits for users of its exports learns of their death. */
+void sim_check_users(struct sim *sim, uint32_t who);
 
 /* At the end of a schedule. */
 void sim_check_end(struct sim *sim);

@@ -220,6 +220,24 @@ void sim_told_gone(struct sim *sim, uint32_t who, const struct cei_group_action 
 		   "a process that lives is told as lost");
 }
 
+void sim_check_users(struct sim *sim, uint32_t who)
+{
+	const struct sim_process *p = &sim->processes[who], *user;
+	uint32_t i, k;
+
+	if (!p->waits_since || sim->now < p->waits_since + 2 * SIM_TIMEOUT || p->stop_until)
+		return;
+	for (i = 0; i < sim->n; i++) {
+		user = &sim->processes[i];
+		if (!user->is_dead || sim->now < user->kill_at + 2 * SIM_TIMEOUT)
+			continue;
+		for (k = 0; k < user->n_held; k++)
+			sim_expect(sim, sim->process_of[user->held[k].rank] != who ||
+				   cei_group_life(p->group, i) != CEI_GROUP_UP,
+				   "a process waits for a user that is dead");
+	}
+}
+
 /* Whether somebody of its node can tell of its death at once. */
 static int has_witness(const struct sim *sim, uint32_t process)
 {

@@ -64,7 +64,7 @@ static void draw_faults(struct sim *sim)
 		if (p->kill_at || p->stop_until)
 			continue;
 		if (sim_draw(sim, 3)) {
-			p->kill_at = 20 + sim_draw(sim, SIM_CALLS);
+			p->kill_at = 20 + sim_draw(sim, SIM_CALLS + 100);
 			continue;
 		}
 		p->stop_at = 20 + sim_draw(sim, SIM_CALLS - 100);

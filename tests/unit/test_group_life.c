@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "group_rig.h"
 #include "testing.h"
 
@@ -268,6 +269,59 @@ START_TEST(test_a_process_that_is_awaited_is_asked_whether_it_is_there)
 }
 END_TEST
 
+/* Process 2 also begins to use it later. Process 1 is of the own node. */
+START_TEST(test_users_are_awaited_while_this_process_waits_for_them)
+{
+	struct rig_find finds[3];
+
+	rig_export(&rig, 0, "a");
+	rig_find(&rig, 1, &finds[0], 0, "a");
+	rig_find(&rig, 3, &finds[1], 0, "a");
+	rig.is_held[1][0] = rig.is_held[3][0] = 1;
+	rig_wait(&rig, 5 * TESTING_SECOND);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 3), CEI_GROUP_UP);
+	cei_group_await_users(rig.groups[0], 1);
+	rig_wait(&rig, 2 * TESTING_SECOND);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 3), CEI_GROUP_LOST);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 1), CEI_GROUP_UP);
+
+	rig_find(&rig, 2, &finds[2], 0, "a");
+	rig_wait(&rig, 2 * TESTING_SECOND);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 2), CEI_GROUP_UP);
+	rig.is_held[2][0] = 1;
+	rig_wait(&rig, 2 * TESTING_SECOND);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 2), CEI_GROUP_LOST);
+}
+END_TEST
+
+/* Only who may have to await users is to be called, and says nothing before it does. */
+START_TEST(test_whether_users_are_awaited_is_asked_while_there_are_some)
+{
+	uint64_t quarter_ns = TESTING_SECOND / 4;
+	struct rig_find near, far;
+	uint32_t n_sent;
+
+	rig_export(&rig, 0, "a");
+	rig_find(&rig, 1, &near, 0, "a");
+	ck_assert_uint_eq(cei_group_due(rig.groups[0]), CEI_FOREVER);
+	rig_find(&rig, 3, &far, 0, "a");
+	rig_wait(&rig, TESTING_SECOND);
+	n_sent = rig.n_sent[0];
+	rig_wait(&rig, TESTING_SECOND);
+	ck_assert_uint_eq(cei_group_due(rig.groups[0]), rig.now_ns + quarter_ns);
+	ck_assert_uint_eq(rig.n_sent[0], n_sent);
+	cei_group_await_users(rig.groups[0], 1);
+	rig_wait(&rig, TESTING_SECOND);
+	ck_assert_uint_gt(rig.n_sent[0], n_sent);
+	cei_group_await_users(rig.groups[0], 0);
+	n_sent = rig.n_sent[0];
+	cei_group_drop(rig.groups[3], 0, far.call.use);
+	rig_wait(&rig, TESTING_SECOND);
+	ck_assert_uint_le(rig.n_sent[0], n_sent + 1);   /* the answer to the drop */
+	ck_assert_uint_eq(cei_group_due(rig.groups[0]), CEI_FOREVER);
+}
+END_TEST
+
 START_TEST(test_a_process_that_stood_still_accuses_nobody)
 {
 	struct rig_find find;
@@ -479,6 +533,10 @@ static void add_life(TCase *one, TCase *two, TCase *unsure)
 	tcase_add_test(unsure, test_a_far_process_that_is_awaited_and_silent_is_lost);
 	tcase_add_test(two, test_who_is_not_awaited_may_be_silent_and_who_is_near_too);
 	tcase_add_test(two, test_a_process_that_is_awaited_is_asked_whether_it_is_there);
+	tcase_add_test(two, test_users_are_awaited_while_this_process_waits_for_them);
+	tcase_add_test(unsure, test_users_are_awaited_while_this_process_waits_for_them);
+	tcase_add_test(two, test_whether_users_are_awaited_is_asked_while_there_are_some);
+	tcase_add_test(unsure, test_whether_users_are_awaited_is_asked_while_there_are_some);
 	tcase_add_test(two, test_a_process_that_stood_still_accuses_nobody);
 	tcase_add_test(two, test_who_is_refused_has_been_given_up_and_accuses_nobody);
 	tcase_add_test(one, test_who_closes_in_order_is_not_lost);

@@ -189,6 +189,7 @@ static void end_user_blaming(struct cei_group *group, struct cei_group_user *use
 			end_entry(group, entry);
 	}
 	cei_list_remove(&user->link);
+	cei_life_watch(group, group->peers[user->process]);
 	cei_pool_put(&group->user_pool, user);
 }
 
@@ -246,6 +247,7 @@ int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, ui
 	cei_list_init(&user->link);
 	cei_list_init(&user->of);
 	cei_list_append(&peer->users, &user->link);
+	cei_life_watch(group, peer);
 	cei_list_append(&entry->users, &user->of);
 	entry->n_users++;
 	/* Owed, and not said once: else a FIND that comes again behind its DROP would begin a use

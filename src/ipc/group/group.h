@@ -174,6 +174,11 @@ uint32_t cei_group_still_aborted(const struct cei_group *group,
  * is lost if it is silent. Near processes whose death is told are left alone. */
 void cei_group_await(struct cei_group *group, uint32_t process, int by);
 
+/* Whether this process awaits what users of its exports do: as long as is_waiting is 1, each
+ * process that uses one or begins to is awaited, as by cei_group_await(). To be told before each
+ * cei_group_time(); cei_group_due() comes four times in the timeout while there are users. */
+void cei_group_await_users(struct cei_group *group, int is_waiting);
+
 /* --- events ------------------------------------------------------------------------------- */
 
 /* The time goes on. To be called at cei_group_due() and before any other event. If it comes far too

@@ -77,7 +77,8 @@ struct cei_group_answer {               /* sent once */
 struct cei_group_peer {                 /* a process that was talked to, or is near */
 	struct cei_list link;           /* in cei_group.sending: it has something to send */
 	struct cei_list asking;         /* in cei_group.asking: it has not answered all */
-	struct cei_list watched;        /* in cei_group.watched */
+	struct cei_list watched;        /* in cei_group.watched: it is awaited, or may be as a user
+					 * of exports */
 	struct cei_list waiting;        /* of struct cei_owed, in the order of their kinds */
 	struct cei_list asked;          /* of struct cei_owed, in the order of again_ns */
 	struct cei_list answers;
@@ -261,6 +262,7 @@ struct cei_group {
 	uint32_t                    n_gone;
 	uint32_t                    n_given_up; /* entries of gone that were given up */
 	uint32_t                    n_untold;   /* that wait to be told upwards */
+	int                         awaits_users;
 	int                         must_spread;        /* there was no room for it */
 	int                         is_expelled;
 	struct cei_group_call      *leave;
@@ -447,6 +449,9 @@ void cei_group_part(struct cei_group *group, uint32_t process, const char *why);
 
 /* Owes news, limits and late ranks to those who are to hear them and do not know them. */
 void cei_group_spread(struct cei_group *group);
+
+/* The first use of an export by that process has begun, or its last one has ended. */
+void cei_life_watch(struct cei_group *group, struct cei_group_peer *peer);
 
 void     cei_life_time(struct cei_group *group, uint64_t late_ns);
 uint64_t cei_life_due(const struct cei_group *group);

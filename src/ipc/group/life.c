@@ -16,6 +16,7 @@
 #include "ipc/group/spread.h"
 
 #define BEATS  5u       /* in the time in which silence is a loss */
+#define LOOKS  4u       /* likewise: whether users are awaited */
 #define DOUBTS 16u      /* of this time one such part: see must_part() */
 
 uint32_t cei_group_leader(const struct cei_group *group, uint32_t node)
@@ -297,10 +298,21 @@ void cei_group_await(struct cei_group *group, uint32_t process, int by)
 	if (!peer)
 		return;
 	peer->n_awaited += (uint32_t)by;
-	if (!peer->n_awaited)
+	cei_life_watch(group, peer);
+}
+
+void cei_group_await_users(struct cei_group *group, int is_waiting)
+{
+	group->awaits_users = is_waiting;
+}
+
+void cei_life_watch(struct cei_group *group, struct cei_group_peer *peer)
+{
+	if (!peer->n_awaited && cei_list_is_empty(&peer->users))
 		cei_list_remove(&peer->watched);
-	else if (cei_list_is_empty(&peer->watched) && group->life[process] == CEI_GROUP_UP &&
-		 !cei_group_carrier_of(group, process)->tells_death)
+	else if (cei_list_is_empty(&peer->watched) &&
+		 group->life[peer->process] == CEI_GROUP_UP &&
+		 !cei_group_carrier_of(group, peer->process)->tells_death)
 		cei_list_append(&group->watched, &peer->watched);
 }
 
@@ -329,7 +341,8 @@ static int must_part(struct cei_group *group, struct cei_group_peer *peer)
 
 static uint64_t beat_at(const struct cei_group *group, const struct cei_group_peer *peer)
 {
-	if (peer->n_unanswered || peer->beat.state != CEI_OWED_NOT)
+	if (peer->n_unanswered || peer->beat.state != CEI_OWED_NOT ||
+	    (!peer->n_awaited && !group->awaits_users))
 		return CEI_FOREVER;
 	return peer->heard_ns + group->timeout_ns / BEATS;
 }
@@ -388,9 +401,13 @@ uint64_t cei_life_due(const struct cei_group *group)
 			due_ns = at_ns;
 	}
 	for (node = group->watched.next; node != &group->watched; node = node->next) {
-		at_ns = beat_at(group, CEI_OWNER(node, struct cei_group_peer, watched));
+		peer = CEI_OWNER(node, struct cei_group_peer, watched);
+		at_ns = beat_at(group, peer);
 		if (at_ns < due_ns)
 			due_ns = at_ns;
+		at_ns = group->now_ns + group->timeout_ns / LOOKS;
+		if (at_ns < due_ns && !cei_list_is_empty(&peer->users))
+			due_ns = at_ns;         /* users may be awaited by then */
 	}
 	return due_ns;
 }
