@@ -4,17 +4,18 @@
 #define CEI_PEERS_H
 
 /*
- * The other processes of a context's group, as its threads ask and tell them. What a process knows
- * of its group is a state machine (ipc/group/group.h); this gives it a lock, time, a thread, callers
- * that wait, and two carriers (ipc/peers/carrier.h).
+ * The other processes of a context's group, as its threads ask and tell them. What a process
+ * knows of its group is a state machine (ipc/group/group.h); this gives it a lock, time, a thread,
+ * callers that wait, and two carriers (ipc/peers/carrier.h).
  *
  *   callers  ----calls---->  machine  ----SEND---->  carriers
  *   carriers ----events--->           ----GONE, ABORTED, RENEWED---->  events of the layer above
  *
- * Any thread. No call but those that have a deadline blocks. Order of locks: the context's, that of
- * the peers, a rail's ring. Events upwards come one at a time, in their order, with none of these
- * held, from the thread or from a thread of a carrier; with progress_by_caller from cei_peers_turn()
- * and from calls with a deadline, too. Errors are raised unless it says otherwise.
+ * Any thread. No call but those that have a deadline blocks. Order of locks: the context's, that
+ * of the peers, a rail's ring. Events upwards come one at a time, in their order, with none of
+ * these held, from the thread or from a thread of a carrier; with progress_by_caller from
+ * cei_peers_turn() and from calls with a deadline, too. Errors are raised unless it says
+ * otherwise.
  */
 
 #include <stdint.h>
