@@ -17,6 +17,7 @@ threaded_suites = \
 	%D%/unit/test_mapping \
 	%D%/unit/test_share_host \
 	%D%/unit/test_bootstrap_socket \
+	%D%/unit/test_node_roster \
 	%D%/unit/test_report \
 	%D%/unit/test_ring \
 	%D%/unit/test_ports \

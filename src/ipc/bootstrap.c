@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -90,66 +89,29 @@ static int start_thread(struct cei_bootstrap *bootstrap)
 	return error;
 }
 
-static int has_a_rank_twice(const struct cei_site *site)
+static void add_link(struct cei_bootstrap *bootstrap, const struct cei_bootstrap_link *from)
 {
-	struct cei_rank_set seen = { { 0 } };
-	uint32_t i;
+	struct cei_link *link = &bootstrap->links[bootstrap->n_links++];
 
-	for (i = 0; i < site->n_members; i++) {
-		if (cei_rank_set_has(&seen, site->members[i].rank))
-			return 1;
-		cei_rank_set_add(&seen, site->members[i].rank);
-	}
-	return 0;
-}
-
-static int check_site(const struct cei_site *site, const char *path)
-{
-	uint32_t i, n_local;
-
-	if (!site->n_ranks || site->n_ranks > CEI_RANKS_MAX ||
-	    !site->n_members || site->n_members > CEI_MEMBERS_MAX)
-		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
-				 "a group has 1 to %u ranks, a process holds 1 to %u of "
-				 "them; not %u and %u", CEI_RANKS_MAX, CEI_MEMBERS_MAX,
-				 site->n_ranks, site->n_members);
-	for (i = 0; i < site->n_members; i++)
-		if (site->members[i].rank >= site->n_ranks)
-			return cei_raise(site->report, CEOV_ERR_INVALID, 0,
-					 "rank %u is out of range: the group has %u "
-					 "ranks", site->members[i].rank, site->n_ranks);
-	n_local = cei_site_n_local(site);
-	if (n_local > CEI_LOCAL_MAX)
-		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
-				 "the node has %u ranks of the group, which are more than "
-				 "%u", n_local, CEI_LOCAL_MAX);
-	if (path && strlen(path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
-		return cei_raise(site->report, CEOV_ERR_INVALID, ENAMETOOLONG,
-				 "the group's path has %zu bytes and is too long for a "
-				 "socket, which takes %zu; choose a shorter one: %s",
-				 strlen(path),
-				 sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1, path);
-	if (has_a_rank_twice(site))
-		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
-				 "a rank is given twice to this process");
-	if (site->n_members < n_local && (!path || !path[0]))
-		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
-				 "this process holds %u of the node's %u ranks and has no path to "
-				 "meet the others at", site->n_members, n_local);
-	return 0;
+	link->party = from->party;
+	link->fd = from->fd;
+	link->pidfd = from->pidfd;
+	link->missing = CEOV_NOBODY;
+	cei_list_init(&link->uses);
+	cei_list_init(&link->drops_owed);
 }
 
 static int meet(struct cei_bootstrap *bootstrap)
 {
-	struct cei_wire_party party;
+	struct cei_bootstrap_links links;
+	uint32_t i;
+	int r;
 
-	cei_party_of_site(bootstrap->site, &party);
-	if (party.n_ranks == cei_site_n_local(bootstrap->site))
-		return 0;       /* all ranks of the node are in this process */
-	bootstrap->first = cei_site_first_local(bootstrap->site);
-	if (cei_party_has(&party, bootstrap->first))
-		return cei_bootstrap_listen(bootstrap);
-	return cei_bootstrap_join(bootstrap);
+	r = cei_bootstrap_meet(bootstrap->site, bootstrap->config.path,
+			       bootstrap->config.deadline_ns, &links);
+	for (i = 0; !r && i < links.n_links; i++)
+		add_link(bootstrap, &links.links[i]);
+	return r;
 }
 
 static int build(struct cei_bootstrap *bootstrap)
@@ -186,9 +148,6 @@ int cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config 
 	struct cei_bootstrap *bootstrap;
 	int r;
 
-	r = check_site(site, config->path);
-	if (r)
-		return r;
 	bootstrap = calloc(1, sizeof(*bootstrap));
 	if (!bootstrap)
 		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/site.h"
+#include "ipc/peers/peers.h"          /* struct cei_lookup */
 
 #define CEI_NAME_BYTES        64u       /* including the NUL */
 #define CEI_EXPORT_BYTES_MAX  1024u
@@ -78,12 +79,6 @@ int  cei_bootstrap_export(struct cei_bootstrap *bootstrap, const struct cei_expo
 /* Withdraws an export, so that peers cannot find it any more. CEOV_PENDING: it is withdrawn, but
  * other processes still use it. May be called again. */
 int  cei_bootstrap_withdraw(struct cei_bootstrap *bootstrap, uint64_t id);
-
-struct cei_lookup {
-	uint32_t    rank;                       /* a rank of another process */
-	const char *name;
-	uint64_t    deadline_ns;                /* a time of cei_now_ns() */
-};
 
 /* Asks the process that holds the rank for an export. The caller closes the descriptors in
  * *ret_export, and passes *ret_id, the owner's number of the export, to cei_bootstrap_drop().

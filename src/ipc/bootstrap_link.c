@@ -30,19 +30,6 @@ struct cei_link *cei_link_of(struct cei_bootstrap *bootstrap, uint32_t rank)
 	return NULL;
 }
 
-void cei_link_add(struct cei_bootstrap *bootstrap, const struct cei_wire_party *party,
-		  int fd, int pidfd)
-{
-	struct cei_link *link = &bootstrap->links[bootstrap->n_links++];
-
-	link->party = *party;
-	link->fd = fd;
-	link->pidfd = pidfd;
-	link->missing = CEOV_NOBODY;
-	cei_list_init(&link->uses);
-	cei_list_init(&link->drops_owed);
-}
-
 static uint32_t link_index(const struct cei_bootstrap *bootstrap, const struct cei_link *link)
 {
 	return (uint32_t)(link - bootstrap->links);

@@ -40,7 +40,7 @@ struct knock {
 };
 
 struct gathering {
-	struct cei_bootstrap *bootstrap;
+	struct cei_meeting *meeting;
 	struct cei_report  *report;
 	const char         *path;
 	uint64_t            deadline_ns;
@@ -117,7 +117,7 @@ static void turn_away(struct gathering *gathering, int fd, int error,
 static int check_hello(struct gathering *gathering, int fd,
 		       const struct cei_wire_hello *hello)
 {
-	const struct cei_site *site = gathering->bootstrap->site;
+	const struct cei_site *site = gathering->meeting->site;
 	struct cei_rank_set taken = gathering->present;
 	uint32_t i, rank;
 
@@ -125,7 +125,7 @@ static int check_hello(struct gathering *gathering, int fd,
 		turn_away(gathering, fd, CEOV_ERR_INVALID,
 			  "rank %u says the group has %u ranks, rank %u says %u",
 			  hello->party.ranks[0], hello->n_ranks,
-			  gathering->bootstrap->first, site->n_ranks);
+			  gathering->meeting->first, site->n_ranks);
 		return -1;
 	}
 	for (i = 0; i < hello->party.n_ranks; i++) {
@@ -168,7 +168,7 @@ static int welcome_hello(struct gathering *gathering, struct knock *knock)
 		turn_away(gathering, knock->fd, CEOV_ERR_VERSION,
 			  "it speaks protocol 0x%08x version %u, rank %u speaks 0x%08x "
 			  "version %u", message->magic, message->version,
-			  gathering->bootstrap->first, CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
+			  gathering->meeting->first, CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
 		return -1;
 	}
 	if (r || message->type != CEI_MESSAGE_HELLO ||
@@ -226,7 +226,7 @@ static int accept_knocks(struct gathering *gathering)
 		if (cei_socket_peer_uid(fd, &uid) || uid != (uint32_t)geteuid()) {
 			turn_away(gathering, fd, CEOV_ERR_STATE,
 				  "it is of another user than rank %u's process, user %u",
-				  gathering->bootstrap->first, (unsigned)geteuid());
+				  gathering->meeting->first, (unsigned)geteuid());
 			close(fd);
 			continue;
 		}
@@ -287,14 +287,14 @@ static int gather_turn(struct gathering *gathering)
 static uint32_t missing_from(const struct gathering *gathering, uint32_t rank)
 {
 	return cei_rank_set_missing(&gathering->present, rank,
-				    gathering->bootstrap->site->n_ranks);
+				    gathering->meeting->site->n_ranks);
 }
 
 /* Lists the missing ranks as text, such as "1, 2, 5", and a rank that two processes have; "": none
  * is missing. */
 static void list_missing(const struct gathering *gathering, char *ret_text, size_t n_bytes)
 {
-	uint32_t n_ranks = gathering->bootstrap->site->n_ranks, rank = missing_from(gathering, 0);
+	uint32_t n_ranks = gathering->meeting->site->n_ranks, rank = missing_from(gathering, 0);
 	size_t at = 0;
 
 	ret_text[0] = 0;
@@ -322,7 +322,7 @@ static int gather(struct gathering *gathering)
 {
 	int error;
 
-	while (missing_from(gathering, 0) < gathering->bootstrap->site->n_ranks) {
+	while (missing_from(gathering, 0) < gathering->meeting->site->n_ranks) {
 		if (cei_now_ns() >= gathering->deadline_ns)
 			return raise_missing(gathering);
 		error = gather_turn(gathering);
@@ -395,7 +395,7 @@ static int hand_out(struct gathering *gathering)
 			r = link_pair(gathering, &gathering->knocks[i],
 				      &gathering->knocks[j]);
 	message.welcome.n_links = gathering->n_joined - 1;
-	cei_party_of_site(gathering->bootstrap->site, &message.welcome.party);
+	cei_party_of_site(gathering->meeting->site, &message.welcome.party);
 	for (i = 0; !r && i < gathering->n_knocks; i++)
 		r = hand(gathering, &gathering->knocks[i], &message, NULL, 0);
 	return r;
@@ -426,7 +426,7 @@ static void send_away(struct gathering *gathering, int error)
 			 ranks);
 	else
 		snprintf(text, sizeof(text), "rank %u's process could not gather the "
-			 "group: %s", gathering->bootstrap->first, ceov_strerror(error));
+			 "group: %s", gathering->meeting->first, ceov_strerror(error));
 	while (gathering->n_knocks) {
 		refuse(gathering->knocks[0].fd, error, text);
 		close_knock(gathering, 0);
@@ -440,7 +440,7 @@ static int listen_and_gather(struct gathering *gathering)
 	r = cei_listener_open(&gathering->listener, gathering->report, gathering->path,
 			      gathering->deadline_ns);
 	if (r == CEOV_NONE)
-		return cei_bootstrap_meet_twin(gathering->bootstrap);
+		return cei_meeting_find_twin(gathering->meeting);
 	if (!r)
 		r = gather(gathering);
 	cei_listener_close(&gathering->listener, gathering->report);
@@ -451,9 +451,9 @@ static int listen_and_gather(struct gathering *gathering)
 	return hand_out(gathering);
 }
 
-int cei_bootstrap_listen(struct cei_bootstrap *bootstrap)
+int cei_meeting_listen(struct cei_meeting *meeting)
 {
-	struct cei_report *report = bootstrap->site->report;
+	struct cei_report *report = meeting->site->report;
 	struct gathering *gathering;
 	struct cei_wire_party own;
 	uint32_t i;
@@ -463,20 +463,20 @@ int cei_bootstrap_listen(struct cei_bootstrap *bootstrap)
 	if (!gathering)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
 				 "bootstrap: no memory to gather the group");
-	cei_party_of_site(bootstrap->site, &own);
-	gathering->bootstrap = bootstrap;
+	cei_party_of_site(meeting->site, &own);
+	gathering->meeting = meeting;
 	gathering->report = report;
-	gathering->path = bootstrap->config.path;
-	gathering->deadline_ns = bootstrap->config.deadline_ns;
+	gathering->path = meeting->path;
+	gathering->deadline_ns = meeting->deadline_ns;
 	gathering->twin = CEOV_NOBODY;
-	cei_ranks_elsewhere_add(bootstrap->site, &gathering->present);
+	cei_ranks_elsewhere_add(meeting->site, &gathering->present);
 	cei_party_add(&own, &gathering->present);
 	r = listen_and_gather(gathering);
 	if (r)
 		send_away(gathering, r);
 	for (i = 0; i < gathering->n_knocks; i++)
-		cei_link_add(bootstrap, &gathering->knocks[i].party,
-			     gathering->knocks[i].fd, gathering->knocks[i].pidfd);
+		cei_meeting_add(meeting, &gathering->knocks[i].party,
+				gathering->knocks[i].fd, gathering->knocks[i].pidfd);
 	free(gathering);
 	return r;
 }

@@ -8,6 +8,7 @@
  *
  *   bootstrap.c         open, close, barrier
  *   bootstrap_export.c  publishes, withdraws, finds and drops exports
+ *   bootstrap_meet.c    meets the others, see bootstrap_links.h
  *   bootstrap_listen.c  in the first rank's process: gathers the group, sends out links
  *   bootstrap_path.c    the path of the socket at which the first rank's process listens
  *   bootstrap_join.c    in the other processes: connects, says hello, receives links
@@ -27,9 +28,9 @@
 #include "base/list.h"
 #include "base/rank_set.h"
 #include "ipc/bootstrap.h"
+#include "ipc/bootstrap_links.h"
 #include "ipc/wire.h"
 
-#define CEI_LINKS_MAX        (CEI_LOCAL_MAX - 1)
 #define CEI_EXPORTS_MAX      4096u      /* exports of one process, including withdrawn ones that
 					 * are still in use */
 #define CEI_FINDS_QUEUED_MAX 64u        /* unanswered requests of one peer */
@@ -157,8 +158,6 @@ struct cei_export_entry {
 struct cei_bootstrap {
 	struct cei_site          *site;
 	struct cei_bootstrap_config config;     /* path is valid only while opening */
-	uint32_t                  first;        /* the lowest rank of the node; its process
-						 * listens */
 	struct cei_link          *links;        /* room for CEI_LINKS_MAX */
 	uint32_t                  n_links;      /* does not change after opening */
 	int                       wake_fd;      /* an eventfd that wakes the thread */
@@ -190,10 +189,6 @@ struct cei_bootstrap {
 /* Returns the link to the process that holds the rank. NULL: this process holds it, or there is no
  * such rank. */
 struct cei_link *cei_link_of(struct cei_bootstrap *bootstrap, uint32_t rank);
-
-/* Adds a link. Takes ownership of fd and pidfd. */
-void cei_link_add(struct cei_bootstrap *bootstrap, const struct cei_wire_party *party,
-		  int fd, int pidfd);
 
 /* Sends queued messages as far as the socket takes them. The caller holds the lock. */
 void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link);
@@ -235,6 +230,19 @@ void *cei_bootstrap_run(void *bootstrap);
 
 /* --- the rendezvous ------------------------------------------------------ */
 
+struct cei_meeting {
+	struct cei_site            *site;
+	const char                 *path;
+	uint64_t                    deadline_ns;
+	uint32_t                    first;      /* the lowest rank of the node; its process
+						 * listens */
+	struct cei_bootstrap_links *links;      /* those that were made so far */
+};
+
+/* Adds a link. Takes ownership of fd and pidfd. */
+void cei_meeting_add(struct cei_meeting *meeting, const struct cei_wire_party *party, int fd,
+		     int pidfd);
+
 /* Fills in the ranks of this process, and returns whether a party holds a rank. */
 void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party);
 int  cei_party_has(const struct cei_wire_party *party, uint32_t rank);
@@ -262,11 +270,11 @@ int  cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 void cei_listener_close(struct cei_listener *listener, struct cei_report *report);
 
 /* Establish the links to all other processes of the node. Errors are raised. */
-int cei_bootstrap_listen(struct cei_bootstrap *bootstrap);
-int cei_bootstrap_join(struct cei_bootstrap *bootstrap);
+int cei_meeting_listen(struct cei_meeting *meeting);
+int cei_meeting_join(struct cei_meeting *meeting);
 
 /* Another process listens where this one is to listen. If both have the same rank, both hear of
  * each other. Returns CEOV_ERR_STATE, raised. */
-int cei_bootstrap_meet_twin(struct cei_bootstrap *bootstrap);
+int cei_meeting_find_twin(struct cei_meeting *meeting);
 
 #endif /* CEI_BOOTSTRAP_PRIVATE_H */

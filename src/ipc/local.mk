@@ -14,6 +14,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/service_wire.c %D%/service_wire.h \
 	%D%/bootstrap.c %D%/bootstrap.h \
 	%D%/bootstrap_private.h \
+	%D%/bootstrap_links.h \
+	%D%/bootstrap_meet.c \
 	%D%/bootstrap_path.c \
 	%D%/bootstrap_socket.c \
 	%D%/bootstrap_listen.c \

@@ -14,6 +14,7 @@
 
 #include "base/codec.h"
 #include "ipc/bootstrap.h"
+#include "ipc/bootstrap_links.h"
 #include "ipc/share.h"
 
 #define CEI_WIRE_MAGIC     UINT32_C(0x564f4543) /* "CEOV" */
@@ -72,16 +73,10 @@ enum cei_message_type {
 	CEI_MESSAGE_BYE,        /* the sender closes in order; it sends nothing more */
 };
 
-/* A process and the ranks that it holds. Decoding checks how many there are, but not their
- * values. */
-struct cei_wire_party {
-	uint32_t n_ranks;
-	uint32_t ranks[CEI_MEMBERS_MAX];
-};
-
 struct cei_wire_hello {
 	uint32_t              n_ranks;          /* ranks of the group */
-	struct cei_wire_party party;
+	struct cei_wire_party party;            /* decoding checks how many ranks it has, but not
+						 * their values */
 };
 
 struct cei_wire_welcome {
