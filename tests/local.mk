@@ -18,6 +18,8 @@ threaded_suites = \
 	%D%/unit/test_share_host \
 	%D%/unit/test_bootstrap_socket \
 	%D%/unit/test_node_roster \
+	%D%/unit/test_carrier_unix \
+	%D%/unit/test_carrier_unix_ends \
 	%D%/unit/test_report \
 	%D%/unit/test_ring \
 	%D%/unit/test_ports \
@@ -338,6 +340,12 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 # What times say, on a machine that only pretends: parts of the bench.
 %C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench/measure/measure.h \
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
+
+# The carrier alone, without what stands on it.
+carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h \
+	src/ipc/carrier_unix.c src/ipc/carrier_unix.h
+%C%_unit_test_carrier_unix_SOURCES = %D%/unit/test_carrier_unix.c $(carrier_fixture)
+%C%_unit_test_carrier_unix_ends_SOURCES = %D%/unit/test_carrier_unix_ends.c $(carrier_fixture)
 
 %C%_unit_test_cells_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
 %C%_unit_group_sim_SOURCES = %D%/unit/group_sim_main.c

@@ -4,7 +4,7 @@
 #
 # The direction of includes:
 #
-#   base <- { topology, ipc/group } <- net <- { ipc, backend } <- ce_engine <- collective <- ops
+#   base <- { topology, ipc/group <- ipc/peers } <- net <- { ipc, backend } <- ce_engine <- collective <- ops
 #   base <- kernels <- ops
 #
 # ipc and backend do not know each other, nor do families of operators. Within ce_engine:
@@ -37,10 +37,12 @@ may_include() {
 	base)			echo "" ;;
 	topology | kernels)	echo "base" ;;
 	ipc/group)		echo "base" ;;
-	net)			echo "base topology ipc/group" ;;
-	ipc | backend)		echo "base topology net ipc/group" ;;
+	ipc/peers)		echo "base ipc/group" ;;
+	net)			echo "base topology ipc/group ipc/peers" ;;
+	ipc | backend)		echo "base topology net ipc/group ipc/peers" ;;
 	ce_engine/program)	echo "base topology net backend" ;;
-	ce_engine/objects)	echo "base topology net ipc backend ce_engine/program" ;;
+	ce_engine/objects)	echo "base topology net ipc ipc/group ipc/peers backend" \
+					"ce_engine/program" ;;
 	ce_engine/sched)	echo "$(may_include ce_engine/objects) ce_engine/objects" ;;
 	ce_engine/exec)		echo "$(may_include ce_engine/sched) ce_engine/sched" ;;
 	ce_engine/engine)	echo "$(may_include ce_engine/exec) ce_engine/exec" ;;

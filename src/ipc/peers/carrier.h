@@ -5,7 +5,7 @@
 
 /*
  * A carrier brings the messages of a group (ipc/group/messages.h) to processes and tells what comes
- * from there: ipc/peers/carrier_unix.h to those of the own node, net/carrier_rails.h to those of
+ * from there: ipc/carrier_unix.h to those of the own node, net/carrier_rails.h to those of
  * other nodes. Whoever makes one calls the events below.
  */
 
@@ -25,8 +25,10 @@ struct cei_carrier_ops {
 	int (*send)(void *state, uint32_t process, const struct cei_group_message *message,
 		    const struct cei_group_fds *fds, int *ret_native_code);
 
-	/* Accepts nothing more of the process. When nothing of it lands any more, maybe before
-	 * this returns, cei_peers_quiet() is called. Without the lock. */
+	/* Accepts nothing more of the process, and has it find out, by a GONE that names it or a
+	 * refusal. When nothing of it lands any more, maybe before this returns,
+	 * cei_peers_quiet() is called. Without the lock. Never after the group has given this
+	 * process up, which refuses nobody. */
 	void (*give_up)(void *state, uint32_t process, const char *why);
 
 	/* Writes what the thread has to poll, n_fds_max entries at most, and returns how many they
