@@ -151,14 +151,43 @@ int party_barrier(struct party *party, uint64_t timeout_ms)
 	return r;
 }
 
-int party_find(struct party *party, uint32_t rank, const char *name,
-	       struct cei_export *ret_export, uint64_t *ret_id)
+int party_export(struct party *party, const struct thing *thing, uint64_t *ret_id)
+{
+	struct cei_export export = { thing->rank, "", thing->n_fds, thing->n_bytes, "", { 0 } };
+
+	memcpy(export.name, thing->name, NAME_BYTES);
+	memcpy(export.bytes, thing->bytes, THING_BYTES);
+	memcpy(export.fds, thing->fds, sizeof(export.fds));
+	return cei_bootstrap_export(party->bootstrap, &export, ret_id);
+}
+
+int party_withdraw(struct party *party, uint64_t id)
+{
+	return cei_bootstrap_withdraw(party->bootstrap, id);
+}
+
+int party_find(struct party *party, uint32_t rank, const char *name, struct thing *ret_thing,
+	       uint64_t *ret_use)
 {
 	struct cei_lookup lookup = { rank, name, cei_deadline(FIND_MS * NS_PER_MS) };
-	int r = cei_bootstrap_find(party->bootstrap, &lookup, ret_export, ret_id);
+	struct ceov_failure failure;
+	struct cei_export export;
+	int r = cei_bootstrap_find(party->bootstrap, &lookup, &export, ret_use);
 
-	cei_report_take(&party->report, &party->failure);
-	return r;
+	if (!cei_report_take(&party->report, &failure))
+		party->failure = failure;
+	if (r)
+		return r;
+	ret_thing->n_fds = export.n_fds;
+	ret_thing->n_bytes = export.n_bytes;
+	memcpy(ret_thing->bytes, export.bytes, THING_BYTES);
+	memcpy(ret_thing->fds, export.fds, sizeof(export.fds));
+	return 0;
+}
+
+void party_drop(struct party *party, uint32_t rank, uint64_t use)
+{
+	cei_bootstrap_drop(party->bootstrap, rank, use);
 }
 
 int says(const struct party *party, const char *words)

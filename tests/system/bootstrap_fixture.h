@@ -37,6 +37,19 @@ struct shared {
 	_Atomic uint64_t rounds[ALL_RANKS];
 };
 
+#define NAME_BYTES  64u                         /* of a thing, with the final 0 */
+#define THING_BYTES 1024u
+#define THING_FDS   4u
+
+struct thing {                          /* what a rank exports or finds; finds fill in no name */
+	uint32_t rank;
+	char     name[NAME_BYTES];
+	uint32_t n_fds;
+	uint32_t n_bytes;
+	uint8_t  bytes[THING_BYTES];
+	int      fds[THING_FDS];
+};
+
 struct party {                          /* a process of the group */
 	struct cei_report   report;
 	struct cei_site     site;
@@ -76,8 +89,13 @@ int  party_open_by(struct party *party, uint64_t timeout_ms);
 void party_open(struct party *party, uint32_t n_ranks, uint32_t rank);
 void party_close(struct party *party);
 int  party_barrier(struct party *party, uint64_t timeout_ms);
-int  party_find(struct party *party, uint32_t rank, const char *name,
-		struct cei_export *ret_export, uint64_t *ret_id);
+int  party_export(struct party *party, const struct thing *thing, uint64_t *ret_id);
+int  party_withdraw(struct party *party, uint64_t id);
+
+/* *ret_use is dropped once. From several threads, too. */
+int  party_find(struct party *party, uint32_t rank, const char *name, struct thing *ret_thing,
+		uint64_t *ret_use);
+void party_drop(struct party *party, uint32_t rank, uint64_t use);
 
 /* Returns whether the last failure's text contains these words. */
 int  says(const struct party *party, const char *words);

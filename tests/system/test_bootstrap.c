@@ -114,6 +114,7 @@ END_TEST
 static void meet_on_a_node(uint32_t number)
 {
 	static const uint64_t nodes[] = { 5, 6, 6, 5 };
+	struct cei_bootstrap_links links;
 	struct party party;
 
 	if (nodes[number] == 6)
@@ -121,11 +122,10 @@ static void meet_on_a_node(uint32_t number)
 	party_init(&party, 4);
 	party.site.nodes = nodes;
 	party_hold(&party, number);
-	need(!party_open_by(&party, 20000));
-	need(!party_barrier(&party, 20000));
+	need(!cei_bootstrap_meet(&party.site, path, cei_deadline(PATIENCE_MS * NS_PER_MS), &links));
+	need(links.n_links == 1 && links.links[0].party.ranks[0] == 3 - number);
+	cei_bootstrap_links_close(&links);
 	party_close(&party);
-	need(shared->seen[number][3 - number].n_gone <= 1);
-	need(!shared->seen[number][(number + 2) % 4].n_gone);
 }
 
 START_TEST(test_ranks_of_a_node_wait_for_no_other_node)
@@ -343,14 +343,14 @@ static void give_bad_arguments(uint32_t number)
 static void give_long_path(uint32_t number)
 {
 	static char long_path[200];
-	struct cei_bootstrap_config config = { .path = long_path,
-					     .deadline_ns = cei_deadline(NS_PER_MS) };
+	struct cei_bootstrap_links links;
 	struct party party;
 
 	memset(long_path, 'a', sizeof(long_path) - 1);
 	party_init(&party, 2);
 	party_hold(&party, number);
-	need(cei_bootstrap_open(&party.site, &config, &party.bootstrap) == CEOV_ERR_INVALID);
+	need(cei_bootstrap_meet(&party.site, long_path, cei_deadline(NS_PER_MS), &links) ==
+	     CEOV_ERR_INVALID);
 	cei_report_take(&party.report, &party.failure);
 	need(says(&party, "too long"));
 }

@@ -23,9 +23,9 @@
 
 /* --- exports -------------------------------------------------------------- */
 
-static struct cei_export make_export(uint32_t rank, const char *name)
+static struct thing make_export(uint32_t rank, const char *name)
 {
-	struct cei_export export = { .rank = rank };
+	struct thing export = { .rank = rank };
 
 	snprintf(export.name, sizeof(export.name), "%s", name);
 	export.n_bytes = 5;
@@ -42,7 +42,7 @@ static int file_with(const char *text)
 	return fd;
 }
 
-static void close_fds(struct cei_export *export)
+static void close_fds(struct thing *export)
 {
 	uint32_t i;
 
@@ -53,7 +53,7 @@ static void close_fds(struct cei_export *export)
 static void offer_to_rank_1(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct cei_export export = make_export(number, "thing");
+	struct thing export = make_export(number, "thing");
 	struct party party;
 	uint64_t id = 0, other_id = 0;
 
@@ -63,24 +63,24 @@ static void offer_to_rank_1(uint32_t number)
 	export.n_fds = 2;
 	export.fds[0] = file_with("one");
 	export.fds[1] = file_with("two");
-	need(!cei_bootstrap_export(party.bootstrap, &export, &id) && id);
+	need(!party_export(&party, &export, &id) && id);
 	close_fds(&export);                     /* the export has its own duplicates */
 	export.n_fds = 0;
-	need(cei_bootstrap_export(party.bootstrap, &export, &other_id) == CEOV_ERR_STATE);
+	need(party_export(&party, &export, &other_id) == CEOV_ERR_STATE);
 	need(!other_id);
 	need(!party_barrier(&party, 20000));    /* rank 1 finds the export twice */
 	need(!party_barrier(&party, 20000));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
-	need(!cei_bootstrap_export(party.bootstrap, &export, &other_id));
-	need(cei_bootstrap_withdraw(party.bootstrap, other_id) == 0);
+	need(party_withdraw(&party, id) == CEOV_PENDING);
+	need(!party_export(&party, &export, &other_id));
+	need(party_withdraw(&party, other_id) == 0);
 	need(!party_barrier(&party, 20000));    /* rank 1 finds it no more, and drops one use */
 	need(!party_barrier(&party, 20000));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
+	need(party_withdraw(&party, id) == CEOV_PENDING);
 	need(!party_barrier(&party, 20000));    /* rank 1 drops the other use */
 	need(!party_barrier(&party, 20000));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
-	need(cei_bootstrap_withdraw(party.bootstrap, 77) == CEOV_ERR_INVALID);
+	need(party_withdraw(&party, id) == 0);
+	need(party_withdraw(&party, id) == 0);
+	need(party_withdraw(&party, 77) == CEOV_ERR_INVALID);
 	party_close(&party);
 	need(n_open_fds() == n_fds);
 }
@@ -97,9 +97,9 @@ static void need_content(int fd, const char *text)
 static void find_at_rank_0(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct cei_export export;
+	struct thing export;
 	struct party party;
-	uint64_t ids[2];
+	uint64_t ids[2], none;
 	int i;
 
 	party_open(&party, 2, number);
@@ -109,24 +109,22 @@ static void find_at_rank_0(uint32_t number)
 	need(!party_barrier(&party, 20000));
 	for (i = 0; i < 2; i++) {
 		need(!party_find(&party, 0, "thing", &export, &ids[i]));
-		need(export.rank == 0 && !strcmp(export.name, "thing"));
 		need(export.n_bytes == 5 && !memcmp(export.bytes, "bytes", 5));
 		need(export.n_fds == 2);
 		need_content(export.fds[0], "one");
 		need_content(export.fds[1], "two");
 		close_fds(&export);
 	}
-	need(ids[0] == ids[1]);
 	need(!party_barrier(&party, 20000));
 	need(!party_barrier(&party, 20000));
-	need(party_find(&party, 0, "thing", &export, &ids[1]) == CEOV_NONE);
-	cei_bootstrap_drop(party.bootstrap, 0, ids[0]);
-	cei_bootstrap_drop(party.bootstrap, 0, 9999);   /* a number that was not found here */
-	cei_bootstrap_drop(party.bootstrap, 1, ids[0]);
+	need(party_find(&party, 0, "thing", &export, &none) == CEOV_NONE);
+	party_drop(&party, 0, ids[0]);
+	party_drop(&party, 0, 9999);            /* a number that was not found here */
+	party_drop(&party, 1, ids[1]);
 	need(!party_barrier(&party, 20000));
 	need(!party_barrier(&party, 20000));
-	cei_bootstrap_drop(party.bootstrap, 0, ids[0]);
-	cei_bootstrap_drop(party.bootstrap, 0, ids[0]); /* dropped once too often */
+	party_drop(&party, 0, ids[1]);
+	party_drop(&party, 0, ids[1]);          /* dropped once too often */
 	need(!party_barrier(&party, 20000));
 	party_close(&party);
 	need(n_open_fds() == n_fds);
@@ -142,31 +140,31 @@ END_TEST
 
 static void misuse_exports(uint32_t number)
 {
-	struct cei_export export = make_export(number, "x");
-	char name[CEI_NAME_BYTES + 1];
+	struct thing export = make_export(number, "x");
+	char name[NAME_BYTES + 1];
 	struct party party;
 	uint64_t id;
 
 	party_open(&party, 2, number);
 	memset(name, 'n', sizeof(name));
-	name[CEI_NAME_BYTES] = 0;
+	name[NAME_BYTES] = 0;
 	need(party_find(&party, 1 - number, name, &export, &id) == CEOV_ERR_INVALID);
 	need(party_find(&party, 1 - number, "", &export, &id) == CEOV_ERR_INVALID);
 	need(party_find(&party, number, "x", &export, &id) == CEOV_ERR_INVALID);
 	need(party_find(&party, 2, "x", &export, &id) == CEOV_ERR_INVALID);
-	name[CEI_NAME_BYTES - 1] = 0;
+	name[NAME_BYTES - 1] = 0;
 	need(party_find(&party, 1 - number, name, &export, &id) == CEOV_NONE);
 	export.rank = 1 - number;
-	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	need(party_export(&party, &export, &id) == CEOV_ERR_INVALID);
 	export = make_export(number, "");
-	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	need(party_export(&party, &export, &id) == CEOV_ERR_INVALID);
 	export = make_export(number, "x");
-	export.n_bytes = CEI_EXPORT_BYTES_MAX + 1;
-	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_INVALID);
-	export.n_bytes = CEI_EXPORT_BYTES_MAX;
+	export.n_bytes = THING_BYTES + 1;
+	need(party_export(&party, &export, &id) == CEOV_ERR_INVALID);
+	export.n_bytes = THING_BYTES;
 	export.n_fds = 1;
 	export.fds[0] = -1;
-	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_SYSTEM);
+	need(party_export(&party, &export, &id) == CEOV_ERR_SYSTEM);
 	need(!party_barrier(&party, 20000));
 	party_close(&party);
 }
@@ -181,7 +179,7 @@ END_TEST
 
 static void export_too_much(uint32_t number)
 {
-	struct cei_export export;
+	struct thing export;
 	struct party party;
 	uint64_t id, first_id = 0;
 	char name[16];
@@ -191,15 +189,15 @@ static void export_too_much(uint32_t number)
 	for (i = 0; number == 0 && i < 4096; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		export = make_export(0, name);
-		need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+		need(!party_export(&party, &export, &id));
 		if (!i)
 			first_id = id;
 	}
 	if (!number) {
 		export = make_export(0, "one more");
-		need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_NO_MEMORY);
-		need(cei_bootstrap_withdraw(party.bootstrap, first_id) == 0);
-		need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+		need(party_export(&party, &export, &id) == CEOV_ERR_NO_MEMORY);
+		need(party_withdraw(&party, first_id) == 0);
+		need(!party_export(&party, &export, &id));
 	}
 	need(!party_barrier(&party, 20000));
 	if (number) {
@@ -221,25 +219,25 @@ END_TEST
 
 static void export_a_file(uint32_t number)
 {
-	struct cei_export export = make_export(number, "thing");
+	struct thing export = make_export(number, "thing");
 	struct party party;
 	uint64_t id;
 
 	party_open(&party, 2, number);
 	export.n_fds = 1;
 	export.fds[0] = file_with("one");
-	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+	need(!party_export(&party, &export, &id));
 	close_fds(&export);
 	need(!party_barrier(&party, 20000));
 	need(!party_barrier(&party, 20000));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(party_withdraw(&party, id) == 0);
 	party_close(&party);
 }
 
 static void find_without_room(uint32_t number)
 {
 	struct rlimit limit, tight;
-	struct cei_export export;
+	struct thing export;
 	struct party party;
 	uint64_t id;
 
@@ -268,7 +266,7 @@ END_TEST
 
 static void find_and_be_killed(uint32_t number)
 {
-	struct cei_export export;
+	struct thing export;
 	struct party party;
 	uint64_t id;
 
@@ -283,18 +281,18 @@ static void find_and_be_killed(uint32_t number)
 
 static void lose_a_user(uint32_t number)
 {
-	struct cei_export export = make_export(number, "thing");
+	struct thing export = make_export(number, "thing");
 	struct party party;
 	uint64_t id;
 
 	party_open(&party, 2, number);
-	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+	need(!party_export(&party, &export, &id));
 	need(!party_barrier(&party, 20000));
 	need(step_reached(0, 1));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
+	need(party_withdraw(&party, id) == CEOV_PENDING);
 	step_done(1);
 	need(wait_gone(0, 1));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(party_withdraw(&party, id) == 0);
 	need(party_find(&party, 1, "thing", &export, &id) == CEOV_ERR_PEER_LOST);
 	need(party.failure.rank == 1);
 	party_close(&party);
@@ -325,7 +323,7 @@ static void stop_yourself(uint32_t number)
 
 static void ask_a_stopped_peer(uint32_t number)
 {
-	struct cei_export export;
+	struct thing export;
 	struct party party;
 	uint64_t id;
 
@@ -358,20 +356,21 @@ END_TEST
 
 static void use_often_then_drop_all(uint32_t number)
 {
-	struct cei_export export;
+	static uint64_t ids[MANY_USES];
+	struct thing export;
 	struct party party;
-	uint64_t id, begin_ns;
+	uint64_t begin_ns;
 	int i;
 
 	party_open(&party, 2, number);
 	need(!party_barrier(&party, 20000));
 	for (i = 0; i < MANY_USES; i++)
-		need(!party_find(&party, 0, "thing", &export, &id));
+		need(!party_find(&party, 0, "thing", &export, &ids[i]));
 	step_done(0);
 	need(step_reached(1, 1));               /* rank 0 is stopped now */
 	begin_ns = cei_now_ns();
 	for (i = 0; i < MANY_USES; i++)
-		cei_bootstrap_drop(party.bootstrap, 0, id);
+		party_drop(&party, 0, ids[i]);
 	need(cei_now_ns() - begin_ns < 5000 * NS_PER_MS);
 	step_done(2);
 	need(!party_barrier(&party, 20000));
@@ -380,15 +379,15 @@ static void use_often_then_drop_all(uint32_t number)
 
 static void be_used_often(uint32_t number)
 {
-	struct cei_export export = make_export(number, "thing");
+	struct thing export = make_export(number, "thing");
 	struct party party;
 	uint64_t id;
 
 	party_open(&party, 2, number);
-	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+	need(!party_export(&party, &export, &id));
 	need(!party_barrier(&party, 20000));
 	need(!party_barrier(&party, 20000));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(party_withdraw(&party, id) == 0);
 	party_close(&party);
 }
 
@@ -411,10 +410,8 @@ static void *find_often(void *arg)
 {
 	struct party *party = arg;
 	uint32_t own = party->site.members[0].rank;
-	uint64_t deadline_ns = cei_deadline(PATIENCE_MS * NS_PER_MS);
-	struct cei_lookup lookup;
-	struct cei_export export;
-	uint64_t id;
+	struct thing export;
+	uint64_t id, none;
 	uint32_t rank;
 	int i;
 
@@ -422,14 +419,11 @@ static void *find_often(void *arg)
 		for (rank = 0; rank < 3; rank++) {
 			if (rank == own)
 				continue;
-			lookup = (struct cei_lookup){ rank, "thing", deadline_ns };
-			need(!cei_bootstrap_find(party->bootstrap, &lookup, &export, &id));
+			need(!party_find(party, rank, "thing", &export, &id));
 			need(export.n_fds == 1);
 			close_fds(&export);
-			lookup.name = "none";
-			need(cei_bootstrap_find(party->bootstrap, &lookup, &export, &id) ==
-			     CEOV_NONE);
-			cei_bootstrap_drop(party->bootstrap, rank, id);
+			need(party_find(party, rank, "none", &export, &none) == CEOV_NONE);
+			party_drop(party, rank, id);
 		}
 	return NULL;
 }
@@ -437,7 +431,7 @@ static void *find_often(void *arg)
 static void find_from_threads(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct cei_export export = make_export(number, "thing");
+	struct thing export = make_export(number, "thing");
 	pthread_t threads[N_FINDERS];
 	struct party party;
 	uint64_t id;
@@ -446,7 +440,7 @@ static void find_from_threads(uint32_t number)
 	party_open(&party, 3, number);
 	export.n_fds = 1;
 	export.fds[0] = file_with("one");
-	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+	need(!party_export(&party, &export, &id));
 	close_fds(&export);
 	need(!party_barrier(&party, 20000));
 	for (i = 0; i < N_FINDERS; i++)
@@ -454,7 +448,7 @@ static void find_from_threads(uint32_t number)
 	for (i = 0; i < N_FINDERS; i++)
 		need(!pthread_join(threads[i], NULL));
 	need(!party_barrier(&party, 40000));
-	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(party_withdraw(&party, id) == 0);
 	need(!party_barrier(&party, 20000));
 	party_close(&party);
 	need(n_open_fds() == n_fds);
