@@ -17,8 +17,8 @@
 
 #define WAIT_NS UINT64_C(30000000)
 
-static const struct cei_message bye = { .type = CEI_MESSAGE_BYE };
-static const struct cei_message drop = { .type = CEI_MESSAGE_DROP, .id = 7 };
+static const struct cei_message joined = { .type = CEI_MESSAGE_JOINED };
+static const struct cei_message link_of_7 = { .type = CEI_MESSAGE_LINK, .link = { 1, { 7 } } };
 static int ends[2];
 static struct cei_received received;
 
@@ -50,30 +50,30 @@ START_TEST(test_message_and_descriptors_arrive_together)
 	const int fds[2] = { STDIN_FILENO, STDOUT_FILENO };
 
 	ck_assert_int_eq(cei_socket_receive(ends[1], &received), CEOV_NONE);
-	ck_assert_int_eq(cei_socket_send(ends[0], &drop, fds, 2), 0);
-	ck_assert_int_eq(cei_socket_send(ends[0], &bye, NULL, 0), 0);
+	ck_assert_int_eq(cei_socket_send(ends[0], &link_of_7, fds, 2), 0);
+	ck_assert_int_eq(cei_socket_send(ends[0], &joined, NULL, 0), 0);
 	ck_assert_int_eq(cei_socket_receive(ends[1], &received), 0);
-	ck_assert_uint_eq(received.message.id, 7);
+	ck_assert_uint_eq(received.message.link.ranks[0], 7);
 	ck_assert_uint_eq(received.n_fds, 2);
 	ck_assert_int_ne(fcntl(received.fds[1], F_GETFD) & FD_CLOEXEC, 0);
 	cei_received_close_fds(&received);
 	ck_assert_uint_eq(received.n_fds, 0);
 	ck_assert_int_eq(cei_socket_receive(ends[1], &received), 0);
-	ck_assert_uint_eq(received.message.type, CEI_MESSAGE_BYE);
+	ck_assert_uint_eq(received.message.type, CEI_MESSAGE_JOINED);
 	ck_assert_uint_eq(received.n_fds, 0);
 }
 END_TEST
 
-START_TEST(test_farewell_is_heard_from_one_who_closed_with_messages_unread)
+START_TEST(test_the_last_word_is_heard_of_one_who_closed_with_messages_unread)
 {
-	ck_assert_int_eq(cei_socket_send(ends[1], &drop, NULL, 0), 0);
-	ck_assert_int_eq(cei_socket_send(ends[0], &bye, NULL, 0), 0);
+	ck_assert_int_eq(cei_socket_send(ends[1], &link_of_7, NULL, 0), 0);
+	ck_assert_int_eq(cei_socket_send(ends[0], &joined, NULL, 0), 0);
 	close(ends[0]);
 	ends[0] = -1;
 	ck_assert_int_eq(cei_socket_receive(ends[1], &received), 0);
-	ck_assert_uint_eq(received.message.type, CEI_MESSAGE_BYE);
+	ck_assert_uint_eq(received.message.type, CEI_MESSAGE_JOINED);
 	ck_assert_int_eq(cei_socket_receive(ends[1], &received), CEOV_ERR_PEER_LOST);
-	ck_assert_int_eq(cei_socket_send(ends[1], &drop, NULL, 0), CEOV_ERR_PEER_LOST);
+	ck_assert_int_eq(cei_socket_send(ends[1], &link_of_7, NULL, 0), CEOV_ERR_PEER_LOST);
 }
 END_TEST
 
@@ -83,16 +83,16 @@ START_TEST(test_a_full_socket_is_told_and_waits_no_longer_than_its_deadline)
 	int r;
 
 	do
-		r = cei_socket_send(ends[0], &drop, NULL, 0);
+		r = cei_socket_send(ends[0], &link_of_7, NULL, 0);
 	while (!r);
 	ck_assert_int_eq(r, CEOV_FULL);
 	begin_ns = cei_now_ns();
-	ck_assert_int_eq(cei_socket_send_by(ends[0], &drop, NULL, 0,
+	ck_assert_int_eq(cei_socket_send_by(ends[0], &link_of_7, NULL, 0,
 					    cei_deadline(WAIT_NS)), CEOV_ERR_TIMEOUT);
 	ck_assert_uint_ge(cei_now_ns() - begin_ns, WAIT_NS);
 	while (!cei_socket_receive(ends[1], &received))
 		;
-	ck_assert_int_eq(cei_socket_send_by(ends[0], &drop, NULL, 0, 0), 0);
+	ck_assert_int_eq(cei_socket_send_by(ends[0], &link_of_7, NULL, 0, 0), 0);
 }
 END_TEST
 
@@ -102,7 +102,7 @@ START_TEST(test_descriptors_without_room_are_none_and_leak_not)
 	uint32_t n_fds = n_open_fds();
 	struct rlimit limit, tight;
 
-	ck_assert_int_eq(cei_socket_send(ends[0], &drop, fds, 2), 0);
+	ck_assert_int_eq(cei_socket_send(ends[0], &link_of_7, fds, 2), 0);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	tight = limit;
 	/* leave room for only one more descriptor */
@@ -140,7 +140,7 @@ START_TEST(test_nonsense_is_refused_and_its_descriptors_are_closed)
 {
 	static const uint8_t zeros[3 * CEI_MESSAGE_BYTES_MAX];
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
-	size_t n_bytes = cei_message_encode(&bye, bytes);
+	size_t n_bytes = cei_message_encode(&joined, bytes);
 	uint32_t n_fds = n_open_fds();
 
 	send_raw(zeros, 100, 3);
@@ -175,7 +175,7 @@ static Suite *bootstrap_socket_suite(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_message_and_descriptors_arrive_together);
 	tcase_add_test(tcase,
-		       test_farewell_is_heard_from_one_who_closed_with_messages_unread);
+		       test_the_last_word_is_heard_of_one_who_closed_with_messages_unread);
 	tcase_add_test(tcase,
 		       test_a_full_socket_is_told_and_waits_no_longer_than_its_deadline);
 	tcase_add_test(tcase, test_descriptors_without_room_are_none_and_leak_not);
