@@ -14,6 +14,10 @@ void cei_book_free(struct cei_book *book)
 	free(book->nodes);
 	free(book->processes);
 	free(book->process_of);
+	free(book->node_of);
+	free(book->first_rank);
+	free(book->in_node);
+	free(book->node_at);
 	free(book->ranks);
 	free(book->addresses);
 	free(book);
@@ -24,24 +28,29 @@ uint64_t cei_book_instance(const struct cei_book *book)
 	return book->instance;
 }
 
+const struct cei_roster *cei_book_roster(const struct cei_book *book)
+{
+	return &book->roster;
+}
+
 uint32_t cei_book_n_ranks(const struct cei_book *book)
 {
-	return book->n_ranks;
+	return book->roster.n_ranks;
 }
 
 uint32_t cei_book_n_processes(const struct cei_book *book)
 {
-	return book->n_processes;
+	return book->roster.n_processes;
 }
 
 uint32_t cei_book_n_nodes(const struct cei_book *book)
 {
-	return book->n_nodes;
+	return book->roster.n_nodes;
 }
 
 uint32_t cei_book_own_process(const struct cei_book *book)
 {
-	return book->own;
+	return book->roster.own;
 }
 
 uint32_t cei_book_process_of(const struct cei_book *book, uint32_t rank)
@@ -51,7 +60,7 @@ uint32_t cei_book_process_of(const struct cei_book *book, uint32_t rank)
 
 uint32_t cei_book_node_of(const struct cei_book *book, uint32_t process)
 {
-	return book->processes[process].node;
+	return book->node_of[process];
 }
 
 void cei_book_node(const struct cei_book *book, uint32_t node, struct cei_book_node *ret_node)

@@ -8,14 +8,15 @@
  * address of its rail. It is made of the records of all processes and never changes, so any
  * thread may look things up. All look-ups take a time that does not depend on the group's size.
  *
- * Memory: 8 bytes a rank, 24 a process, 24 a node, and the addresses, in each process. So 65,536
- * processes of one rank and an address of 79 bytes, 8 on each node, take 7.1 MiB each, and the
- * 128 of 16 such nodes 14 KiB.
+ * Memory: 8 bytes a rank, 36 a process, 28 a node, and the addresses, in each process. So 65,536
+ * processes of one rank and an address of 79 bytes, 8 on each node, take 7.9 MiB each, and the
+ * 128 of 16 such nodes 16 KiB.
  */
 
 #include <stdint.h>
 
 #include "base/report.h"
+#include "ipc/group/roster.h"
 #include "net/gathered.h"
 #include "net/record.h"
 
@@ -39,6 +40,9 @@ void cei_book_free(struct cei_book *book);
 /* Process 0's instance, which tells groups of one job apart that run at the same time or one after
  * the other. */
 uint64_t cei_book_instance(const struct cei_book *book);
+
+/* Who is who; valid as long as the book. */
+const struct cei_roster *cei_book_roster(const struct cei_book *book);
 
 uint32_t cei_book_n_ranks(const struct cei_book *book);
 uint32_t cei_book_n_processes(const struct cei_book *book);

@@ -235,14 +235,13 @@ static int write_processes(struct making *making, struct cei_book *book)
 	uint32_t process;
 	int r;
 
-	for (process = 0; process < book->n_processes; process++) {
+	for (process = 0; process < book->roster.n_processes; process++) {
 		seen = &making->seen[process];
 		r = decode(making, process, &making->other);
 		if (r)
 			return r;
 		if (!process)
 			book->instance = making->other.instance;
-		row.node = seen->node;
 		row.n_ranks = seen->n_ranks;
 		row.n_address = seen->n_address;
 		book->processes[process] = row;
@@ -251,7 +250,9 @@ static int write_processes(struct making *making, struct cei_book *book)
 		memcpy(book->addresses + row.address_at, making->other.address, row.n_address);
 		row.first += row.n_ranks;
 		row.address_at += row.n_address;
-		add_to_node(&book->nodes[row.node], seen);
+		book->node_of[process] = seen->node;
+		book->first_rank[process] = seen->lowest;
+		add_to_node(&book->nodes[seen->node], seen);
 	}
 	return 0;
 }
@@ -266,23 +267,50 @@ static int raise_memory(const struct making *making)
 /* Takes making->process_of. NULL: no memory. */
 static struct cei_book *allocate(struct making *making)
 {
+	uint32_t n_ranks = making->own.n_group_ranks, n = making->records->n_processes;
 	struct cei_book *book = calloc(1, sizeof(*book));
 
 	if (!book)
 		return NULL;
-	book->n_ranks = making->own.n_group_ranks;
-	book->n_processes = making->records->n_processes;
-	book->n_nodes = making->n_nodes;
-	book->nodes = calloc(book->n_nodes, sizeof(*book->nodes));
-	book->processes = calloc(book->n_processes, sizeof(*book->processes));
-	book->ranks = calloc(book->n_ranks, sizeof(*book->ranks));
+	book->nodes = calloc(making->n_nodes, sizeof(*book->nodes));
+	book->processes = calloc(n, sizeof(*book->processes));
+	book->ranks = calloc(n_ranks, sizeof(*book->ranks));
 	book->addresses = calloc(1, (size_t)making->n_addresses + 1);   /* there may be none */
 	book->process_of = making->process_of;
 	making->process_of = NULL;
-	if (book->nodes && book->processes && book->ranks && book->addresses)
+	book->node_of = calloc(n, sizeof(*book->node_of));
+	book->first_rank = calloc(n, sizeof(*book->first_rank));
+	book->in_node = calloc(n, sizeof(*book->in_node));
+	book->node_at = calloc(making->n_nodes + 1u, sizeof(*book->node_at));
+	book->roster = (struct cei_roster){
+		.n_ranks = n_ranks, .n_processes = n, .n_nodes = making->n_nodes,
+		.process_of = book->process_of, .node_of = book->node_of,
+		.first_rank = book->first_rank,
+		.in_node = book->in_node, .node_at = book->node_at,
+	};
+	if (book->nodes && book->processes && book->ranks && book->addresses && book->node_of &&
+	    book->first_rank && book->in_node && book->node_at)
 		return book;
 	cei_book_free(book);
 	return NULL;
+}
+
+/* Sorts the processes by nodes, in the order of their lowest ranks. */
+static void sort_into_nodes(struct cei_book *book)
+{
+	const struct cei_roster *roster = &book->roster;
+	uint32_t node, rank, process;
+
+	for (node = 0; node < roster->n_nodes; node++)
+		book->node_at[node + 1] = book->node_at[node] + book->nodes[node].n_processes;
+	for (rank = 0; rank < roster->n_ranks; rank++) {
+		process = roster->process_of[rank];
+		if (roster->first_rank[process] == rank)
+			book->in_node[book->node_at[roster->node_of[process]]++] = process;
+	}
+	for (node = roster->n_nodes; node > 0; node--)
+		book->node_at[node] = book->node_at[node - 1];
+	book->node_at[0] = 0;
 }
 
 static int write_book(struct making *making, uint32_t own, struct cei_book **ret_book)
@@ -292,13 +320,15 @@ static int write_book(struct making *making, uint32_t own, struct cei_book **ret
 
 	if (!book)
 		return raise_memory(making);
-	book->own = own;
+	book->roster.own = own;
 	r = write_processes(making, book);
-	if (r)
+	if (r) {
 		cei_book_free(book);
-	else
-		*ret_book = book;
-	return r;
+		return r;
+	}
+	sort_into_nodes(book);
+	*ret_book = book;
+	return 0;
 }
 
 /* --- both -------------------------------------------------------------------------- */

@@ -11,7 +11,6 @@
 
 struct cei_book_process {
 	uint64_t address_at;            /* index of its address's first byte in addresses */
-	uint32_t node;
 	uint32_t first;                 /* index of its first rank in ranks */
 	uint32_t n_ranks;
 	uint32_t n_address;
@@ -19,13 +18,14 @@ struct cei_book_process {
 
 struct cei_book {
 	uint64_t                 instance;
-	uint32_t                 n_ranks;
-	uint32_t                 n_processes;
-	uint32_t                 n_nodes;
-	uint32_t                 own;           /* this process */
+	struct cei_roster        roster;        /* of the five arrays below that it names */
 	struct cei_book_node    *nodes;
 	struct cei_book_process *processes;
-	uint32_t                *process_of;    /* by rank */
+	uint32_t                *process_of;
+	uint32_t                *node_of;
+	uint32_t                *first_rank;
+	uint32_t                *in_node;
+	uint32_t                *node_at;
 	uint32_t                *ranks;         /* those of process 0, then of process 1, ... */
 	uint8_t                 *addresses;     /* that of process 0, then of process 1, ... */
 };

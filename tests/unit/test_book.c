@@ -88,6 +88,29 @@ static void assert_address(const struct cei_book *book, uint32_t p)
 	ck_assert_mem_eq(address, records[p].address, n);
 }
 
+/* The nodes' processes are all there, each node's in the order of their lowest ranks. */
+static void assert_is_roster_of(const struct cei_book *book)
+{
+	const struct cei_roster *roster = cei_book_roster(book);
+	uint32_t node, i, process, rank;
+
+	ck_assert_uint_eq(roster->node_at[0], 0);
+	ck_assert_uint_eq(roster->node_at[roster->n_nodes], roster->n_processes);
+	for (node = 0; node < roster->n_nodes; node++) {
+		ck_assert_uint_lt(roster->node_at[node], roster->node_at[node + 1]);
+		for (i = roster->node_at[node]; i < roster->node_at[node + 1]; i++) {
+			process = roster->in_node[i];
+			rank = roster->first_rank[process];
+			ck_assert_uint_eq(roster->node_of[process], node);
+			ck_assert_uint_eq(roster->process_of[rank], process);
+			ck_assert(i == roster->node_at[node] ||
+				  rank > roster->first_rank[roster->in_node[i - 1]]);
+		}
+	}
+	for (rank = 0; rank < roster->n_ranks; rank++)
+		ck_assert_uint_le(roster->first_rank[roster->process_of[rank]], rank);
+}
+
 static void assert_is_book_of(const struct cei_book *book, const struct plan *plan)
 {
 	uint32_t n_ranks = plan->n_processes * plan->n_each, i, p, n;
@@ -116,6 +139,7 @@ static void assert_is_book_of(const struct cei_book *book, const struct plan *pl
 		ck_assert_uint_eq(node.n_processes, n);
 		ck_assert_uint_eq(node.n_ranks, n * plan->n_each);
 	}
+	assert_is_roster_of(book);
 }
 
 static const struct plan small = {
@@ -176,6 +200,9 @@ START_TEST(test_leaders_and_order_of_nodes)
 	cei_book_node(book, 1, &node);
 	ck_assert_uint_eq(node.leader, 1);
 	ck_assert_uint_eq(cei_book_node_of(book, 0), 1);
+	assert_is_roster_of(book);
+	ck_assert_uint_eq(cei_book_roster(book)->in_node[0], 3);
+	ck_assert_uint_eq(cei_book_roster(book)->own, 0);
 	cei_book_free(book);
 }
 END_TEST
@@ -204,7 +231,7 @@ START_TEST(test_65536_ranks)
 	before = n_allocated();
 	ck_assert_int_eq(make(large.n_processes, 65535, &book), 0);
 	/* as book.h says, and a little for each allocation */
-	ck_assert_uint_le(n_allocated() - before, 8192 * 24 + 65536 * (8 + 24 + 79) + 65536);
+	ck_assert_uint_le(n_allocated() - before, 8192 * 28 + 65536 * (8 + 36 + 79) + 65536);
 	for (p = 0; p < large.n_processes; p++) {
 		ck_assert_uint_eq(cei_book_process_of(book, p), p);
 		ck_assert_uint_eq(cei_book_node_of(book, p), p % large.n_nodes);
