@@ -105,7 +105,8 @@ static void refuse(struct mate *mate)
 	message.gone.n = 1;
 	message.gone.processes[0] = mate->process;
 	mate->state = REFUSED;
-	if (mate->is_mute || put(mate, &message, NULL) != CEOV_FULL)
+	mate->is_full = !mate->is_mute && put(mate, &message, NULL) == CEOV_FULL;
+	if (!mate->is_full)
 		end(mate);
 }
 
@@ -204,7 +205,7 @@ static uint32_t unix_list_fds(void *state, struct pollfd *ret_fds)
 	pthread_mutex_lock(&carrier->lock);
 	for (i = 0; i < carrier->n_mates; i++) {
 		mate = &carrier->mates[i];
-		events = mate->is_full || mate->state == REFUSED ? POLLOUT : 0;
+		events = mate->is_full ? POLLOUT : 0;
 		if (mate->state == OPEN)
 			events |= POLLIN;
 		ret_fds[2 * i] = (struct pollfd){ .fd = mate->fd, .events = events };
