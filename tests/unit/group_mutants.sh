@@ -32,7 +32,7 @@ mutant() {
 	printf '%s\n' "${source/"$text"/"$instead"}" > "$folder/src/ipc/group/$file"
 	# shellcheck disable=SC2086 # words of CC
 	if ! ${CC:-cc} -std=gnu11 -O2 -w -I"$folder/src" -I"$srcdir/include" -I"$srcdir/src" \
-			"$folder"/src/ipc/group/*.c "$srcdir"/src/base/codec.c \
+			"$folder"/src/ipc/group/*.c "$srcdir"/src/base/{codec,table}.c \
 			"$srcdir"/tests/unit/group_sim*.c \
 			-o "$folder/sim"; then
 		echo "FAIL: the machine without the rule does not compile ($rule)"

@@ -89,6 +89,36 @@ START_TEST(test_several_ranks_of_a_process_export_the_same_name)
 }
 END_TEST
 
+#define MANY 300u
+
+/* Ranks 0 and 2 are of process 0, and each export is found twice. */
+START_TEST(test_many_exports_and_uses_are_told_apart)
+{
+	static struct rig_find finds[4 * MANY];
+	uint32_t i, rank, n_users = 0, ids[2 * MANY];
+	char name[CEI_GROUP_NAME_BYTES];
+
+	for (i = 0; i < 2 * MANY; i++) {
+		snprintf(name, sizeof(name), "export %u", i / 2);
+		ids[i] = rig_export(&rig, i % 2 ? 2 : 0, name);
+	}
+	for (i = 0; i < 4 * MANY; i++) {
+		rank = i % 2 ? 2 : 0;
+		snprintf(name, sizeof(name), "export %u", i % (2 * MANY) / 2);
+		rig_find(&rig, 1, &finds[i], rank, name);
+		ck_assert_uint_eq(finds[i].found.id, ids[i % (2 * MANY)]);
+		if (i % 3 == 0)
+			cei_group_drop(rig.groups[1], rank, finds[i].call.use);
+		ck_assert_uint_eq(cei_group_generation(rig.groups[1], rank, finds[i].call.use),
+				  i % 3 != 0);
+	}
+	rig_run(&rig);
+	for (i = 0; i < 2 * MANY; i++)
+		n_users += cei_group_n_users(rig.groups[0], ids[i]);
+	ck_assert_uint_eq(n_users, 4 * MANY - 4 * MANY / 3);
+}
+END_TEST
+
 START_TEST(test_an_export_needs_an_own_rank_and_a_free_name)
 {
 	struct cei_group_export export = { .rank = 1, .name = "a" };
@@ -469,6 +499,8 @@ static Suite *suite(void)
 	tcase_add_test(far, test_what_is_exported_is_found_and_nothing_else);
 	tcase_add_test(near, test_ranks_and_names_that_cannot_be_found);
 	tcase_add_test(near, test_several_ranks_of_a_process_export_the_same_name);
+	tcase_add_test(near, test_many_exports_and_uses_are_told_apart);
+	tcase_add_test(far, test_many_exports_and_uses_are_told_apart);
 	tcase_add_test(near, test_an_export_needs_an_own_rank_and_a_free_name);
 	tcase_add_test(near, test_a_process_has_no_more_than_4096_exports);
 	tcase_add_test(near, test_a_hidden_export_is_found_when_it_is_shown);

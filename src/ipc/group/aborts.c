@@ -10,17 +10,14 @@
 #include "ipc/group/group_private.h"
 
 /* The highest generation of which a use of the export has heard; 0: it is not used. */
-static uint32_t generation_used(const struct cei_group_peer *peer, uint32_t id)
+static uint32_t generation_used(const struct cei_group *group, uint32_t process, uint32_t id)
 {
-	const struct cei_group_use *use;
-	const struct cei_list *node;
+	struct cei_group_use *use = NULL;
 	uint32_t generation = 0;
 
-	for (node = peer->uses.next; node != &peer->uses; node = node->next) {
-		use = CEI_OWNER(node, struct cei_group_use, link);
-		if (use->id == id && use->state == CEI_USE_HELD && use->generation > generation)
+	while ((use = cei_group_use_of(group, process, id, use)) != NULL)
+		if (use->state == CEI_USE_HELD && use->generation > generation)
 			generation = use->generation;
-	}
 	return generation;
 }
 
@@ -33,30 +30,28 @@ static int is_own(const struct cei_group *group, const struct cei_group_signal *
 static uint32_t generation_of(const struct cei_group *group,
 			      const struct cei_group_signal *signal)
 {
-	const struct cei_group_peer *peer = group->peers[group->roster->process_of[signal->rank]];
 	const struct cei_group_entry *entry;
 
 	if (is_own(group, signal)) {
 		entry = cei_group_entry(group, signal->id);
 		return entry ? entry->generation : 0;
 	}
-	return peer ? generation_used(peer, signal->id) : 0;
+	return generation_used(group, group->roster->process_of[signal->rank], signal->id);
 }
 
 /* Whether the process owns the signal, or has found it here. */
 static int concerns(const struct cei_group *group, const struct cei_group_peer *peer,
 		    const struct cei_group_signal *signal)
 {
-	const struct cei_group_user *user;
+	const struct cei_group_entry *entry;
 	const struct cei_list *node;
 
 	if (!is_own(group, signal))
 		return group->roster->process_of[signal->rank] == peer->process;
-	for (node = peer->users.next; node != &peer->users; node = node->next) {
-		user = CEI_OWNER(node, struct cei_group_user, link);
-		if (user->entry && user->entry->id == signal->id)
+	entry = cei_group_entry(group, signal->id);
+	for (node = entry->users.next; node != &entry->users; node = node->next)
+		if (CEI_OWNER(node, struct cei_group_user, of)->process == peer->process)
 			return 1;
-	}
 	return 0;
 }
 
@@ -80,13 +75,13 @@ static void fill(const struct cei_group *group, const struct cei_group_peer *pee
 static int abort_at(struct cei_group *group, struct cei_group_peer *peer,
 		    const struct cei_group_abort *all)
 {
-	struct cei_abort_note *note = cei_pool_take(&group->abort_pool);
+	struct cei_abort_note *note = cei_pool_take(&group->pools[CEI_ABORTS]);
 
 	if (!note)
 		return CEOV_ERR_NO_MEMORY;
 	fill(group, peer, all, &note->abort);
 	if (!note->abort.n) {
-		cei_pool_put(&group->abort_pool, note);
+		cei_pool_put(&group->pools[CEI_ABORTS], note);
 		return 0;
 	}
 	cei_list_init(&note->link);
@@ -109,7 +104,7 @@ int cei_group_abort(struct cei_group *group, const struct cei_group_abort *abort
 		if (!peer || !cei_group_is_far(group, process) || group->is_expelled ||
 		    group->life[process] != CEI_GROUP_UP)
 			continue;
-		r = cei_pool_reserve(&group->abort_pool, 1);
+		r = cei_pool_reserve(&group->pools[CEI_ABORTS]);
 		if (!r)
 			r = abort_at(group, peer, abort);
 	}
@@ -136,7 +131,7 @@ int cei_group_hear_abort(struct cei_group *group, const struct cei_group_abort *
 	for (i = 0; i < abort->n; i++)
 		if (abort->signals[i].rank >= group->roster->n_ranks)
 			return CEOV_ERR_INVALID;
-	note = cei_pool_take(&group->abort_pool);
+	note = cei_pool_take(&group->pools[CEI_ABORTS]);
 	if (!note)
 		return CEOV_FULL;
 	note->abort = *abort;
@@ -153,7 +148,7 @@ int cei_aborts_next(struct cei_group *group, struct cei_group_action *action)
 		return CEOV_NONE;
 	action->what = CEI_GROUP_ABORTED;
 	action->message.abort = CEI_OWNER(node, struct cei_abort_note, link)->abort;
-	cei_pool_put(&group->abort_pool, node);
+	cei_pool_put(&group->pools[CEI_ABORTS], node);
 	return 0;
 }
 
@@ -168,7 +163,7 @@ void cei_aborts_paid(struct cei_group *group, struct cei_owed *owed)
 
 	group->peers[owed->process]->n_aborts--;
 	cei_list_remove(&note->link);
-	cei_pool_put(&group->abort_pool, note);
+	cei_pool_put(&group->pools[CEI_ABORTS], note);
 }
 
 void cei_aborts_end(struct cei_group *group, struct cei_group_peer *peer)

@@ -69,26 +69,34 @@ static uint64_t value_of(const _Atomic uint64_t *word)
 
 /* --- raising and asking ---------------------------------------------------------------------- */
 
+static uint64_t key_of(uint32_t process, uint32_t id, uint32_t index)
+{
+	return cei_group_key(process, (uint64_t)id << 32 | index);
+}
+
 static struct cei_counter_note *note_of(struct cei_group *group, struct cei_group_peer *peer,
 					const struct cei_group_counter *counter,
 					enum cei_owed_kind kind)
 {
+	uint64_t key = key_of(peer->process, counter->id, counter->index);
 	struct cei_counter_note *note;
-	struct cei_list *node;
+	struct cei_table_node *node;
 
-	for (node = peer->notes.next; node != &peer->notes; node = node->next) {
-		note = CEI_OWNER(node, struct cei_counter_note, link);
-		if (note->owed.kind == kind && note->counter.id == counter->id &&
-		    note->counter.index == counter->index)
+	for (node = cei_table_first(&group->tables[CEI_NOTES_BY_COUNTER], key); node;
+	     node = cei_table_next(node)) {
+		note = CEI_OWNER(node, struct cei_counter_note, by_counter);
+		if (note->owed.kind == kind && note->owed.process == peer->process &&
+		    note->counter.id == counter->id && note->counter.index == counter->index)
 			return note;
 	}
-	note = cei_pool_take(&group->note_pool);
+	note = cei_pool_take(&group->pools[CEI_NOTES]);
 	if (!note)
 		return NULL;
 	note->counter = *counter;
 	note->counter.value = 0;
 	cei_list_init(&note->link);
 	cei_list_append(&peer->notes, &note->link);
+	cei_table_add(&group->tables[CEI_NOTES_BY_COUNTER], &note->by_counter, key);
 	return note;
 }
 
@@ -144,13 +152,10 @@ void cei_group_ask(struct cei_group *group, uint32_t rank, uint64_t number, uint
 int cei_group_hear_value(struct cei_group *group, struct cei_group_peer *peer,
 			 const struct cei_group_counter *told)
 {
-	struct cei_group_use *use;
-	struct cei_list *node;
+	struct cei_group_use *use = NULL;
 
-	for (node = peer->uses.next; node != &peer->uses; node = node->next) {
-		use = CEI_OWNER(node, struct cei_group_use, link);
-		if (use->id != told->id || use->generation != told->generation ||
-		    told->index >= use->n_words)
+	while ((use = cei_group_use_of(group, peer->process, told->id, use)) != NULL) {
+		if (use->generation != told->generation || told->index >= use->n_words)
 			continue;
 		(void)cei_word_raise(&use->words[told->index], told->value);
 		if (!use->asked[told->index] || told->value < use->asked[told->index])
@@ -189,7 +194,8 @@ static void end_listener(struct cei_group *group, struct cei_listener *listener)
 	cei_list_remove(&listener->of);
 	cei_list_remove(&listener->looked);
 	cei_list_remove(&listener->link);
-	cei_pool_put(&group->listener_pool, listener);
+	cei_table_remove(&group->tables[CEI_LISTENERS_BY_COUNTER], &listener->by_counter);
+	cei_pool_put(&group->pools[CEI_LISTENERS], listener);
 }
 
 void cei_counters_end_listeners(struct cei_group *group, struct cei_group_entry *entry)
@@ -238,15 +244,18 @@ void cei_counters_value_paid(struct cei_group *group, struct cei_owed *owed)
 static struct cei_listener *listener_of(struct cei_group *group, struct cei_group_peer *peer,
 					struct cei_group_entry *entry, uint32_t index)
 {
+	uint64_t key = key_of(peer->process, entry->id, index);
 	struct cei_listener *listener;
-	struct cei_list *node;
+	struct cei_table_node *node;
 
-	for (node = peer->listeners.next; node != &peer->listeners; node = node->next) {
-		listener = CEI_OWNER(node, struct cei_listener, link);
-		if (listener->entry == entry && listener->index == index)
+	for (node = cei_table_first(&group->tables[CEI_LISTENERS_BY_COUNTER], key); node;
+	     node = cei_table_next(node)) {
+		listener = CEI_OWNER(node, struct cei_listener, by_counter);
+		if (listener->process == peer->process && listener->entry == entry &&
+		    listener->index == index)
 			return listener;
 	}
-	listener = cei_pool_take(&group->listener_pool);
+	listener = cei_pool_take(&group->pools[CEI_LISTENERS]);
 	if (!listener)
 		return NULL;
 	listener->entry = entry;
@@ -258,6 +267,7 @@ static struct cei_listener *listener_of(struct cei_group *group, struct cei_grou
 	cei_list_append(&peer->listeners, &listener->link);
 	cei_list_append(&entry->listeners, &listener->of);
 	cei_list_append(&group->listening, &listener->looked);
+	cei_table_add(&group->tables[CEI_LISTENERS_BY_COUNTER], &listener->by_counter, key);
 	return listener;
 }
 
@@ -299,7 +309,8 @@ void cei_counters_note_paid(struct cei_group *group, struct cei_owed *owed)
 	struct cei_counter_note *note = CEI_OWNER(owed, struct cei_counter_note, owed);
 
 	cei_list_remove(&note->link);
-	cei_pool_put(&group->note_pool, note);
+	cei_table_remove(&group->tables[CEI_NOTES_BY_COUNTER], &note->by_counter);
+	cei_pool_put(&group->pools[CEI_NOTES], note);
 }
 
 void cei_counters_end(struct cei_group *group, struct cei_group_peer *peer)

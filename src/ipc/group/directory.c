@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 int cei_group_is_name(const char *name)
 {
 	size_t n_bytes = strnlen(name, CEI_GROUP_NAME_BYTES);
@@ -18,26 +20,33 @@ int cei_group_is_name(const char *name)
 struct cei_group_entry *cei_group_entry(const struct cei_group *group, uint32_t id)
 {
 	struct cei_group_entry *entry;
-	struct cei_list *node;
+	struct cei_table_node *node;
 
-	for (node = group->entries.next; node != &group->entries; node = node->next) {
-		entry = CEI_OWNER(node, struct cei_group_entry, link);
+	for (node = cei_table_first(&group->tables[CEI_ENTRIES_BY_ID], id); node;
+	     node = cei_table_next(node)) {
+		entry = CEI_OWNER(node, struct cei_group_entry, by_id);
 		if (entry->id == id)
 			return entry;
 	}
 	return NULL;
 }
 
+static uint64_t key_of_name(uint32_t rank, const char *name)
+{
+	return cei_table_key(cei_hash(CEI_HASH_START, name, strlen(name)), rank);
+}
+
 static struct cei_group_entry *entry_named(const struct cei_group *group, uint32_t rank,
 					   const char *name)
 {
 	struct cei_group_entry *entry;
-	struct cei_list *node;
+	struct cei_table_node *node;
 
-	for (node = group->entries.next; node != &group->entries; node = node->next) {
-		entry = CEI_OWNER(node, struct cei_group_entry, link);
-		if (!entry->is_withdrawn && entry->export.rank == rank &&
-		    !strcmp(entry->export.name, name))
+	for (node = cei_table_first(&group->tables[CEI_ENTRIES_BY_NAME],
+				    key_of_name(rank, name));
+	     node; node = cei_table_next(node)) {
+		entry = CEI_OWNER(node, struct cei_group_entry, by_name);
+		if (entry->export.rank == rank && !strcmp(entry->export.name, name))
 			return entry;
 	}
 	return NULL;
@@ -77,6 +86,9 @@ int cei_group_export(struct cei_group *group, const struct cei_group_export *exp
 	entry->generation = 1;
 	entry->export = *export;
 	cei_list_append(&group->entries, &entry->link);
+	cei_table_add(&group->tables[CEI_ENTRIES_BY_ID], &entry->by_id, entry->id);
+	cei_table_add(&group->tables[CEI_ENTRIES_BY_NAME], &entry->by_name,
+		      key_of_name(export->rank, export->name));
 	group->n_entries++;
 	*ret_id = entry->id;
 	return 0;
@@ -94,6 +106,7 @@ void cei_group_show(struct cei_group *group, uint32_t id)
 static void end_entry(struct cei_group *group, struct cei_group_entry *entry)
 {
 	cei_counters_end_listeners(group, entry);
+	cei_table_remove(&group->tables[CEI_ENTRIES_BY_ID], &entry->by_id);
 	cei_list_remove(&entry->link);
 	cei_list_append(&group->ended, &entry->link);
 	group->n_entries--;
@@ -123,6 +136,7 @@ int cei_group_withdraw(struct cei_group *group, uint32_t id, int is_forced)
 	if (!entry)
 		return 0;
 	entry->is_withdrawn = 1;
+	cei_table_remove(&group->tables[CEI_ENTRIES_BY_NAME], &entry->by_name);
 	while (is_forced && entry->n_users)     /* their drops are still to come */
 		leave_entry(group, first_user(entry));
 	if (entry->n_users)
@@ -140,14 +154,17 @@ uint32_t cei_group_n_users(const struct cei_group *group, uint32_t id)
 
 /* --- users -------------------------------------------------------------------------------- */
 
-static struct cei_group_user *user_of(const struct cei_group_peer *peer, uint64_t number)
+static struct cei_group_user *user_of(const struct cei_group *group, uint32_t process,
+				      uint64_t number)
 {
 	struct cei_group_user *user;
-	struct cei_list *node;
+	struct cei_table_node *node;
 
-	for (node = peer->users.next; node != &peer->users; node = node->next) {
-		user = CEI_OWNER(node, struct cei_group_user, link);
-		if (user->number == number)
+	for (node = cei_table_first(&group->tables[CEI_USERS_BY_NUMBER],
+				    cei_group_key(process, number));
+	     node; node = cei_table_next(node)) {
+		user = CEI_OWNER(node, struct cei_group_user, by_number);
+		if (user->process == process && user->number == number)
 			return user;
 	}
 	return NULL;
@@ -189,8 +206,9 @@ static void end_user_blaming(struct cei_group *group, struct cei_group_user *use
 			end_entry(group, entry);
 	}
 	cei_list_remove(&user->link);
+	cei_table_remove(&group->tables[CEI_USERS_BY_NUMBER], &user->by_number);
 	cei_life_watch(group, group->peers[user->process]);
-	cei_pool_put(&group->user_pool, user);
+	cei_pool_put(&group->pools[CEI_USERS], user);
 }
 
 void cei_group_end_user(struct cei_group *group, struct cei_group_user *user)
@@ -228,14 +246,15 @@ int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, ui
 	    roster->process_of[find->rank] != roster->own ||
 	    !cei_group_is_name(find->name))
 		return CEOV_ERR_INVALID;
-	user = user_of(peer, number);
+	user = user_of(group, peer->process, number);
 	if (user)       /* it comes twice: the answer is owed, or was heard */
 		return cei_group_carrier_of(group, peer->process)->is_sure ? CEOV_ERR_INVALID : 0;
 	entry = entry_named(group, find->rank, find->name);
 	if (!entry || entry->export.is_hidden)
 		return refuse(group, peer, number);
 	/* answers that wait are bounded, these by the process's reading, too */
-	user = peer->n_replies < CEI_GROUP_ANSWERS_MAX ? cei_pool_take(&group->user_pool) : NULL;
+	user = peer->n_replies < CEI_GROUP_ANSWERS_MAX ?
+		cei_pool_take(&group->pools[CEI_USERS]) : NULL;
 	if (!user) {
 		peer->n_dropped++;
 		return CEOV_FULL;
@@ -247,6 +266,8 @@ int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, ui
 	cei_list_init(&user->link);
 	cei_list_init(&user->of);
 	cei_list_append(&peer->users, &user->link);
+	cei_table_add(&group->tables[CEI_USERS_BY_NUMBER], &user->by_number,
+		      cei_group_key(peer->process, number));
 	cei_life_watch(group, peer);
 	cei_list_append(&entry->users, &user->of);
 	entry->n_users++;
@@ -258,7 +279,7 @@ int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, ui
 
 int cei_group_hear_drop(struct cei_group *group, struct cei_group_peer *peer, uint64_t number)
 {
-	struct cei_group_user *user = user_of(peer, number);
+	struct cei_group_user *user = user_of(group, peer->process, number);
 
 	if (user)
 		cei_group_end_user(group, user);

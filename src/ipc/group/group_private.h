@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/table.h"
 #include "ipc/group/group.h"
 
 #include <ceoverlap/ceoverlap.h>
@@ -48,7 +49,7 @@ enum cei_owed_kind {
 enum cei_owed_state { CEI_OWED_NOT, CEI_OWED_WAITS, CEI_OWED_ASKED };
 
 struct cei_owed {
-	struct cei_list link;           /* in cei_group_peer.waiting or .asked */
+	struct cei_list link;           /* in cei_group_peer.waiting[kind] or .asked */
 	uint64_t        number;
 	uint64_t        again_ns;       /* ASKED: when it is sent again */
 	uint32_t        process;
@@ -79,7 +80,8 @@ struct cei_group_peer {                 /* a process that was talked to, or is n
 	struct cei_list asking;         /* in cei_group.asking: it has not answered all */
 	struct cei_list watched;        /* in cei_group.watched: it is awaited, or may be as a user
 					 * of exports */
-	struct cei_list waiting;        /* of struct cei_owed, in the order of their kinds */
+	struct cei_list waiting[CEI_OWED_KINDS];        /* of struct cei_owed, ... */
+	uint32_t        waiting_kinds;  /* ... whose lists of these bits are not empty */
 	struct cei_list asked;          /* of struct cei_owed, in the order of again_ns */
 	struct cei_list answers;
 	struct cei_list uses;           /* of its exports */
@@ -125,6 +127,7 @@ enum cei_use_state {
 struct cei_group_use {                  /* of another process's export */
 	struct cei_list        link;    /* in cei_group_peer.uses, or free */
 	struct cei_list        renewed; /* in cei_group.renewed: to be told upwards */
+	struct cei_table_node  by_number, by_id;        /* the latter if it was brought */
 	struct cei_owed        owed;    /* FIND or DROP */
 	enum cei_use_state     state;
 	uint64_t               number;
@@ -142,6 +145,7 @@ struct cei_group_use {                  /* of another process's export */
 
 struct cei_counter_note {               /* RAISE or ASK */
 	struct cei_list          link;  /* in cei_group_peer.notes */
+	struct cei_table_node    by_counter;
 	struct cei_owed          owed;
 	struct cei_group_counter counter;
 };
@@ -156,6 +160,7 @@ struct cei_listener {                   /* to a counter of this process */
 	struct cei_list         link;   /* in cei_group_peer.listeners */
 	struct cei_list         of;     /* in cei_group_entry.listeners */
 	struct cei_list         looked; /* in cei_group.listening */
+	struct cei_table_node   by_counter;
 	struct cei_owed         owed;   /* VALUE */
 	struct cei_group_entry *entry;
 	uint32_t                process;
@@ -167,6 +172,7 @@ struct cei_listener {                   /* to a counter of this process */
 struct cei_group_user {                 /* another process's use of an export */
 	struct cei_list         link;   /* in cei_group_peer.users, or free */
 	struct cei_list         of;     /* in cei_group_entry.users */
+	struct cei_table_node   by_number;
 	struct cei_owed         reply;
 	struct cei_owed         renew;
 	struct cei_group_entry *entry;  /* NULL: it was forced out of it */
@@ -178,6 +184,7 @@ struct cei_group_user {                 /* another process's use of an export */
 
 struct cei_group_entry {                /* an export */
 	struct cei_list         link;   /* in cei_group.entries, or in .ended */
+	struct cei_table_node   by_id, by_name;         /* the latter until it is withdrawn */
 	struct cei_list         users;
 	struct cei_list         listeners;
 	uint32_t                id;
@@ -191,6 +198,7 @@ struct cei_pool {                       /* of objects that begin with a struct c
 	struct cei_list free;
 	struct cei_list chunks;
 	uint32_t        n_free;
+	uint32_t        n_needed;       /* of them, in one call or event */
 	uint32_t        object_bytes;
 };
 
@@ -227,6 +235,18 @@ struct cei_owed_ops {
 	void (*answered)(struct cei_group *group);      /* an answer was sent */
 };
 
+enum cei_group_pool {
+	CEI_PEERS, CEI_USES, CEI_USERS, CEI_ANSWERS, CEI_NOTES, CEI_LISTENERS, CEI_ABORTS,
+	CEI_POOLS
+};
+
+/* Numbers are those of a process, see cei_group_key(). */
+enum cei_group_table {
+	CEI_USES_BY_NUMBER, CEI_USES_BY_ID, CEI_USERS_BY_NUMBER, CEI_ENTRIES_BY_ID,
+	CEI_ENTRIES_BY_NAME, CEI_NOTES_BY_COUNTER, CEI_LISTENERS_BY_COUNTER,
+	CEI_TABLES
+};
+
 struct cei_group {
 	const struct cei_owed_ops  *ops;
 	const struct cei_roster    *roster;
@@ -240,8 +260,8 @@ struct cei_group {
 	uint32_t                    n_owed;
 	uint32_t                    n_answers;
 
-	struct cei_pool             peer_pool, use_pool, user_pool, answer_pool, note_pool,
-				    listener_pool, abort_pool;
+	struct cei_pool             pools[CEI_POOLS];
+	struct cei_table            tables[CEI_TABLES];
 	struct cei_list             aborted;    /* to be told upwards */
 	struct cei_list             listening;
 	struct cei_list             sending, asking, watched;
@@ -291,15 +311,18 @@ int  cei_group_is_far(const struct cei_group *group, uint32_t process);
 const struct cei_group_carrier *cei_group_carrier_of(const struct cei_group *group,
 						     uint32_t process);
 
-void cei_pool_init(struct cei_pool *pool, size_t object_bytes);
+void cei_pool_init(struct cei_pool *pool, size_t object_bytes, uint32_t n_needed);
 void cei_pool_free(struct cei_pool *pool);
 
-/* Makes room for n objects. CEOV_ERR_NO_MEMORY. */
-int  cei_pool_reserve(struct cei_pool *pool, uint32_t n);
+/* Makes room for the objects that are needed. CEOV_ERR_NO_MEMORY. */
+int  cei_pool_reserve(struct cei_pool *pool);
 
 /* Takes an object whose bytes are 0; NULL: there is none. */
 void *cei_pool_take(struct cei_pool *pool);
 void  cei_pool_put(struct cei_pool *pool, void *object);
+
+/* The key of what is of that process and has that number there; for tables. */
+uint64_t cei_group_key(uint32_t process, uint64_t number);
 
 /* --- owed.c ----------------------------------------------------------------------------- */
 
@@ -380,6 +403,11 @@ void cei_aborts_end(struct cei_group *group, struct cei_group_peer *peer);
 struct cei_group_entry *cei_group_entry(const struct cei_group *group, uint32_t id);
 struct cei_group_use   *cei_group_held(const struct cei_group *group, uint32_t rank,
 				       uint64_t number);
+
+/* The first use of that export of a process, with after = NULL, and the next one; held or dropped.
+ * NULL: there is none. */
+struct cei_group_use   *cei_group_use_of(const struct cei_group *group, uint32_t process,
+					 uint32_t id, struct cei_group_use *after);
 
 /* --- directory.c, uses.c: a process has gone ----------------------------------------------- */
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one event may take of each pool: the news of a loss go to so many processes. */
-#define RESERVE      192u
+/* Records that one event may need: the news of losses go to so many processes. */
+#define PEERS_NEEDED 192u
 #define LATE_PARTS   8u         /* this process stood still if it is so late, of a timeout */
 
 /* --- what is owed ---------------------------------------------------------------------- */
@@ -114,19 +114,28 @@ static const struct cei_owed_ops owed_ops = {
 
 int cei_group_reserve(struct cei_group *group)
 {
-	int r = cei_pool_reserve(&group->peer_pool, RESERVE);
+	uint32_t i;
+	int r = 0;
 
-	if (!r)
-		r = cei_pool_reserve(&group->use_pool, RESERVE);
-	if (!r)
-		r = cei_pool_reserve(&group->user_pool, RESERVE);
-	if (!r)
-		r = cei_pool_reserve(&group->answer_pool, RESERVE);
-	if (!r)
-		r = cei_pool_reserve(&group->note_pool, 1);
-	if (!r)
-		r = cei_pool_reserve(&group->listener_pool, 1);
-	return r ? r : cei_pool_reserve(&group->abort_pool, 1);
+	for (i = 0; i < CEI_POOLS; i++)
+		if (group->pools[i].n_free < group->pools[i].n_needed)
+			r = r ? r : cei_pool_reserve(&group->pools[i]);
+	for (i = 0; i < CEI_TABLES; i++)
+		if (group->tables[i].n >= group->tables[i].n_slots)
+			r = r ? r : cei_table_reserve(&group->tables[i], 1);
+	return r;
+}
+
+static void init_pools(struct cei_group *group)
+{
+	cei_pool_init(&group->pools[CEI_PEERS], sizeof(struct cei_group_peer), PEERS_NEEDED);
+	cei_pool_init(&group->pools[CEI_USES], sizeof(struct cei_group_use), 1);
+	cei_pool_init(&group->pools[CEI_USERS], sizeof(struct cei_group_user), 1);
+	cei_pool_init(&group->pools[CEI_ANSWERS], sizeof(struct cei_group_answer),
+		      CEI_GROUP_ANSWERS_MAX);
+	cei_pool_init(&group->pools[CEI_NOTES], sizeof(struct cei_counter_note), 1);
+	cei_pool_init(&group->pools[CEI_LISTENERS], sizeof(struct cei_listener), 1);
+	cei_pool_init(&group->pools[CEI_ABORTS], sizeof(struct cei_abort_note), 1);
 }
 
 static void fill(struct cei_group *group, const struct cei_group_config *config)
@@ -137,13 +146,7 @@ static void fill(struct cei_group *group, const struct cei_group_config *config)
 	group->far = config->far;
 	group->now_ns = config->now_ns;
 	group->timeout_ns = config->timeout_ns;
-	cei_pool_init(&group->peer_pool, sizeof(struct cei_group_peer));
-	cei_pool_init(&group->use_pool, sizeof(struct cei_group_use));
-	cei_pool_init(&group->user_pool, sizeof(struct cei_group_user));
-	cei_pool_init(&group->answer_pool, sizeof(struct cei_group_answer));
-	cei_pool_init(&group->note_pool, sizeof(struct cei_counter_note));
-	cei_pool_init(&group->listener_pool, sizeof(struct cei_listener));
-	cei_pool_init(&group->abort_pool, sizeof(struct cei_abort_note));
+	init_pools(group);
 	cei_list_init(&group->aborted);
 	cei_list_init(&group->listening);
 	cei_list_init(&group->sending);
@@ -195,19 +198,18 @@ int cei_group_make(const struct cei_group_config *config, struct cei_group **ret
 
 void cei_group_free(struct cei_group *group)
 {
+	uint32_t i;
+
 	if (!group)
 		return;
 	while (!cei_list_is_empty(&group->entries))
 		free(CEI_OWNER(cei_list_take(&group->entries), struct cei_group_entry, link));
 	while (!cei_list_is_empty(&group->ended))
 		free(CEI_OWNER(cei_list_take(&group->ended), struct cei_group_entry, link));
-	cei_pool_free(&group->peer_pool);
-	cei_pool_free(&group->use_pool);
-	cei_pool_free(&group->user_pool);
-	cei_pool_free(&group->answer_pool);
-	cei_pool_free(&group->note_pool);
-	cei_pool_free(&group->listener_pool);
-	cei_pool_free(&group->abort_pool);
+	for (i = 0; i < CEI_POOLS; i++)
+		cei_pool_free(&group->pools[i]);
+	for (i = 0; i < CEI_TABLES; i++)
+		cei_table_fini(&group->tables[i]);
 	free(group->peers);
 	free(group->life);
 	free(group->gone);
@@ -408,10 +410,17 @@ static void take_ended(struct cei_group *group, struct cei_group_action *ret_act
 	free(entry);
 }
 
+/* All but the bytes at a message's end, of which those that count are set when it is filled. */
+static void clear(struct cei_group_action *action)
+{
+	memset(action, 0, offsetof(struct cei_group_action, message.reply.bytes));
+	action->fds.n = 0;
+}
+
 /* What is told upwards comes before what is sent, so that an answer says that it was done. */
 int cei_group_next(struct cei_group *group, struct cei_group_action *ret_action)
 {
-	memset(ret_action, 0, sizeof(*ret_action));
+	clear(ret_action);
 	if (group->must_spread)
 		cei_group_spread(group);
 	if (!cei_life_next(group, ret_action))

@@ -8,8 +8,6 @@
 
 #include "ipc/group/group_private.h"
 
-#include <string.h>
-
 /* How often an unanswered message is sent again in the time in which silence is a loss. */
 #define TIMES 10u
 
@@ -38,15 +36,23 @@ void cei_group_wake(struct cei_group *group, struct cei_group_peer *peer)
 
 /* --- the lists ----------------------------------------------------------------------- */
 
-/* Behind those of its kind, before those that go later. */
-static void wait_in_order(struct cei_group_peer *peer, struct cei_owed *owed)
+/* Behind those of its kind; what is sent again goes before them, because it counts already among
+ * the questions that are open. */
+static void put_waiting(struct cei_group_peer *peer, struct cei_owed *owed)
 {
-	struct cei_list *node = peer->waiting.previous;
+	struct cei_list *list = &peer->waiting[owed->kind];
 
-	while (node != &peer->waiting &&
-	       CEI_OWNER(node, struct cei_owed, link)->kind > owed->kind)
-		node = node->previous;
-	cei_list_append(node->next, &owed->link);
+	owed->state = CEI_OWED_WAITS;
+	peer->waiting_kinds |= UINT32_C(1) << owed->kind;
+	cei_list_append(owed->was_sent ? list->next : list, &owed->link);
+}
+
+/* Takes it out of its list. */
+static void take(struct cei_group_peer *peer, struct cei_owed *owed)
+{
+	cei_list_remove(&owed->link);
+	if (owed->state == CEI_OWED_WAITS && cei_list_is_empty(&peer->waiting[owed->kind]))
+		peer->waiting_kinds &= ~(UINT32_C(1) << owed->kind);
 }
 
 void cei_owe(struct cei_group *group, struct cei_owed *owed, enum cei_owed_kind kind,
@@ -67,9 +73,8 @@ void cei_owe(struct cei_group *group, struct cei_owed *owed, enum cei_owed_kind 
 		peer->n_raises += kind == CEI_OWED_RAISE;
 	}
 	if (owed->state != CEI_OWED_WAITS) {
-		cei_list_remove(&owed->link);
-		owed->state = CEI_OWED_WAITS;
-		wait_in_order(peer, owed);
+		take(peer, owed);
+		put_waiting(peer, owed);
 	}
 	owed->number = number ? number : ++group->last_number;
 	cei_group_wake(group, peer);
@@ -82,7 +87,7 @@ void cei_owed_forget(struct cei_group *group, struct cei_owed *owed)
 	if (owed->state == CEI_OWED_NOT)
 		return;
 	peer = peer_of(group, owed);
-	cei_list_remove(&owed->link);
+	take(peer, owed);
 	if (group->sent == owed)
 		group->sent = NULL;
 	owed->state = CEI_OWED_NOT;
@@ -97,18 +102,22 @@ void cei_owed_forget(struct cei_group *group, struct cei_owed *owed)
 	peer->n_replies -= owed->kind == CEI_OWED_REPLY;
 	peer->n_raises -= owed->kind == CEI_OWED_RAISE;
 	/* what was held back because of it may go now */
-	if (!cei_list_is_empty(&peer->waiting))
+	if (peer->waiting_kinds)
 		cei_group_wake(group, peer);
 }
 
 void cei_owed_forget_all(struct cei_group *group, struct cei_group_peer *peer)
 {
-	while (!cei_list_is_empty(&peer->waiting))
-		cei_owed_forget(group, CEI_OWNER(peer->waiting.next, struct cei_owed, link));
+	uint32_t kind;
+
+	for (kind = 0; kind < CEI_OWED_KINDS; kind++)
+		while (!cei_list_is_empty(&peer->waiting[kind]))
+			cei_owed_forget(group, CEI_OWNER(peer->waiting[kind].next,
+							 struct cei_owed, link));
 	while (!cei_list_is_empty(&peer->asked))
 		cei_owed_forget(group, CEI_OWNER(peer->asked.next, struct cei_owed, link));
 	while (!cei_list_is_empty(&peer->answers)) {
-		cei_pool_put(&group->answer_pool, cei_list_take(&peer->answers));
+		cei_pool_put(&group->pools[CEI_ANSWERS], cei_list_take(&peer->answers));
 		group->n_answers--;
 	}
 	if (group->sender == peer)
@@ -133,8 +142,11 @@ static struct cei_owed *sent_in(struct cei_list *list, uint64_t number)
 struct cei_owed *cei_owed_numbered(struct cei_group_peer *peer, uint64_t number)
 {
 	struct cei_owed *owed = sent_in(&peer->asked, number);
+	uint32_t kind;
 
-	return owed ? owed : sent_in(&peer->waiting, number);
+	for (kind = 0; !owed && kind < CEI_OWED_KINDS; kind++)
+		owed = sent_in(&peer->waiting[kind], number);
+	return owed;
 }
 
 int cei_group_answer(struct cei_group *group, struct cei_group_peer *peer,
@@ -143,7 +155,7 @@ int cei_group_answer(struct cei_group *group, struct cei_group_peer *peer,
 	struct cei_group_answer *made = NULL;
 
 	if (peer->n_answers < CEI_GROUP_ANSWERS_MAX)
-		made = cei_pool_take(&group->answer_pool);
+		made = cei_pool_take(&group->pools[CEI_ANSWERS]);
 	if (!made) {
 		peer->n_dropped++;
 		return CEOV_FULL;
@@ -159,19 +171,24 @@ int cei_group_answer(struct cei_group *group, struct cei_group_peer *peer,
 
 /* --- sending ----------------------------------------------------------------------------- */
 
-/* The first that may go: no barrier before the drops, no drop before what was raised by that use,
- * and no more questions than are stored. */
+/* No barrier before the drops, no drop before what was raised by that use, and no more questions
+ * than are stored. */
+static int may_go(const struct cei_group_peer *peer, const struct cei_owed *owed)
+{
+	return !(is_barrier(owed) && peer->n_drops) &&
+		!(owed->kind == CEI_OWED_DROP && peer->n_raises) &&
+		!(owed->kind == CEI_OWED_FIND && !owed->was_sent &&
+		  peer->n_finds >= CEI_GROUP_FINDS_MAX);
+}
+
 static struct cei_owed *next_owed(const struct cei_group_peer *peer)
 {
+	uint32_t kinds = peer->waiting_kinds;
 	struct cei_owed *owed;
-	struct cei_list *node;
 
-	for (node = peer->waiting.next; node != &peer->waiting; node = node->next) {
-		owed = CEI_OWNER(node, struct cei_owed, link);
-		if (!(is_barrier(owed) && peer->n_drops) &&
-		    !(owed->kind == CEI_OWED_DROP && peer->n_raises) &&
-		    !(owed->kind == CEI_OWED_FIND && !owed->was_sent &&
-		      peer->n_finds >= CEI_GROUP_FINDS_MAX))
+	for (; kinds; kinds &= kinds - 1) {
+		owed = CEI_OWNER(peer->waiting[__builtin_ctz(kinds)].next, struct cei_owed, link);
+		if (may_go(peer, owed))
 			return owed;
 	}
 	return NULL;
@@ -211,7 +228,6 @@ int cei_owed_next(struct cei_group *group, struct cei_group_action *action)
 			continue;
 		cei_list_append(&group->sending, &peer->link);  /* others have their turn */
 		group->sender = peer;
-		memset(action, 0, sizeof(*action));
 		action->what = CEI_GROUP_SEND;
 		action->process = peer->process;
 		if (group->answer)
@@ -235,7 +251,7 @@ static void ask(struct cei_group *group, struct cei_group_peer *peer, struct cei
 {
 	int is_sure = cei_group_carrier_of(group, peer->process)->is_sure;
 
-	cei_list_remove(&owed->link);
+	take(peer, owed);
 	if (!peer->n_unanswered) {
 		peer->awaited_ns = group->now_ns;
 		cei_list_append(&group->asking, &peer->asking);
@@ -266,7 +282,7 @@ void cei_group_sent(struct cei_group *group, int result, int native_code)
 		cei_list_remove(&peer->link);
 	} else if (answer) {
 		cei_list_remove(&answer->link);
-		cei_pool_put(&group->answer_pool, answer);
+		cei_pool_put(&group->pools[CEI_ANSWERS], answer);
 		peer->n_answers--;
 		group->n_answers--;
 		group->ops->answered(group);
@@ -287,9 +303,8 @@ void cei_owed_again(struct cei_group *group, struct cei_group_peer *peer)
 		owed = CEI_OWNER(peer->asked.next, struct cei_owed, link);
 		if (owed->again_ns > group->now_ns)
 			return;
-		cei_list_remove(&owed->link);
-		owed->state = CEI_OWED_WAITS;   /* under the same number */
-		wait_in_order(peer, owed);
+		take(peer, owed);
+		put_waiting(peer, owed);        /* under the same number */
 		cei_group_wake(group, peer);
 	}
 }

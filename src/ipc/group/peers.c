@@ -13,22 +13,22 @@
 
 /* --- pools --------------------------------------------------------------------------- */
 
-void cei_pool_init(struct cei_pool *pool, size_t object_bytes)
+void cei_pool_init(struct cei_pool *pool, size_t object_bytes, uint32_t n_needed)
 {
 	cei_list_init(&pool->free);
 	cei_list_init(&pool->chunks);
 	pool->object_bytes = (uint32_t)object_bytes;
+	pool->n_needed = n_needed;
 }
 
-int cei_pool_reserve(struct cei_pool *pool, uint32_t n)
+int cei_pool_reserve(struct cei_pool *pool)
 {
+	uint32_t i, n = pool->n_needed + CHUNK;
 	struct cei_list *chunk;
 	char *object;
-	uint32_t i;
 
-	if (pool->n_free >= n)
+	if (pool->n_free >= pool->n_needed)
 		return 0;
-	n += CHUNK;
 	chunk = calloc(1, sizeof(*chunk) + (size_t)n * pool->object_bytes);
 	if (!chunk)
 		return CEOV_ERR_NO_MEMORY;
@@ -62,8 +62,13 @@ void cei_pool_put(struct cei_pool *pool, void *object)
 	struct cei_list *node = object;
 
 	cei_list_init(node);
-	cei_list_append(&pool->free, node);
+	cei_list_append(pool->free.next, node); /* the one that was used last comes first */
 	pool->n_free++;
+}
+
+uint64_t cei_group_key(uint32_t process, uint64_t number)
+{
+	return cei_table_key(number, process);
 }
 
 /* --- processes ------------------------------------------------------------------------ */
@@ -87,16 +92,18 @@ const struct cei_group_carrier *cei_group_carrier_of(const struct cei_group *gro
 struct cei_group_peer *cei_group_peer(struct cei_group *group, uint32_t process)
 {
 	struct cei_group_peer *peer = group->peers[process];
+	uint32_t kind;
 
 	if (peer || process == group->roster->own)
 		return peer;
-	peer = cei_pool_take(&group->peer_pool);
+	peer = cei_pool_take(&group->pools[CEI_PEERS]);
 	if (!peer)
 		return NULL;
 	cei_list_init(&peer->link);
 	cei_list_init(&peer->asking);
 	cei_list_init(&peer->watched);
-	cei_list_init(&peer->waiting);
+	for (kind = 0; kind < CEI_OWED_KINDS; kind++)
+		cei_list_init(&peer->waiting[kind]);
 	cei_list_init(&peer->asked);
 	cei_list_init(&peer->answers);
 	cei_list_init(&peer->uses);

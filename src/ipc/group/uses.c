@@ -8,14 +8,33 @@
 #include <errno.h>
 #include <string.h>
 
-static struct cei_group_use *use_of(const struct cei_group_peer *peer, uint64_t number)
+static struct cei_group_use *use_of(const struct cei_group *group, uint32_t process,
+				    uint64_t number)
 {
 	struct cei_group_use *use;
-	struct cei_list *node;
+	struct cei_table_node *node;
 
-	for (node = peer->uses.next; node != &peer->uses; node = node->next) {
-		use = CEI_OWNER(node, struct cei_group_use, link);
-		if (use->number == number)
+	for (node = cei_table_first(&group->tables[CEI_USES_BY_NUMBER],
+				    cei_group_key(process, number));
+	     node; node = cei_table_next(node)) {
+		use = CEI_OWNER(node, struct cei_group_use, by_number);
+		if (use->owed.process == process && use->number == number)
+			return use;
+	}
+	return NULL;
+}
+
+struct cei_group_use *cei_group_use_of(const struct cei_group *group, uint32_t process,
+				       uint32_t id, struct cei_group_use *after)
+{
+	struct cei_group_use *use;
+	struct cei_table_node *node;
+
+	for (node = after ? cei_table_next(&after->by_id) :
+	     cei_table_first(&group->tables[CEI_USES_BY_ID], cei_group_key(process, id)); node;
+	     node = cei_table_next(node)) {
+		use = CEI_OWNER(node, struct cei_group_use, by_id);
+		if (use->owed.process == process && use->id == id)
 			return use;
 	}
 	return NULL;
@@ -24,8 +43,7 @@ static struct cei_group_use *use_of(const struct cei_group_peer *peer, uint64_t 
 struct cei_group_use *cei_group_held(const struct cei_group *group, uint32_t rank,
 				     uint64_t number)
 {
-	const struct cei_group_peer *peer = group->peers[group->roster->process_of[rank]];
-	struct cei_group_use *use = peer ? use_of(peer, number) : NULL;
+	struct cei_group_use *use = use_of(group, group->roster->process_of[rank], number);
 
 	return use && use->state == CEI_USE_HELD ? use : NULL;
 }
@@ -33,7 +51,7 @@ struct cei_group_use *cei_group_held(const struct cei_group *group, uint32_t ran
 static struct cei_group_use *add_use(struct cei_group *group, struct cei_group_peer *peer,
 				     uint64_t number)
 {
-	struct cei_group_use *use = cei_pool_take(&group->use_pool);
+	struct cei_group_use *use = cei_pool_take(&group->pools[CEI_USES]);
 
 	if (!use)
 		return NULL;
@@ -42,6 +60,8 @@ static struct cei_group_use *add_use(struct cei_group *group, struct cei_group_p
 	cei_list_init(&use->renewed);
 	cei_list_init(&use->link);
 	cei_list_append(&peer->uses, &use->link);
+	cei_table_add(&group->tables[CEI_USES_BY_NUMBER], &use->by_number,
+		      cei_group_key(peer->process, number));
 	return use;
 }
 
@@ -53,7 +73,9 @@ static void end_use(struct cei_group *group, struct cei_group_use *use)
 	peer->n_strays -= use->is_stray != 0;
 	cei_list_remove(&use->renewed);
 	cei_list_remove(&use->link);
-	cei_pool_put(&group->use_pool, use);
+	cei_table_remove(&group->tables[CEI_USES_BY_NUMBER], &use->by_number);
+	cei_table_remove(&group->tables[CEI_USES_BY_ID], &use->by_id);
+	cei_pool_put(&group->pools[CEI_USES], use);
 }
 
 /* --- calls ------------------------------------------------------------------------------ */
@@ -220,7 +242,7 @@ static int is_reply(const struct cei_group *group, const struct cei_group_peer *
 int cei_group_hear_reply(struct cei_group *group, struct cei_group_peer *peer,
 			 const struct cei_group_reply *reply, struct cei_group_fds *fds)
 {
-	struct cei_group_use *use = use_of(peer, reply->use);
+	struct cei_group_use *use = use_of(group, peer->process, reply->use);
 	struct cei_group_call *call;
 
 	if (!is_reply(group, peer, reply, use))
@@ -243,6 +265,8 @@ int cei_group_hear_reply(struct cei_group *group, struct cei_group_peer *peer,
 	if (use->generation < reply->generation)        /* a RENEW may have been faster */
 		use->generation = reply->generation;
 	use->state = CEI_USE_HELD;
+	cei_table_add(&group->tables[CEI_USES_BY_ID], &use->by_id,
+		      cei_group_key(peer->process, use->id));
 	if (call)
 		hand_over(group, use, reply, fds);
 	else
@@ -254,7 +278,7 @@ int cei_group_hear_reply(struct cei_group *group, struct cei_group_peer *peer,
 int cei_group_hear_renew(struct cei_group *group, struct cei_group_peer *peer,
 			 const struct cei_group_use_named *renew)
 {
-	struct cei_group_use *use = use_of(peer, renew->use);
+	struct cei_group_use *use = use_of(group, peer->process, renew->use);
 
 	if (renew->use > group->last_number)
 		return CEOV_ERR_INVALID;
