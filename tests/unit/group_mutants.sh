@@ -57,8 +57,8 @@ mutant uses.c 'return reply->result ? 0 : drop_stray(group, peer, use, reply->us
 	'what nobody wants is dropped'
 mutant directory.c 'if (user)       /*' 'if (0)       /*' \
 	'a FIND that comes twice is counted once'
-mutant owed.c 'if (is_question(owed) || !' \
-	'if (is_question(owed) || owed->kind != CEI_OWED_REPLY && !' \
+mutant owed.c 'if (is_question(group, owed) ||' \
+	'if (is_question(group, owed) || owed->kind != CEI_OWED_REPLY &&' \
 	'a REPLY is said again until it is heard'
 mutant owed.c 'owed->number = number ? number : ++group->last_number;' \
 	'if (!owed->number || number) owed->number = number ? number : ++group->last_number;' \

@@ -190,6 +190,24 @@ START_TEST(test_the_death_of_a_leader_is_told_to_other_nodes)
 }
 END_TEST
 
+/* Each has told the other node's leader, which cannot hear it any more. */
+START_TEST(test_the_deaths_of_two_leaders_at_once_are_told)
+{
+	uint32_t i;
+
+	for (i = 0; i < rig.n; i++)
+		rig.is_held[i][0] = rig.is_held[0][i] = 1;
+	rig_kill(&rig, 2);
+	rig_kill(&rig, 0);
+	rig_wait(&rig, 3 * TESTING_SECOND);
+	for (i = 1; i < rig.n; i += 2) {
+		ck_assert_int_eq(rig.gone[i][0], CEI_GROUP_LOST);
+		ck_assert_int_eq(rig.gone[i][2], CEI_GROUP_LOST);
+		ck_assert_uint_eq(cei_group_n_owed(rig.groups[i]), 0);
+	}
+}
+END_TEST
+
 /* What is said again is no more than the first time: an answer to that would count for all. */
 START_TEST(test_news_that_come_while_others_are_not_answered_are_told)
 {
@@ -527,6 +545,8 @@ static void add_life(TCase *one, TCase *two, TCase *unsure)
 	tcase_add_test(two, test_a_death_ends_barriers_on_all_nodes_and_is_blamed);
 	tcase_add_test(unsure, test_a_death_ends_barriers_on_all_nodes_and_is_blamed);
 	tcase_add_test(two, test_the_death_of_a_leader_is_told_to_other_nodes);
+	tcase_add_test(two, test_the_deaths_of_two_leaders_at_once_are_told);
+	tcase_add_test(unsure, test_the_deaths_of_two_leaders_at_once_are_told);
 	tcase_add_test(unsure, test_news_that_come_while_others_are_not_answered_are_told);
 	tcase_add_test(one, test_a_loss_is_told_upwards_when_nothing_lands_any_more);
 	tcase_add_test(two, test_a_far_process_that_is_awaited_and_silent_is_lost);

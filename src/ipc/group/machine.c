@@ -332,10 +332,14 @@ static int hear(struct cei_group *group, struct cei_group_peer *peer,
 static int is_acknowledged(const struct cei_group *group, uint32_t process,
 			   const struct cei_group_message *message)
 {
+	const struct cei_group_carrier *carrier = cei_group_carrier_of(group, process);
+
 	if (message->type == CEI_GROUP_BEAT || message->type == CEI_GROUP_RENEW)
 		return 1;
+	if (message->type == CEI_GROUP_GONE && !carrier->tells_death)
+		return message->number != 0;
 	return message->number && message->type != CEI_GROUP_FIND &&
-		message->type != CEI_GROUP_ACK && !cei_group_carrier_of(group, process)->is_sure;
+		message->type != CEI_GROUP_ACK && !carrier->is_sure;
 }
 
 /* What a process says that is not up. One that was lost does not know that, for it stood still: it

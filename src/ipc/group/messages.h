@@ -34,7 +34,8 @@ enum cei_group_type {
 	CEI_GROUP_BARRIER,      /* I have come so far in this barrier */
 	CEI_GROUP_LATE,         /* this rank has not come to this barrier for long */
 	CEI_GROUP_LIMIT,        /* no more barriers than this complete, because of this rank */
-	CEI_GROUP_GONE,         /* these processes are lost; you may be among them */
+	CEI_GROUP_GONE,         /* these processes are lost; you may be among them. With a number
+				 * answered by an ACK from where no death is told */
 	CEI_GROUP_BYE,          /* I close in order, and say nothing more; body as of LIMIT */
 	CEI_GROUP_BEAT,         /* are you there? Answered by an ACK on every carrier */
 	CEI_GROUP_ACK,          /* I have handled your message of this number */

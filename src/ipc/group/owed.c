@@ -16,10 +16,14 @@ static struct cei_group_peer *peer_of(const struct cei_group *group, const struc
 	return group->peers[owed->process];
 }
 
-static int is_question(const struct cei_owed *owed)
+/* News are questions, too, where a process dies without a word: another one has to hear them then,
+ * to tell them to its node. */
+static int is_question(const struct cei_group *group, const struct cei_owed *owed)
 {
 	return owed->kind == CEI_OWED_FIND || owed->kind == CEI_OWED_RENEW ||
-		owed->kind == CEI_OWED_BEAT;
+		owed->kind == CEI_OWED_BEAT ||
+		(owed->kind == CEI_OWED_NEWS &&
+		 !cei_group_carrier_of(group, owed->process)->tells_death);
 }
 
 static int is_barrier(const struct cei_owed *owed)
@@ -288,7 +292,8 @@ void cei_group_sent(struct cei_group *group, int result, int native_code)
 		group->ops->answered(group);
 	} else if (result && owed->kind == CEI_OWED_REPLY) {
 		group->ops->unsent(group, owed, result, native_code);
-	} else if (is_question(owed) || !cei_group_carrier_of(group, peer->process)->is_sure) {
+	} else if (is_question(group, owed) ||
+		   !cei_group_carrier_of(group, peer->process)->is_sure) {
 		ask(group, peer, owed);
 	} else {
 		cei_owed_paid(group, owed);
