@@ -83,5 +83,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network_barrier.c \
 	%D%/network_clock.c %D%/network_clock.h \
 	%D%/network_exports.c \
+	%D%/network_regions.c \
 	%D%/network_signals.c \
 	%D%/network_wire.c %D%/network_wire.h

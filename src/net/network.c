@@ -22,6 +22,11 @@
 /* How long a close waits for processes that do not answer its farewell. */
 #define CLOSE_NS UINT64_C(3000000000)
 
+const struct cei_roster *cei_network_roster(const struct cei_network *network)
+{
+	return cei_book_roster(network->book);
+}
+
 uint32_t cei_network_process(const struct cei_network *network, uint32_t rank)
 {
 	return cei_book_process_of(network->book, rank);
@@ -200,7 +205,7 @@ static int build(struct cei_network *network, const struct cei_network_config *c
 		r = cei_network_check_rail(network);
 	if (!r)
 		r = make_tables(network);
-	return r ? r : cei_network_start(network);
+	return r || !network->events ? r : cei_network_start(network);
 }
 
 static void fill(struct cei_network *network, struct cei_site *site,
@@ -238,8 +243,8 @@ int cei_network_open(struct cei_site *site, const struct cei_network_config *con
 			      "ceov_open: no lock for a network: %s", strerror(error)) :
 		build(network, config);
 	site->nodes = network->nodes;
-	if (!r)
-		r = cei_network_begin(network);
+	if (!r && network->events)
+		r = cei_network_begin_talk(network);
 	if (!r) {
 		*ret_network = network;
 		return 0;
@@ -262,21 +267,27 @@ static void end_entries(struct cei_network *network)
 	}
 }
 
-void cei_network_close(struct cei_network *network)
+void cei_network_leave(struct cei_network *network)
 {
-	uint64_t deadline_ns = cei_deadline(CLOSE_NS);
-
-	if (!network)
+	if (!network || network->has_left)
 		return;
+	network->has_left = 1;
 	if (network->has_lock) {
-		if (network->is_ready) {
+		if (network->is_ready && network->events) {
 			cei_network_tell_losses(network);
 			cei_network_barrier_leave(network);
 		}
 		cei_network_clock_leave(network);
 		cei_network_stop(network);
 	}
-	(void)cei_rail_close(network->rail, deadline_ns);
+	(void)cei_rail_close(network->rail, cei_deadline(CLOSE_NS));
+}
+
+void cei_network_close(struct cei_network *network)
+{
+	if (!network)
+		return;
+	cei_network_leave(network);
 	if (network->has_lock) {
 		end_entries(network);
 		pthread_cond_destroy(&network->changed);

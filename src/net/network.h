@@ -25,9 +25,12 @@
 #include "topology/nics.h"
 
 struct cei_network;
+struct cei_carrier;                     /* ipc/peers/carrier.h */
 struct cei_far_copier_ops;              /* net/far_copier.h */
 struct cei_note_abort;                  /* net/network_wire.h */
+struct cei_peers;                       /* ipc/peers/peers.h */
 struct cei_rail;                        /* net/rail.h */
+struct cei_roster;                      /* ipc/group/roster.h */
 struct cei_transport_ops;               /* net/transport.h */
 
 struct cei_network_events {
@@ -35,8 +38,8 @@ struct cei_network_events {
 	 * of it writes to memory of this process any more. */
 	void (*gone)(void *arg, uint32_t rank, int departed);
 
-	/* A rank of another node is lost, and the processes of this node are to be told: at each of
-	 * them cei_network_mate_lost(). Before gone(). */
+	/* A rank of another node is lost, and the processes of this node are to be told: at
+	 * each of them cei_network_mate_lost(). Before gone(). */
 	void (*tell_mates)(void *arg, uint32_t rank);
 
 	/* Signals of this process or watched here were aborted; cei_network_still_aborted() tells
@@ -56,7 +59,8 @@ struct cei_network_config {
 							 * nobody names one; GPU i is the driver's
 							 * GPU i. NULL: not known */
 	uint64_t                         deadline_ns;   /* point in time, cei_now_ns() */
-	const struct cei_network_events *events;
+	const struct cei_network_events *events;        /* NULL: the layer above calls
+							 * cei_network_begin() */
 	void                            *events_arg;
 	const struct cei_far_copier_ops *copier;        /* of memory that the network does not
 							 * access; NULL: there is none. Stays
@@ -74,7 +78,22 @@ int  cei_network_is_wanted(const struct ceov_network *public);
 int  cei_network_open(struct cei_site *site, const struct cei_network_config *config,
 		      struct cei_network **ret_network);
 
-/* Says farewell and ends all threads. No lane is open any more. NULL is allowed. */
+/* Who is who in the group; valid until the close. */
+const struct cei_roster *cei_network_roster(const struct cei_network *network);
+
+/* What carries messages to processes of other nodes; valid until the close. NULL: there is no
+ * rail, because this machine has no transport, and no other node. */
+const struct cei_carrier *cei_network_carrier(const struct cei_network *network);
+
+/* Begins the rail: from now on the peers, which were opened with the carrier, are told what comes.
+ * CEOV_ERR_SYSTEM, raised: then only leave and close remain. */
+int  cei_network_begin(struct cei_network *network, struct cei_peers *peers);
+
+/* Closes the rail in order, and ends its thread: the peers are told nothing any more. They
+ * have left, and no lane is open. NULL is allowed. */
+void cei_network_leave(struct cei_network *network);
+
+/* Leaves, if that was not done, and frees. The peers have been freed. NULL is allowed. */
 void cei_network_close(struct cei_network *network);
 
 /* Makes progress, for contexts with progress_by_caller. Returns whether there was any. */
@@ -92,6 +111,16 @@ struct cei_network_region {
 	uint64_t              size_bytes;
 };
 
+/* Opens memory, which stays until it is closed, under the number of its export: other
+ * processes may write to it, or raise its counters. Memory without an address is none that
+ * others reach, and nothing is done. Errors are raised. */
+int  cei_network_region_open(struct cei_network *network, uint32_t id,
+			     const struct cei_network_region *region);
+
+/* 0: nothing writes to it any more. CEOV_PENDING, not raised: bytes are still landing in it
+ * after a second of waiting; call again. Also 0 if there is no such region. */
+int  cei_network_region_close(struct cei_network *network, uint32_t id);
+
 struct cei_network_export {
 	uint32_t                  rank;         /* of this process */
 	char                      name[CEI_NETWORK_NAME_BYTES];
@@ -100,8 +129,8 @@ struct cei_network_export {
 	uint8_t                   details[CEI_NETWORK_DETAILS_BYTES];
 };
 
-/* Exports memory, which stays until it is withdrawn. CEOV_ERR_STATE, raised: the rank uses the name
- * already. *ret_region is not 0. */
+/* Exports memory, which stays until it is withdrawn. CEOV_ERR_STATE, raised: the rank uses the
+ * name already. *ret_region is not 0. */
 int  cei_network_export(struct cei_network *network, const struct cei_network_export *export,
 			uint32_t *ret_region);
 
@@ -113,8 +142,8 @@ int  cei_network_withdraw(struct cei_network *network, uint32_t region);
  * time. CEOV_PENDING: bytes are still landing in its memory, which must stay. */
 int  cei_network_revoke(struct cei_network *network, uint32_t region);
 
-/* Asks the process of a rank of another node. CEOV_NONE: it is not exported yet. CEOV_ERR_PEER_LOST
- * and CEOV_ERR_TIMEOUT are raised. Each find is ended by a drop. */
+/* Asks the process of a rank of another node. CEOV_NONE: it is not exported yet.
+ * CEOV_ERR_PEER_LOST and CEOV_ERR_TIMEOUT are raised. Each find is ended by a drop. */
 int  cei_network_find(struct cei_network *network, uint32_t rank, const char *name,
 		      uint64_t deadline_ns, struct cei_network_found *ret_found);
 void cei_network_drop(struct cei_network *network, uint32_t rank, uint32_t region);
@@ -154,8 +183,8 @@ uint32_t cei_network_still_aborted(struct cei_network *network,
 void cei_network_abort(struct cei_network *network, const struct cei_network_signal *signals,
 		       uint32_t n, int error, uint32_t blame);
 
-/* Tells the renewal of an own signal to all processes that have found it, and waits until they have
- * zeroed their images. CEOV_ERR_TIMEOUT, raised. */
+/* Tells the renewal of an own signal to all processes that have found it, and waits until they
+ * have zeroed their images. CEOV_ERR_TIMEOUT, raised. */
 int  cei_network_renew(struct cei_network *network, uint32_t region, uint64_t deadline_ns);
 
 /* The rail to all other processes. NULL: this machine has no transport, which a group of one node

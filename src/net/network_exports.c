@@ -8,11 +8,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#include "base/clock.h"
 #include "net/network_private.h"
-
-/* How long a withdrawal waits for a piece that is landing. */
-#define QUIET_NS UINT64_C(1000000000)
 
 /* --- exporting ------------------------------------------------------------------------ */
 
@@ -42,48 +38,6 @@ static struct cei_network_entry *entry_named(struct cei_network *network, uint32
 			return entry;
 	}
 	return NULL;
-}
-
-static int close_region(struct cei_network *network, uint32_t region)
-{
-	uint64_t deadline_ns = cei_deadline(QUIET_NS);
-	struct cei_backoff backoff;
-	int r;
-
-	cei_backoff_reset(&backoff);
-	while ((r = cei_rail_region_close(network->rail, region)) == CEOV_PENDING &&
-	       cei_now_ns() < deadline_ns)
-		cei_backoff_step(&backoff);
-	return r == CEOV_PENDING ? r : 0;
-}
-
-/* Memory without an address is none that others reach: the rail does not know it. */
-static int is_reached(const struct cei_network *network, const struct cei_network_entry *entry)
-{
-	return network->rail && (entry->export.region.base || entry->export.region.device);
-}
-
-/* Lets the rail know the region. */
-static int open_region(struct cei_network *network, const struct cei_network_entry *entry)
-{
-	const struct cei_network_region *from = &entry->export.region;
-	struct cei_far_region region = {
-		.id = entry->region,
-		.uses = from->kind == CEI_NETWORK_COUNTERS ? CEI_FAR_WORDS : CEI_FAR_BYTES,
-		.host = from->base,
-		.device = from->device,
-		.unit = from->unit,
-		.n_bytes = from->size_bytes,
-	};
-
-	if (!is_reached(network, entry))
-		return 0;
-	if (network->in_place.is_staged && region.uses == CEI_FAR_BYTES && from->base) {
-		region.device = (uint64_t)(uintptr_t)from->base;
-		region.host = NULL;
-		region.needs_slots = 1;
-	}
-	return cei_rail_region_open(network->rail, &region);
 }
 
 /* Enters the export under a number of its own. CEOV_ERR_STATE: the name is taken;
@@ -139,7 +93,7 @@ int cei_network_export(struct cei_network *network, const struct cei_network_exp
 				 export->rank, r == CEOV_ERR_STATE ? "exports already" :
 				 "has used up all numbers for exports, at", export->name);
 	}
-	r = open_region(network, entry);
+	r = cei_network_region_open(network, entry->region, &entry->export.region);
 	if (r) {
 		leave(network, entry);
 		return r;
@@ -166,7 +120,7 @@ static int withdraw(struct cei_network *network, uint32_t region, int is_forced)
 	pthread_mutex_unlock(&network->lock);
 	if (!entry || r)
 		return r;
-	r = is_reached(network, entry) ? close_region(network, region) : 0;
+	r = cei_network_region_close(network, region);
 	if (!r || is_forced)
 		leave(network, entry);
 	return r;

@@ -12,6 +12,7 @@
  *   network_loss.c     processes that are given up
  *   network_notes.c    says notes to other processes
  *   network_talk.c     notes from other processes, and the network's thread
+ *   network_regions.c  memory that others write to
  *   network_exports.c  exports, and finding those of others
  *   network_signals.c  images of signals, raising, aborting and renewing them
  *   network_barrier.c  the barrier of the nodes
@@ -144,6 +145,7 @@ struct cei_network {
 	int              has_thread;
 	int              must_stop;
 	int              is_ready;      /* the rail has begun */
+	int              has_left;
 
 	uint8_t         *has_gone;      /* by process: it is lost or has departed */
 	uint8_t         *has_closed;    /* by process: it is of this node and has closed, as the
@@ -242,7 +244,7 @@ struct cei_network_request *cei_network_request(struct cei_network *network, uin
 						uint32_t process);
 
 /* Begins the rail: the book and all tables are there. Errors are raised. */
-int  cei_network_begin(struct cei_network *network);
+int  cei_network_begin_talk(struct cei_network *network);
 
 /* Begins and ends the thread. */
 int  cei_network_start(struct cei_network *network);

@@ -47,7 +47,7 @@ int cei_network_wait(struct cei_network *network, uint64_t deadline_ns)
 {
 	if (cei_now_ns() >= deadline_ns)
 		return CEOV_NONE;
-	if (network->has_thread) {
+	if (!network->site->progress_by_caller) {
 		cei_condition_wait(&network->changed, &network->lock, deadline_ns);
 		return 0;
 	}
@@ -151,7 +151,7 @@ void cei_network_stop(struct cei_network *network)
 	network->has_thread = 0;
 }
 
-int cei_network_begin(struct cei_network *network)
+int cei_network_begin_talk(struct cei_network *network)
 {
 	network->is_ready = 1;
 	return network->rail ? cei_rail_begin(network->rail, cei_book_instance(network->book)) : 0;
