@@ -29,7 +29,7 @@ static struct cei_far_peer *make(struct cei_far_nic *nic, uint32_t process)
 	cei_list_init(&peer->connected);
 	cei_list_init(&peer->busy);
 	cei_list_init(&peer->idle);
-	cei_list_init(&peer->notes);
+	cei_far_notes_init(&peer->notes);
 	return peer;
 }
 
@@ -49,24 +49,11 @@ struct cei_far_peer *cei_far_peer_get(struct cei_far_nic *nic, uint32_t process)
 	return nic->peers[process];
 }
 
-static void drop_notes(struct cei_far_peer *peer)
-{
-	struct cei_far_note_item *item;
-	struct cei_list *at;
-
-	while ((at = cei_list_take(&peer->notes))) {
-		item = CEI_OWNER(at, struct cei_far_note_item, link);
-		/* relaxed: a number that is compared with a bound */
-		atomic_fetch_sub_explicit(item->n_queued, 1, memory_order_relaxed);
-		free(item);
-	}
-}
-
 void cei_far_peer_free(struct cei_far_peer *peer)
 {
 	if (!peer)
 		return;
-	drop_notes(peer);
+	cei_far_notes_forget(&peer->notes);
 	cei_list_remove(&peer->urgent);
 	cei_list_remove(&peer->connected);
 	peer->nic->peers[peer->process] = NULL;
@@ -105,6 +92,7 @@ static int open_connection(struct cei_far_peer *peer)
 		return r;
 	peer->state = CEI_FAR_OPENING;
 	peer->hello_owed = 1;
+	cei_far_notes_begin(&peer->notes);
 	cei_far_out_begin(&peer->out, config->window, config->piece_max,
 			  config->timeout_ns / 4);
 	cei_far_in_begin(&peer->in);
@@ -131,7 +119,7 @@ static void close_connection(struct cei_far_peer *peer)
 {
 	peer->closing_ns = peer->nic->now_ns;
 	peer->out.is_lost = 1;
-	drop_notes(peer);
+	cei_far_notes_forget(&peer->notes);
 	cei_far_receive_forget(peer);
 	peer->nic->transport.ops->peer_close(peer->open);
 }
@@ -146,7 +134,7 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why)
 		return;
 	peer->state = CEI_FAR_CLOSING;
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
-	config->events->losing(config->events_arg, peer->process, peer->why);
+	config->events->losing(config->events_arg, peer->process, peer->why, peer->is_refused);
 	close_connection(peer);
 }
 
@@ -158,6 +146,19 @@ void cei_far_peer_refuse(struct cei_far_peer *peer, int error, const char *why)
 	peer->refusing_ns = peer->nic->now_ns;
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
 	cei_far_peer_touch(peer);
+}
+
+void cei_far_peer_give_up(struct cei_far_peer *peer, const char *why)
+{
+	const struct cei_rail_config *config = &peer->nic->config;
+
+	if (peer->state != CEI_FAR_UNUSED) {
+		cei_far_peer_refuse(peer, CEOV_ERR_PEER_LOST, why);
+		return;
+	}
+	peer->state = CEI_FAR_IS_LOST;
+	snprintf(peer->why, sizeof(peer->why), "%s", why);
+	config->events->lost(config->events_arg, peer->process, peer->why, 0);
 }
 
 /* Both sides have said that nothing follows. */
@@ -292,6 +293,7 @@ static void hear_refuse(struct cei_far_peer *peer, const struct cei_far_message 
 	char why[CEI_RAIL_WHY_BYTES];
 
 	snprintf(why, sizeof(why), "it refuses: %.150s", message->refuse.text);
+	peer->is_refused = 1;
 	cei_far_peer_lose(peer, why);
 }
 
@@ -324,8 +326,9 @@ void cei_far_peer_heard(struct cei_far_peer *peer, const struct cei_far_message 
 	} else if (message->type == CEI_FAR_BEAT) {
 		hear_beat(peer, &message->beat);
 	} else if (message->type == CEI_FAR_BYE) {
-		peer->bye_heard = 1;
-		peer->wants_bye = 1;
+		cei_far_notes_hear_bye(peer, message->bye);
+	} else if (message->type == CEI_FAR_NOTE) {
+		cei_far_notes_hear(peer, message);
 	} else {
 		config->events->heard(config->events_arg, peer->process, message);
 	}
@@ -391,26 +394,6 @@ static int say_refusal(struct cei_far_peer *peer)
 	return r;
 }
 
-static int say_notes(struct cei_far_peer *peer)
-{
-	struct cei_far_note_item *item;
-	struct cei_list *at;
-	int r;
-
-	while (!cei_list_is_empty(&peer->notes)) {
-		at = peer->notes.next;
-		item = CEI_OWNER(at, struct cei_far_note_item, link);
-		r = cei_far_peer_say(peer, &item->message);
-		if (r)
-			return r;
-		cei_list_remove(at);
-		/* relaxed: a number that is compared with a bound */
-		atomic_fetch_sub_explicit(item->n_queued, 1, memory_order_relaxed);
-		free(item);
-	}
-	return 0;
-}
-
 static int say_ack(struct cei_far_peer *peer)
 {
 	struct cei_far_message message = { .type = CEI_FAR_ACK, .ack = peer->in.done };
@@ -448,7 +431,7 @@ static int say_beat(struct cei_far_peer *peer)
 /* BYE comes behind all that is owed to either side. */
 static int say_bye(struct cei_far_peer *peer)
 {
-	struct cei_far_message message = { .type = CEI_FAR_BYE };
+	struct cei_far_message message = { .type = CEI_FAR_BYE, .bye = peer->notes.n_said };
 	int r;
 
 	if (!peer->wants_bye || peer->bye_said || peer->out.ended + 1 != peer->out.next ||
@@ -469,7 +452,7 @@ static int say_all(struct cei_far_peer *peer)
 	r = say_hello(peer);
 	if (r || peer->state != CEI_FAR_UP)
 		return r;
-	r = say_notes(peer);            /* of an abort, say, before later marks */
+	r = cei_far_notes_say(peer);    /* of an abort, say, before later marks */
 	if (!r)
 		r = say_ack(peer);
 	if (!r)

@@ -16,17 +16,10 @@
 #include "base/list.h"
 #include "net/far_lane.h"
 #include "net/far_memory.h"
+#include "net/far_notes.h"
 #include "net/far_slots.h"
 #include "net/far_stream.h"
 #include "net/rail_config.h"
-
-struct cei_far_note_item {              /* a message of the layer above that is not said yet */
-	struct cei_list        link;
-	uint32_t               process;
-	_Atomic uint32_t      *n_queued;        /* counted down when it is said or dropped */
-	struct cei_far_message message;         /* a NOTE's bytes are in payload */
-	uint8_t                payload[];
-};
 
 struct cei_far_parked {                 /* an offer that waits for a slot */
 	struct cei_list             link;
@@ -87,7 +80,8 @@ struct cei_far_peer {
 	int                        refuse_error;/* not 0: a REFUSE is owed, or said */
 	int                        refuse_said;
 	uint64_t                   refusing_ns; /* since when */
-	char                       why[CEI_RAIL_WHY_BYTES];     /* it was lost */
+	int                        is_refused;  /* the other side has given this one up */
+	char                       why[CEI_RAIL_WHY_BYTES];     /* it was lost; stays */
 	uint64_t                   closing_ns;
 	int                        is_uncertain;
 	int                        is_draining; /* the transport has closed it, and copies
@@ -104,7 +98,7 @@ struct cei_far_peer {
 
 	struct cei_list            busy;        /* lanes that have work under way or to do */
 	struct cei_list            idle;        /* the other lanes */
-	struct cei_list            notes;       /* struct cei_far_note_item */
+	struct cei_far_notes       notes;
 	struct cei_far_memory     *reading[CEI_FAR_SPAN];       /* sources of pieces */
 	struct cei_far_region     *writing[CEI_FAR_SPAN];       /* targets of pieces */
 };
@@ -129,6 +123,10 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why);
 
 /* Tells the other side why, and then gives the connection up. */
 void cei_far_peer_refuse(struct cei_far_peer *peer, int error, const char *why);
+
+/* Gives the connection up as above, with a refusal; one that was never used is told as lost at
+ * once. */
+void cei_far_peer_give_up(struct cei_far_peer *peer, const char *why);
 
 /* The connection is to be closed in order: behind what is under way, or at once. */
 void cei_far_peer_leave(struct cei_far_peer *peer, int at_once);

@@ -5,7 +5,7 @@
 
 #include "net/far_wire.h"
 
-_Static_assert(CEI_FAR_HEAD_BYTES + 4 + CEI_FAR_NOTE_MAX <= CEI_TRANSPORT_MESSAGE_MAX,
+_Static_assert(CEI_FAR_HEAD_BYTES + 12 + CEI_FAR_NOTE_MAX <= CEI_TRANSPORT_MESSAGE_MAX,
 	       "every note fits in a message");
 
 static const struct cei_field hello_fields[] = {
@@ -65,8 +65,24 @@ static const struct cei_field beat_fields[] = {
 };
 
 static const struct cei_field note_fields[] = {
+	{ CEI_U64, CEI_AT(cei_far_note, number), .least = 1 },
 	{ CEI_VIEW, CEI_AT(cei_far_note, bytes), CEI_COUNT(cei_far_note, n_bytes),
 	  .least = 1, .most = CEI_FAR_NOTE_MAX },
+};
+
+static int is_clock(const void *value)
+{
+	const struct cei_far_clock *clock = value;
+
+	return clock->what == CEI_FAR_CLOCK_TELL || (!clock->heard_ns && !clock->told_ns);
+}
+
+static const struct cei_field clock_fields[] = {
+	{ CEI_U32, CEI_AT(cei_far_clock, what), .least = CEI_FAR_CLOCK_ASK,
+	  .most = CEI_FAR_CLOCK_END },
+	{ CEI_U64, CEI_AT(cei_far_clock, number), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_far_clock, heard_ns) },
+	{ CEI_U64, CEI_AT(cei_far_clock, told_ns) },
 };
 
 static const struct cei_message_kind kinds[] = {
@@ -77,7 +93,8 @@ static const struct cei_message_kind kinds[] = {
 	[CEI_FAR_ACK] = { "ACK", CEI_ONE_U64 },
 	[CEI_FAR_BEAT] = { "BEAT", CEI_LAYOUT(beat_fields, cei_far_beat, NULL) },
 	[CEI_FAR_NOTE] = { "NOTE", CEI_LAYOUT(note_fields, cei_far_note, NULL) },
-	[CEI_FAR_BYE] = { "BYE", CEI_NOTHING },
+	[CEI_FAR_BYE] = { "BYE", CEI_ONE_U64 },
+	[CEI_FAR_CLOCK] = { "CLOCK", CEI_LAYOUT(clock_fields, cei_far_clock, is_clock) },
 };
 
 static const struct cei_field head_fields[] = {

@@ -16,7 +16,7 @@
 #include "net/transport.h"
 
 #define CEI_FAR_MAGIC       UINT32_C(0x4c494152)        /* "RAIL" */
-#define CEI_FAR_VERSION     4u
+#define CEI_FAR_VERSION     5u
 #define CEI_FAR_HEAD_BYTES  48u
 #define CEI_FAR_TEXT_BYTES  200u        /* of a refusal, with the final 0 */
 #define CEI_FAR_NAME_BYTES  96u         /* of what HELLO names, with the final 0 */
@@ -30,7 +30,8 @@ enum cei_far_type {
 	CEI_FAR_ACK,            /* all pieces landed and all marks were raised up to here */
 	CEI_FAR_BEAT,           /* I live, and so far have I come */
 	CEI_FAR_NOTE,           /* bytes for the layer above */
-	CEI_FAR_BYE,            /* I close in order */
+	CEI_FAR_BYE,            /* I close in order, and have said so many NOTEs */
+	CEI_FAR_CLOCK,          /* what time is it at yours? and the answer */
 };
 
 struct cei_far_hello {
@@ -73,8 +74,23 @@ struct cei_far_beat {
 };
 
 struct cei_far_note {
+	uint64_t       number;                  /* of the connection's NOTEs, from 1 on */
 	uint32_t       n_bytes;                 /* 1 to CEI_FAR_NOTE_MAX */
 	const uint8_t *bytes;                   /* decoded: within the bytes that were decoded */
+};
+
+enum cei_far_clock_what {
+	CEI_FAR_CLOCK_ASK = 1,                  /* what time is it at yours? */
+	CEI_FAR_CLOCK_TELL,                     /* the answer */
+	CEI_FAR_CLOCK_END,                      /* that was my last question */
+};
+
+struct cei_far_clock {
+	uint32_t what;                          /* enum cei_far_clock_what */
+	uint64_t number;                        /* of the question; not 0 */
+	uint64_t heard_ns;                      /* TELL: the speaker's clock when it heard the
+						 * question, */
+	uint64_t told_ns;                       /* and when it said the answer; else both 0 */
 };
 
 struct cei_far_message {
@@ -97,6 +113,8 @@ struct cei_far_message {
 		uint64_t              ack;
 		struct cei_far_beat   beat;
 		struct cei_far_note   note;
+		uint64_t              bye;      /* NOTEs that were said before it */
+		struct cei_far_clock  clock;
 	};
 };
 

@@ -61,6 +61,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/far_copier.h \
 	%D%/far_slots.c %D%/far_slots.h \
 	%D%/far_peer.c %D%/far_peer.h \
+	%D%/far_notes.c %D%/far_notes.h \
 	%D%/far_watch.c %D%/far_watch.h \
 	%D%/far_send.c %D%/far_send.h \
 	%D%/far_receive.c %D%/far_receive.h \

@@ -16,6 +16,7 @@
 
 #define QUESTIONS  16u                          /* in a row; the fastest answer counts */
 #define MEASURE_NS UINT64_C(2000000000)         /* for all of them */
+#define AGAIN_NS   UINT64_C(250000000)          /* without an answer: a rail had no room */
 #define LEAVE_NS   UINT64_C(2000000000)         /* that the reference waits for the last ones */
 
 static uint32_t reference_of(const struct cei_network *network)
@@ -47,27 +48,27 @@ static int is_measurer(const struct cei_network *network)
 
 /* --- asking, with the lock held ------------------------------------------------------- */
 
-static void say(struct cei_network *network, uint32_t process, const struct cei_note_clock *clock)
+static void say(struct cei_network *network, uint32_t process, const struct cei_far_clock *clock)
 {
-	struct cei_note note = { .type = CEI_NOTE_CLOCK };
+	struct cei_far_message message = { .type = CEI_FAR_CLOCK };
 
-	note.clock = *clock;
-	cei_network_note(network, process, &note);
+	message.clock = *clock;
+	(void)cei_rail_say(network->rail, process, &message);   /* it is asked again */
 }
 
 static void ask(struct cei_network *network)
 {
 	struct cei_network_clock *clock = &network->clock;
-	struct cei_note_clock question = { .what = CEI_CLOCK_ASK };
+	struct cei_far_clock question = { .what = CEI_FAR_CLOCK_ASK };
 
-	clock->number = question.number = ++network->last_request;
+	clock->number = question.number = ++clock->last_number;
 	clock->asked_ns = cei_now_ns();
 	say(network, reference_of(network), &question);
 }
 
 /* Takes an answer. The next question is said here, in the rail's thread, so that question and
  * answer go the same way and no other thread has to wake up between them. */
-static void take(struct cei_network *network, const struct cei_note_clock *told, uint64_t now)
+static void take(struct cei_network *network, const struct cei_far_clock *told, uint64_t now)
 {
 	struct cei_network_clock *clock = &network->clock;
 	struct cei_clock_stamps stamps = {
@@ -90,20 +91,34 @@ static void take(struct cei_network *network, const struct cei_note_clock *told,
 		pthread_cond_broadcast(&network->changed);
 }
 
+/* 0; CEOV_NONE: the time has passed. */
+static int await_answers(struct cei_network *network)
+{
+	struct cei_network_clock *clock = &network->clock;
+	uint64_t deadline_ns = cei_deadline(MEASURE_NS), again_ns;
+
+	while (clock->n_left && !clock->has_lost_reference) {
+		again_ns = clock->asked_ns + AGAIN_NS;
+		if (!cei_network_wait(network, again_ns < deadline_ns ? again_ns : deadline_ns))
+			continue;
+		if (cei_now_ns() >= deadline_ns)
+			return CEOV_NONE;
+		ask(network);
+	}
+	return 0;
+}
+
 /* Returns why nothing was measured, or NULL. */
 static const char *ask_all(struct cei_network *network)
 {
 	struct cei_network_clock *clock = &network->clock;
-	uint64_t deadline_ns = cei_deadline(MEASURE_NS);
-	uint32_t reference = reference_of(network);
-	int r = 0;
+	int r;
 
 	clock->n_left = QUESTIONS;
 	clock->n_taken = 0;
 	clock->is_contradicted = 0;
 	ask(network);
-	while (!r && clock->n_left && !network->has_gone[reference])
-		r = cei_network_wait(network, deadline_ns);
+	r = await_answers(network);
 	clock->number = 0;
 	clock->n_left = 0;
 	if (clock->is_contradicted)
@@ -140,7 +155,7 @@ void cei_network_clock_begin(struct cei_network *network)
 
 void cei_network_clock_end(struct cei_network *network)
 {
-	struct cei_note_clock end = { .what = CEI_CLOCK_END, .number = 1 };
+	struct cei_far_clock end = { .what = CEI_FAR_CLOCK_END, .number = 1 };
 
 	if (!network->clock.has_begun)
 		return;
@@ -155,8 +170,8 @@ void cei_network_clock_end(struct cei_network *network)
 
 static void answer(struct cei_network *network, uint32_t process, uint64_t number, uint64_t now)
 {
-	struct cei_note_clock told = {
-		.what = CEI_CLOCK_TELL, .number = number, .heard_ns = now
+	struct cei_far_clock told = {
+		.what = CEI_FAR_CLOCK_TELL, .number = number, .heard_ns = now
 	};
 
 	told.told_ns = cei_now_ns();
@@ -178,21 +193,29 @@ static void note_asker(struct cei_network *network, uint32_t process, int asks)
 }
 
 void cei_network_heard_clock(struct cei_network *network, uint32_t process,
-			     const struct cei_note_clock *note)
+			     const struct cei_far_clock *message)
 {
 	uint64_t now = cei_now_ns();
 	int is_reference = reference_of(network) == cei_book_own_process(network->book);
 
-	if (note->what == CEI_CLOCK_TELL) {
+	if (message->what == CEI_FAR_CLOCK_TELL) {
 		if (process == reference_of(network) && network->clock.number &&
-		    note->number == network->clock.number)
-			take(network, note, now);
-	} else if (is_reference && note->what == CEI_CLOCK_ASK) {
-		answer(network, process, note->number, now);
+		    message->number == network->clock.number)
+			take(network, message, now);
+	} else if (is_reference && message->what == CEI_FAR_CLOCK_ASK) {
+		answer(network, process, message->number, now);
 		note_asker(network, process, 1);
 	} else if (is_reference) {
 		note_asker(network, process, 0);
 	}
+}
+
+void cei_network_clock_gone(struct cei_network *network, uint32_t process)
+{
+	network->clock.has_lost_reference |= process == reference_of(network);
+	if (network->clock.askers)
+		network->clock.askers[process] = 0;
+	pthread_cond_broadcast(&network->changed);
 }
 
 static uint32_t n_askers(const struct cei_network *network)
@@ -200,7 +223,7 @@ static uint32_t n_askers(const struct cei_network *network)
 	uint32_t process, n = 0;
 
 	for (process = 0; process < cei_book_n_processes(network->book); process++)
-		n += network->clock.askers[process] && !network->has_gone[process];
+		n += network->clock.askers[process];
 	return n;
 }
 

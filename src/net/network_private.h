@@ -94,6 +94,8 @@ struct cei_network_clock {
 	uint32_t                n_offsets;      /* the results */
 	struct cei_clock_offset offsets[CEI_NETWORK_CLOCK_OFFSETS_MAX];
 
+	uint64_t                last_number;
+	int                     has_lost_reference;     /* or it has departed */
 	uint64_t                number;         /* of the question without an answer; 0: none */
 	uint64_t                asked_ns;
 	uint32_t                n_left;         /* answers that are still to come */
@@ -283,7 +285,10 @@ void cei_network_heard_departed(struct cei_network *network, uint32_t process,
 				const struct cei_note_gone *gone);
 
 void cei_network_heard_clock(struct cei_network *network, uint32_t process,
-			     const struct cei_note_clock *note);
+			     const struct cei_far_clock *message);
+
+/* The process is lost or has departed. */
+void cei_network_clock_gone(struct cei_network *network, uint32_t process);
 
 /* At the close of the reference: waits, 2 seconds at most, for processes that have asked for the
  * time and have not said that they will not ask again. Without the lock. */

@@ -238,9 +238,6 @@ static void heard_inside(struct cei_network *network, uint32_t process,
 	case CEI_NOTE_GONE:
 		heard_gone(network, process, &note->gone);
 		break;
-	case CEI_NOTE_CLOCK:
-		cei_network_heard_clock(network, process, &note->clock);
-		break;
 	}
 }
 
@@ -282,8 +279,12 @@ static void heard(void *arg, uint32_t process, const struct cei_far_message *mes
 	struct cei_network *network = arg;
 	struct cei_note note;
 
-	if (message->type != CEI_FAR_NOTE)
+	if (message->type == CEI_FAR_CLOCK) {
+		pthread_mutex_lock(&network->lock);
+		cei_network_heard_clock(network, process, &message->clock);
+		pthread_mutex_unlock(&network->lock);
 		return;
+	}
 	if (!cei_note_decode(message->note.bytes, message->note.n_bytes, &note)) {
 		handle(network, process, &note);
 		return;
@@ -320,6 +321,7 @@ void cei_network_process_gone(struct cei_network *network, uint32_t process, int
 		process == cei_book_own_process(network->book);
 	if (!is_known) {
 		network->has_gone[process] = 1;
+		cei_network_clock_gone(network, process);
 		network->n_parting -= network->is_parting[process] != 0;
 		network->is_parting[process] = 0;
 		cei_network_forget_process(network, process);
@@ -345,11 +347,12 @@ static void say_lost(const struct cei_network *network, uint32_t process, const 
 		cei_book_node_of(network->book, process), why);
 }
 
-static void losing(void *arg, uint32_t process, const char *why)
+static void losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
 	struct cei_network *network = arg;
 	int is_known;
 
+	(void)is_refusal;
 	pthread_mutex_lock(&network->lock);
 	is_known = network->has_gone[process] || network->is_parting[process];
 	cei_network_part(network, process, why);

@@ -79,20 +79,6 @@ static const struct cei_field gone_fields[] = {
 	{ CEI_U64, CEI_AT(cei_note_gone, n_barriers) },
 };
 
-static int is_clock(const void *value)
-{
-	const struct cei_note_clock *clock = value;
-
-	return clock->what == CEI_CLOCK_TELL || (!clock->heard_ns && !clock->told_ns);
-}
-
-static const struct cei_field clock_fields[] = {
-	{ CEI_U32, CEI_AT(cei_note_clock, what), .least = CEI_CLOCK_ASK, .most = CEI_CLOCK_END },
-	{ CEI_U64, CEI_AT(cei_note_clock, number), .least = 1 },
-	{ CEI_U64, CEI_AT(cei_note_clock, heard_ns) },
-	{ CEI_U64, CEI_AT(cei_note_clock, told_ns) },
-};
-
 static const struct cei_message_kind kinds[] = {
 	[CEI_NOTE_FIND] = { "FIND", CEI_LAYOUT(find_fields, cei_note_find, NULL) },
 	[CEI_NOTE_REPLY] = { "REPLY", CEI_LAYOUT(reply_fields, cei_note_reply, is_reply) },
@@ -105,7 +91,6 @@ static const struct cei_message_kind kinds[] = {
 	[CEI_NOTE_RENEWED] = { "RENEWED", CEI_LAYOUT(renew_fields, cei_note_renew, NULL) },
 	[CEI_NOTE_BARRIER] = { "BARRIER", CEI_LAYOUT(barrier_fields, cei_note_barrier, NULL) },
 	[CEI_NOTE_GONE] = { "GONE", CEI_LAYOUT(gone_fields, cei_note_gone, is_gone) },
-	[CEI_NOTE_CLOCK] = { "CLOCK", CEI_LAYOUT(clock_fields, cei_note_clock, is_clock) },
 };
 
 static const struct cei_field head_fields[] = {

@@ -24,7 +24,6 @@ enum cei_note_type {
 	CEI_NOTE_RENEWED,       /* the image is zero */
 	CEI_NOTE_BARRIER,       /* I have come so far in this barrier */
 	CEI_NOTE_GONE,          /* the process of this rank is lost, or has closed */
-	CEI_NOTE_CLOCK,         /* what time is it at yours? and the answer */
 };
 
 struct cei_note_find {
@@ -79,20 +78,6 @@ struct cei_note_gone {
 						 * 0 */
 };
 
-enum cei_clock_note {
-	CEI_CLOCK_ASK = 1,                      /* what time is it at yours? */
-	CEI_CLOCK_TELL,                         /* the answer */
-	CEI_CLOCK_END,                          /* that was my last question */
-};
-
-struct cei_note_clock {
-	uint32_t what;                          /* enum cei_clock_note */
-	uint64_t number;                        /* of the question; not 0 */
-	uint64_t heard_ns;                      /* TELL: the speaker's clock when it heard the
-						 * question, */
-	uint64_t told_ns;                       /* and when it said the answer; else both 0 */
-};
-
 struct cei_note {
 	uint32_t type;                          /* enum cei_note_type */
 	union {
@@ -104,7 +89,6 @@ struct cei_note {
 		struct cei_note_renew   renew;
 		struct cei_note_barrier barrier;
 		struct cei_note_gone    gone;
-		struct cei_note_clock   clock;
 	};
 };
 

@@ -101,8 +101,10 @@ void cei_rail_lane_close(struct cei_rail *rail, struct cei_far_lane *lane);
 
 /* --- messages and processes ---------------------------------------------------- */
 
-/* Says a NOTE; the head is filled here, and everything is copied. NOTEs arrive once, in any order,
- * or the connection is lost. CEOV_FULL: CEI_RAIL_NOTES_MAX are waiting. Never blocks. */
+/* Says a NOTE or a CLOCK; the head and a NOTE's number are filled here, and everything is
+ * copied. NOTEs arrive once, in the order in which they were said, or the connection is lost.
+ * CLOCKs overtake others. CEOV_FULL: CEI_RAIL_NOTES_MAX are waiting, or many to other
+ * processes. Never blocks. */
 int  cei_rail_say(struct cei_rail *rail, uint32_t process,
 		  const struct cei_far_message *message);
 
@@ -116,6 +118,11 @@ void cei_rail_use(struct cei_rail *rail, uint32_t process, int by);
 /* This process waits, by as many waits more or less, for what processes that use its exports may
  * do: one of those that falls silent meanwhile is lost. Never blocks. */
 void cei_rail_await_users(struct cei_rail *rail, int by);
+
+/* Gives the connection to a process up as soon as it was told so, or cannot be told: it has a
+ * tenth of the timeout. From now on nothing is accepted from it. One that was never used is
+ * not begun any more, and is told as lost, too. CEOV_FULL as above. Never blocks. */
+int  cei_rail_refuse(struct cei_rail *rail, uint32_t process, const char *why);
 
 /* Gives the connection to a process up: everything on it fails. One that was never used is not
  * begun any more. */
@@ -138,8 +145,8 @@ struct cei_rail_expected {
 	int      is_measured;           /* by what this rail has sent; else the transport says it */
 };
 
-/* How long so many bytes should take to the process, when nothing else is under way. CEOV_NONE: too
- * few were sent, and the transport does not know, or is not connected. */
+/* How long so many bytes should take to the process, when nothing else is under way.
+ * CEOV_NONE: too few were sent, and the transport does not know, or is not connected. */
 int  cei_rail_expected(struct cei_rail *rail, uint32_t process, uint64_t n_bytes,
 		       struct cei_rail_expected *ret_expected);
 

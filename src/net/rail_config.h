@@ -29,8 +29,9 @@ struct cei_rail_events {
 
 	/* The connection to a process is lost: nothing more is accepted from it, but bytes may
 	 * still land. Raise the abort words of signals now; poison no counter yet. The rail itself
-	 * logs nothing. */
-	void (*losing)(void *arg, uint32_t process, const char *why);
+	 * logs nothing. why stays until the rail is closed. is_refusal: the process lives and has
+	 * given this one up. */
+	void (*losing)(void *arg, uint32_t process, const char *why, int is_refusal);
 
 	/* Nothing lands any more, and lanes to it have ended. is_uncertain: the transport did not
 	 * end its receives in CEI_RAIL_CLOSE_NS; until it does, regions of this process that it
@@ -40,7 +41,8 @@ struct cei_rail_events {
 	/* A process has closed in order. */
 	void (*departed)(void *arg, uint32_t process);
 
-	/* A NOTE has come; valid during the call. NOTEs come in any order. */
+	/* A NOTE has come, or a CLOCK; valid during the call. NOTEs come in the order in which they
+	 * were said. */
 	void (*heard)(void *arg, uint32_t process, const struct cei_far_message *message);
 };
 

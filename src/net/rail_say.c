@@ -3,31 +3,19 @@
 
 /* What other layers tell a rail without waiting for its thread: messages, and what is awaited. */
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "net/rail_private.h"
-
-static struct cei_far_note_item *make_note(const struct cei_far_message *message)
-{
-	struct cei_far_note_item *item = malloc(sizeof(*item) + message->note.n_bytes);
-
-	if (!item)
-		return NULL;
-	cei_list_init(&item->link);
-	item->message = *message;
-	memcpy(item->payload, message->note.bytes, message->note.n_bytes);
-	item->message.note.bytes = item->payload;
-	return item;
-}
 
 static int may_say(const struct cei_rail *rail, uint32_t process,
 		   const struct cei_far_message *message)
 {
 	if (process >= rail->nic.config.n_processes || process == rail->nic.config.process)
 		return 0;
-	return message->type == CEI_FAR_NOTE && message->note.n_bytes &&
-		message->note.n_bytes <= CEI_FAR_NOTE_MAX;
+	if (message->type == CEI_FAR_NOTE)
+		return message->note.n_bytes && message->note.n_bytes <= CEI_FAR_NOTE_MAX;
+	return message->type == CEI_FAR_CLOCK || message->type == CEI_FAR_REFUSE;
 }
 
 int cei_rail_say(struct cei_rail *rail, uint32_t process, const struct cei_far_message *message)
@@ -38,7 +26,7 @@ int cei_rail_say(struct cei_rail *rail, uint32_t process, const struct cei_far_m
 		return cei_raise(rail->nic.config.report, CEOV_ERR_INVALID, 0,
 				 "net: a message of type %s to process %u cannot be said",
 				 cei_message_name(&cei_far_protocol, message->type), process);
-	item = make_note(message);
+	item = cei_far_note_copy(message);
 	if (!item)
 		return cei_raise(rail->nic.config.report, CEOV_ERR_NO_MEMORY, 0,
 				 "net: no memory for a message to process %u", process);
@@ -53,6 +41,14 @@ int cei_rail_say(struct cei_rail *rail, uint32_t process, const struct cei_far_m
 	atomic_fetch_sub_explicit(item->n_queued, 1, memory_order_relaxed);
 	free(item);
 	return CEOV_FULL;
+}
+
+int cei_rail_refuse(struct cei_rail *rail, uint32_t process, const char *why)
+{
+	struct cei_far_message message = { .type = CEI_FAR_REFUSE };
+
+	snprintf(message.refuse.text, sizeof(message.refuse.text), "%s", why);
+	return cei_rail_say(rail, process, &message);
 }
 
 void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by)

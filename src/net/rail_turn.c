@@ -4,8 +4,6 @@
 /* One turn of a rail: takes what engines and the layer above gave it, lets the transport tell what
  * came, says and sends what is owed, and looks at the time. */
 
-#include <stdlib.h>
-
 #include "base/clock.h"
 #include "net/far_receive.h"
 #include "net/far_send.h"
@@ -34,11 +32,21 @@ int cei_rail_take_lanes(struct cei_rail *rail)
 	return n;
 }
 
-static void drop_note(struct cei_far_note_item *item)
+/* Takes what is to be said to the peer. */
+static void take_note(struct cei_far_peer *peer, struct cei_far_note_item *item)
 {
-	/* relaxed: a number that is compared with a bound */
-	atomic_fetch_sub_explicit(item->n_queued, 1, memory_order_relaxed);
-	free(item);
+	if (item->message.type == CEI_FAR_REFUSE) {
+		cei_far_peer_give_up(peer, item->message.refuse.text);
+		cei_far_note_drop(item);
+		return;
+	}
+	if ((peer->state == CEI_FAR_UNUSED && cei_far_peer_use(peer)) ||
+	    (peer->state != CEI_FAR_OPENING && peer->state != CEI_FAR_UP)) {
+		cei_far_note_drop(item);
+		return;
+	}
+	cei_list_append(&peer->notes.waiting, &item->link);
+	cei_far_peer_touch(peer);
 }
 
 int cei_rail_take_notes(struct cei_rail *rail)
@@ -50,13 +58,10 @@ int cei_rail_take_notes(struct cei_rail *rail)
 	while ((item = cei_ring_take(&rail->notes))) {
 		n++;
 		peer = cei_far_peer_get(&rail->nic, item->process);
-		if (!peer || (peer->state == CEI_FAR_UNUSED && cei_far_peer_use(peer)) ||
-		    (peer->state != CEI_FAR_OPENING && peer->state != CEI_FAR_UP)) {
-			drop_note(item);
-			continue;
-		}
-		cei_list_append(&peer->notes, &item->link);
-		cei_far_peer_touch(peer);
+		if (peer)
+			take_note(peer, item);
+		else
+			cei_far_note_drop(item);
 	}
 	return n;
 }

@@ -33,12 +33,13 @@ static void raised(void *arg, uint32_t region, uint32_t index, uint64_t value)
 	own->far_raised = value;
 }
 
-static void losing(void *arg, uint32_t process, const char *why)
+static void losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
 	struct rails_process *own = arg;
 
 	ck_assert(why[0]);
 	snprintf(own->why, sizeof(own->why), "%s", why);
+	own->n_refusals += (uint32_t)is_refusal;
 	own->n_losing[process]++;
 }
 
@@ -68,11 +69,12 @@ static void heard(void *arg, uint32_t process, const struct cei_far_message *mes
 	struct rails_process *own = arg;
 
 	(void)process;
-	own->n_heard++;
 	if (message->type == CEI_FAR_NOTE) {
+		own->firsts[own->n_heard % RAILS_FIRSTS] = message->note.bytes[0];
 		own->n_note = message->note.n_bytes;
 		memcpy(own->note, message->note.bytes, own->n_note);
 	}
+	own->n_heard++;
 }
 
 static const struct cei_rail_events events = {

@@ -26,6 +26,7 @@
 #define RAILS_BYTES_REGION 7u
 #define RAILS_WORDS_REGION 8u
 #define RAILS_FAR_REGION   9u     /* counters that are not in host memory */
+#define RAILS_FIRSTS       128u
 #define RAILS_GROUP        UINT64_C(0x1122334455667788)
 
 struct rails_process {
@@ -46,7 +47,9 @@ struct rails_process {
 	uint64_t               lost_ns[RAILS_MAX];
 	char                   why[CEI_RAIL_WHY_BYTES]; /* the last one was lost */
 	uint32_t               n_departed[RAILS_MAX];
+	uint32_t               n_refusals;      /* of the losing ones */
 	uint32_t               n_heard;
+	uint8_t                firsts[RAILS_FIRSTS];    /* the first bytes of notes, in turn */
 	uint8_t                note[CEI_FAR_NOTE_MAX];
 	uint32_t               n_note;
 };

@@ -285,39 +285,46 @@ START_TEST(test_rail)
 
 	message.hello = (struct cei_far_hello){ { 1, 2 }, "library", "transport" };
 	assert_far(&message, CEI_FAR_HELLO,
-		     "5241494c0400000001000000d0000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c0500000001000000d0000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e10100*7 0200*7 6c69627261727900*89 7472616e73706f727400*8"
 		     "7 ");
 	message.refuse = (struct cei_far_refuse){ CEOV_ERR_STATE, "why" };
 	assert_far(&message, CEI_FAR_REFUSE,
-		     "5241494c0400000002000000cc000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c0500000002000000cc000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1feffffff77687900*197 ");
 	count(&message.piece, sizeof(message.piece));
 	assert_far(&message, CEI_FAR_PIECE,
-		     "5241494c04000000030000002c000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c05000000030000002c000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b202122232425262728292a2b2c2d2e2f"
 		     "303132333435363738393a3b3c3d3e3f");
 	count(&message.mark, sizeof(message.mark));
 	assert_far(&message, CEI_FAR_MARK,
-		     "5241494c040000000400000020000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c050000000400000020000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b1c1d1e1f202122232425262728292a2b"
 		     "2c2d2e2f");
 	message.ack = UINT64_C(0x0102030405060708);
 	assert_far(&message, CEI_FAR_ACK,
-		     "5241494c040000000500000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c050000000500000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e10807060504030201");
 	count(&message.beat, sizeof(message.beat));
 	assert_far(&message, CEI_FAR_BEAT,
-		     "5241494c040000000600000010000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "5241494c050000000600000010000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
 		     "d2d1e8e7e6e5e4e3e2e1101112131415161718191a1b1c1d1e1f");
+	message.note.number = UINT64_C(0x0102030405060708);
 	message.note.bytes = (const uint8_t *)"note";
 	message.note.n_bytes = 4;
 	assert_far(&message, CEI_FAR_NOTE,
-		     "5241494c040000000700000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
-		     "d2d1e8e7e6e5e4e3e2e1040000006e6f7465");
+		     "5241494c050000000700000010000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e10807060504030201040000006e6f7465");
+	message.bye = UINT64_C(0x0102030405060708);
 	assert_far(&message, CEI_FAR_BYE,
-		     "5241494c040000000800*7 a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3d2d1e8e7e"
-		     "6e5e4e3e2e1");
+		     "5241494c050000000800000008000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e10807060504030201");
+	count(&message.clock, sizeof(message.clock));
+	assert_far(&message, CEI_FAR_CLOCK,
+		     "5241494c05000000090000001c000000a8a7a6a5a4a3a2a1b4b3b2b1c4c3c2c1d8d7d6d5d4d3"
+		     "d2d1e8e7e6e5e4e3e2e11011121318191a1b1c1d1e1f202122232425262728292a2b2c2d2e"
+		     "2f");
 }
 END_TEST
 
@@ -386,9 +393,6 @@ START_TEST(test_notes)
 	count(&note.gone, sizeof(note.gone));
 	assert_note(&note, CEI_NOTE_GONE,
 		     "0b000000101112131415161718191a1b1c1d1e1f");
-	count(&note.clock, sizeof(note.clock));
-	assert_note(&note, CEI_NOTE_CLOCK,
-		     "0c0000001011121318191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f");
 }
 END_TEST
 

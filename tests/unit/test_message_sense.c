@@ -207,13 +207,6 @@ START_TEST(test_notes)
 	note.gone.has_departed = 1;
 	note.gone.n_barriers = 3;
 	NOTE_REFUSES(note, gone.has_departed, 0);
-	note = made_note(CEI_NOTE_CLOCK);
-	note.clock.what = CEI_CLOCK_TELL;
-	note.clock.heard_ns = 1;
-	NOTE_REFUSES(note, clock.what, CEI_CLOCK_ASK);
-	note.clock.heard_ns = 0;
-	note.clock.told_ns = 1;
-	NOTE_REFUSES(note, clock.what, CEI_CLOCK_END);
 }
 END_TEST
 

@@ -161,7 +161,7 @@ END_TEST
 /* Tells node 1 what a reference would tell; returns how many answers it still awaits. */
 static uint32_t tell(uint32_t process, uint64_t number, uint64_t heard_ns, uint64_t told_ns)
 {
-	struct cei_note_clock told = { CEI_CLOCK_TELL, number, heard_ns, told_ns };
+	struct cei_far_clock told = { CEI_FAR_CLOCK_TELL, number, heard_ns, told_ns };
 	struct cei_network *network = network_of(1);
 	uint32_t n;
 

@@ -208,7 +208,7 @@ static int all_notes_heard(void)
 	return rails.processes[1].n_heard == CEI_RAIL_NOTES_MAX + 1;
 }
 
-START_TEST(test_messages_of_the_layer_above_arrive_once)
+START_TEST(test_messages_of_the_layer_above_arrive_once_and_in_order)
 {
 	struct cei_far_message note = { .type = CEI_FAR_NOTE };
 	uint8_t bytes[CEI_FAR_NOTE_MAX];
@@ -222,16 +222,48 @@ START_TEST(test_messages_of_the_layer_above_arrive_once)
 	testing_fill(bytes, sizeof(bytes), 5);
 	note.note.bytes = bytes;
 	note.note.n_bytes = sizeof(bytes);
-	for (i = 0; i < CEI_RAIL_NOTES_MAX; i++)
+	for (i = 0; i < CEI_RAIL_NOTES_MAX; i++) {
+		bytes[0] = (uint8_t)i;
 		ck_assert_int_eq(cei_rail_say(rail, 1, &note), 0);
+	}
 	ck_assert_int_eq(cei_rail_say(rail, 1, &note), CEOV_FULL);
 	rails_pass(100 * TESTING_MS);
+	bytes[0] = (uint8_t)i;
 	ck_assert_int_eq(cei_rail_say(rail, 1, &note), 0);
 	ck_assert(rails_until(all_notes_heard, TESTING_SECOND));
 	ck_assert_uint_eq(rails.processes[1].n_note, sizeof(bytes));
 	ck_assert_mem_eq(rails.processes[1].note, bytes, sizeof(bytes));
 	rails_pass(TESTING_SECOND);
 	ck_assert(all_notes_heard());
+	for (i = 0; i <= CEI_RAIL_NOTES_MAX; i++)
+		ck_assert_uint_eq(rails.processes[1].firsts[i], i);
+	rails_close();
+}
+END_TEST
+
+static int has_departed(void)
+{
+	return rails.processes[1].n_departed[0] == 1;
+}
+
+/* A network may bring the farewell before what was said before it. */
+START_TEST(test_a_farewell_is_heard_behind_messages)
+{
+	struct cei_far_message note = { .type = CEI_FAR_NOTE };
+	uint8_t byte = 0;
+
+	rails_open(2, testing_seed());
+	note.note.bytes = &byte;
+	note.note.n_bytes = 1;
+	ck_assert_int_eq(cei_rail_say(rails.processes[0].rail, 1, &note), 0);
+	rails_pass(100 * TESTING_MS);
+	set_jitter(1000, 100000);
+	for (byte = 1; byte < CEI_RAIL_NOTES_MAX; byte++)
+		ck_assert_int_eq(cei_rail_say(rails.processes[0].rail, 1, &note), 0);
+	cei_rail_leave(rails.processes[0].rail);
+	ck_assert(rails_until(has_departed, TESTING_SECOND));
+	ck_assert_uint_eq(rails.processes[1].n_heard, CEI_RAIL_NOTES_MAX);
+	ck_assert_uint_eq(rails.processes[1].n_losing[0], 0);
 	rails_close();
 }
 END_TEST
@@ -347,7 +379,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_lane_takes_no_more_submits_than_it_can_count);
 	tcase_add_test(all, test_counters_elsewhere_are_told_and_none_falls);
 	tcase_add_test(all, test_a_stopped_lane_ends_when_what_was_sent_has_landed);
-	tcase_add_test(all, test_messages_of_the_layer_above_arrive_once);
+	tcase_add_test(all, test_messages_of_the_layer_above_arrive_once_and_in_order);
+	tcase_add_test(all, test_a_farewell_is_heard_behind_messages);
 	tcase_add_test(all, test_wrong_messages_and_processes_are_refused);
 	tcase_add_test(all, test_a_copy_from_unknown_memory_breaks_its_lane_alone);
 	tcase_add_test(all, test_all_connections_close_in_order);

@@ -21,6 +21,7 @@ struct evil {
 	int                          has_heard; /* something of the rail */
 	uint32_t                     n_refusals;
 	uint32_t                     n_acks;
+	uint32_t                     n_byes;
 	uint32_t                     n_sent;
 	struct cei_report            report;
 };
@@ -38,6 +39,7 @@ static void evil_heard(void *arg, struct cei_transport_peer *from, const void *b
 	evil.has_heard = 1;
 	evil.n_refusals += message.type == CEI_FAR_REFUSE;
 	evil.n_acks += message.type == CEI_FAR_ACK;
+	evil.n_byes += message.type == CEI_FAR_BYE;
 }
 
 static void evil_offered(void *arg, struct cei_transport_peer *from,
@@ -281,6 +283,86 @@ START_TEST(test_acks_of_nothing_end_the_connection)
 }
 END_TEST
 
+static struct cei_far_message note(uint64_t number, const uint8_t *byte)
+{
+	struct cei_far_message message = honest(CEI_FAR_NOTE);
+
+	message.note.number = number;
+	message.note.bytes = byte;
+	message.note.n_bytes = 1;
+	return message;
+}
+
+/* A note that comes again is dropped, whether it waits for others or was told. */
+START_TEST(test_notes_are_told_by_their_numbers)
+{
+	static const uint64_t numbers[] = { 5, 2, 5, 4, 2, 1, 1, 4, 3, 3 };
+	struct cei_far_message message;
+	uint8_t byte;
+	uint32_t i;
+
+	begin();
+	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		byte = (uint8_t)numbers[i];
+		message = note(numbers[i], &byte);
+		say(&message);
+		ck_assert_uint_eq(rails.processes[0].n_heard, i < 5 ? 0 : i < 8 ? 2 : 5);
+	}
+	for (i = 0; i < 5; i++)
+		ck_assert_uint_eq(rails.processes[0].firsts[i], i + 1);
+	ck_assert_uint_eq(rails_status(0, 1).counts.n_duplicates, 5);
+	message = note(5 + CEI_FAR_EARLY_MAX, &byte);
+	say(&message);
+	ck_assert_uint_eq(evil.n_refusals, 0);
+	end();
+}
+END_TEST
+
+START_TEST(test_notes_without_order_end_the_connection)
+{
+	const uint8_t byte = 1;
+	struct cei_far_message message;
+
+	begin();
+	message = note(1, &byte), say(&message);
+	message = note(2 + CEI_FAR_EARLY_MAX, &byte);
+	if (_i)
+		message = honest(CEI_FAR_BYE);  /* behind none */
+	say(&message);
+	step_both(3);
+	ck_assert_uint_eq(evil.n_refusals, 1);
+	rails_pass(RAILS_TIMEOUT_NS / 5);
+	ck_assert_uint_eq(rails.processes[0].n_lost[1], 1);
+	ck_assert_uint_eq(rails.processes[0].n_departed[1], 0);
+	end();
+}
+END_TEST
+
+/* A rail that leaves says no farewell while it holds a mark: the other side still has to send what
+ * is before that. If the connection breaks meanwhile, that was not in order. */
+START_TEST(test_no_farewell_while_a_mark_is_held)
+{
+	struct cei_far_message message;
+	struct loop_link *link;
+
+	begin();
+	message = mark(2);
+	message.mark.after = 1;
+	say(&message);
+	cei_rail_leave(rails.processes[0].rail);
+	step_both(5);
+	ck_assert_uint_eq(evil.n_byes, 0);
+	link = &rails.net.links[1][0];
+	link->fail_at = link->n_arrivals + 1;
+	message = honest(CEI_FAR_BEAT);
+	say(&message);
+	step_both(5);
+	ck_assert_uint_eq(rails.processes[0].n_losing[1], 1);
+	ck_assert_uint_eq(rails.processes[0].n_departed[1], 0);
+	end();
+}
+END_TEST
+
 /* Strangers and liars about who they are: dropped, and the connection stays. */
 START_TEST(test_strange_messages_are_dropped_and_do_no_harm)
 {
@@ -434,6 +516,9 @@ static Suite *suite(void)
 	tcase_add_test(all, test_honest_pieces_and_marks_are_taken);
 	tcase_add_loop_test(all, test_wrong_pieces_end_the_connection, 0, 9);
 	tcase_add_loop_test(all, test_wrong_marks_end_the_connection, 0, 5);
+	tcase_add_test(all, test_notes_are_told_by_their_numbers);
+	tcase_add_loop_test(all, test_notes_without_order_end_the_connection, 0, 2);
+	tcase_add_test(all, test_no_farewell_while_a_mark_is_held);
 	tcase_add_test(all, test_acks_of_nothing_end_the_connection);
 	tcase_add_test(all, test_strange_messages_are_dropped_and_do_no_harm);
 	tcase_add_test(all, test_messages_in_the_name_of_another_process_are_dropped);

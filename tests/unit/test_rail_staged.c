@@ -166,8 +166,9 @@ static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 	ck_abort_msg("process %u is lost: %s (%d)", process, why, is_uncertain);
 }
 
-static void losing(void *arg, uint32_t process, const char *why)
+static void losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
+	(void)is_refusal;
 	lost(arg, process, why, 0);
 }
 
