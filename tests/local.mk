@@ -206,6 +206,7 @@ pure_suites = \
 	%D%/unit/test_rail_evil \
 	%D%/unit/test_rail \
 	%D%/unit/test_rail_faults \
+	%D%/unit/test_carrier_rails \
 	%D%/unit/test_rail_slots \
 	%D%/unit/test_rail_staged \
 	%D%/unit/test_rail_direct
@@ -347,6 +348,9 @@ carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h \
 	src/ipc/carrier_unix.c src/ipc/carrier_unix.h
 %C%_unit_test_carrier_unix_SOURCES = %D%/unit/test_carrier_unix.c $(carrier_fixture)
 %C%_unit_test_carrier_unix_ends_SOURCES = %D%/unit/test_carrier_unix_ends.c $(carrier_fixture)
+
+%C%_unit_test_carrier_rails_SOURCES = %D%/unit/test_carrier_rails.c \
+	src/net/carrier_rails.c src/net/carrier_rails.h
 
 %C%_unit_test_cells_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
 %C%_unit_group_sim_SOURCES = %D%/unit/group_sim_main.c
