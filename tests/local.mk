@@ -344,8 +344,7 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
 
 # The carrier alone, without what stands on it.
-carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h \
-	src/ipc/carrier_unix.c src/ipc/carrier_unix.h
+carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h
 %C%_unit_test_carrier_unix_SOURCES = %D%/unit/test_carrier_unix.c $(carrier_fixture)
 %C%_unit_test_carrier_unix_ends_SOURCES = %D%/unit/test_carrier_unix_ends.c $(carrier_fixture)
 

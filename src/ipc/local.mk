@@ -22,6 +22,13 @@ libceoverlap_core_la_SOURCES += \
 	%D%/bootstrap_join.c \
 	%D%/bootstrap_link.c \
 	%D%/bootstrap_export.c \
+	%D%/carrier_unix.c %D%/carrier_unix.h \
+	%D%/peers/carrier.h \
+	%D%/peers/peers.c %D%/peers/peers.h \
+	%D%/peers/peers_private.h \
+	%D%/peers/peers_calls.c \
+	%D%/peers/peers_far.c \
+	%D%/peers/peers_thread.c \
 	%D%/alive.c %D%/alive.h \
 	%D%/alive_watch.c %D%/alive_watch.h \
 	%D%/share.c %D%/share.h \
