@@ -113,16 +113,37 @@ void party_hold(struct party *party, uint32_t rank)
 		party->report.rank = rank;
 }
 
+static const struct cei_peers_events events = { .gone = note_gone };
+
+/* Takes over the links. */
+static int link_party(struct party *party, struct cei_bootstrap_links *links)
+{
+	struct cei_peers_config config = {
+		.report = &party->report, .roster = &party->who.roster,
+		.timeout_ns = PATIENCE_MS * NS_PER_MS, .events = &events, .events_arg = party,
+	};
+	int r;
+
+	cei_node_roster_make(&party->site, links, &party->who);
+	r = cei_unix_open(&party->report, &party->who.roster, &party->carrier);
+	if (!r) {
+		config.near = cei_unix_carrier(party->carrier);
+		r = cei_peers_open(&config, &party->peers);
+	}
+	if (!r)
+		return cei_unix_attach(party->carrier, party->peers, links);
+	cei_bootstrap_links_close(links);
+	return r;
+}
+
 int party_open_by(struct party *party, uint64_t timeout_ms)
 {
-	struct cei_bootstrap_config config = {
-		.path = path,
-		.deadline_ns = cei_deadline(timeout_ms * NS_PER_MS),
-		.gone = note_gone,
-		.arg = party,
-	};
-	int r = cei_bootstrap_open(&party->site, &config, &party->bootstrap);
+	struct cei_bootstrap_links links;
+	int r;
 
+	r = cei_bootstrap_meet(&party->site, path, cei_deadline(timeout_ms * NS_PER_MS), &links);
+	if (!r)
+		r = link_party(party, &links);
 	cei_report_take(&party->report, &party->failure);
 	return r;
 }
@@ -139,13 +160,15 @@ void party_open(struct party *party, uint32_t n_ranks, uint32_t rank)
 
 void party_close(struct party *party)
 {
-	cei_bootstrap_close(party->bootstrap);
+	cei_peers_leave(party->peers);
+	cei_unix_close(party->carrier);
+	cei_peers_free(party->peers);
 	cei_report_fini(&party->report);
 }
 
 int party_barrier(struct party *party, uint64_t timeout_ms)
 {
-	int r = cei_bootstrap_barrier(party->bootstrap, cei_deadline(timeout_ms * NS_PER_MS));
+	int r = cei_peers_barrier(party->peers, cei_deadline(timeout_ms * NS_PER_MS));
 
 	cei_report_take(&party->report, &party->failure);
 	return r;
@@ -153,41 +176,47 @@ int party_barrier(struct party *party, uint64_t timeout_ms)
 
 int party_export(struct party *party, const struct thing *thing, uint64_t *ret_id)
 {
-	struct cei_export export = { thing->rank, "", thing->n_fds, thing->n_bytes, "", { 0 } };
+	struct cei_group_export export = { .rank = thing->rank, .n_bytes = thing->n_bytes };
+	uint32_t id;
+	int r;
 
 	memcpy(export.name, thing->name, NAME_BYTES);
 	memcpy(export.bytes, thing->bytes, THING_BYTES);
-	memcpy(export.fds, thing->fds, sizeof(export.fds));
-	return cei_bootstrap_export(party->bootstrap, &export, ret_id);
+	export.fds.n = thing->n_fds;
+	memcpy(export.fds.fds, thing->fds, sizeof(export.fds.fds));
+	r = cei_peers_export(party->peers, &export, &id);
+	if (!r)
+		*ret_id = id;
+	return r;
 }
 
 int party_withdraw(struct party *party, uint64_t id)
 {
-	return cei_bootstrap_withdraw(party->bootstrap, id);
+	return cei_peers_withdraw(party->peers, (uint32_t)id, 0);
 }
 
 int party_find(struct party *party, uint32_t rank, const char *name, struct thing *ret_thing,
 	       uint64_t *ret_use)
 {
 	struct cei_lookup lookup = { rank, name, cei_deadline(FIND_MS * NS_PER_MS) };
+	struct cei_group_found found;
 	struct ceov_failure failure;
-	struct cei_export export;
-	int r = cei_bootstrap_find(party->bootstrap, &lookup, &export, ret_use);
+	int r = cei_peers_find(party->peers, &lookup, &found, ret_use);
 
 	if (!cei_report_take(&party->report, &failure))
 		party->failure = failure;
 	if (r)
 		return r;
-	ret_thing->n_fds = export.n_fds;
-	ret_thing->n_bytes = export.n_bytes;
-	memcpy(ret_thing->bytes, export.bytes, THING_BYTES);
-	memcpy(ret_thing->fds, export.fds, sizeof(export.fds));
+	ret_thing->n_fds = found.fds.n;
+	ret_thing->n_bytes = found.n_bytes;
+	memcpy(ret_thing->bytes, found.bytes, THING_BYTES);
+	memcpy(ret_thing->fds, found.fds.fds, sizeof(ret_thing->fds));
 	return 0;
 }
 
 void party_drop(struct party *party, uint32_t rank, uint64_t use)
 {
-	cei_bootstrap_drop(party->bootstrap, rank, use);
+	cei_peers_drop(party->peers, rank, use);
 }
 
 int says(const struct party *party, const char *words)

@@ -14,7 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "ipc/bootstrap.h"
+#include "ipc/carrier_unix.h"
+#include "ipc/peers/peers.h"
 #include "tools/common/port.h"
 
 #define NS_PER_MS   UINT64_C(1000000)
@@ -53,7 +54,9 @@ struct thing {                          /* what a rank exports or finds; finds f
 struct party {                          /* a process of the group */
 	struct cei_report   report;
 	struct cei_site     site;
-	struct cei_bootstrap *bootstrap;
+	struct cei_node_roster who;
+	struct cei_unix    *carrier;
+	struct cei_peers   *peers;
 	struct ceov_failure failure;    /* of the last call that failed */
 };
 

@@ -203,7 +203,7 @@ static void miss_rank_2(uint32_t number)
 	need(cei_now_ns() - begin_ns < 3000 * NS_PER_MS);
 	need(says(&party, "2, 3"));
 	need(number || party.failure.rank == 2);
-	need(!party.bootstrap);
+	need(!party.peers);
 	need(n_open_fds() == n_fds);
 	cei_report_fini(&party.report);
 }
