@@ -96,13 +96,13 @@ static int abort_at(struct cei_group *group, struct cei_group_peer *peer,
 int cei_group_abort(struct cei_group *group, const struct cei_group_abort *abort)
 {
 	struct cei_group_peer *peer;
-	uint32_t process;
+	struct cei_list *node;
 	int r = 0;
 
-	for (process = 0; !r && process < group->roster->n_processes; process++) {
-		peer = group->peers[process];
-		if (!peer || !cei_group_is_far(group, process) || group->is_expelled ||
-		    group->life[process] != CEI_GROUP_UP)
+	for (node = group->known.next; !r && node != &group->known; node = node->next) {
+		peer = CEI_OWNER(node, struct cei_group_peer, known);
+		if (!cei_group_is_far(group, peer->process) || group->is_expelled ||
+		    group->life[peer->process] != CEI_GROUP_UP)
 			continue;
 		r = cei_pool_reserve(&group->pools[CEI_ABORTS]);
 		if (!r)

@@ -313,10 +313,10 @@ static int is_owed_a_step(const struct cei_group_peer *peer)
 struct cei_group_rank_said cei_barrier_farewell(struct cei_group *group)
 {
 	struct cei_group_rank_said said = cei_barrier_own_limit(group);
-	uint32_t process;
+	struct cei_list *node;
 
-	for (process = 0; process < group->roster->n_processes; process++) {
-		if (!group->peers[process] || !is_owed_a_step(group->peers[process]))
+	for (node = group->known.next; node != &group->known; node = node->next) {
+		if (!is_owed_a_step(CEI_OWNER(node, struct cei_group_peer, known)))
 			continue;
 		cei_barrier_limit(group, group->roster->first_rank[group->roster->own],
 				  group->barrier.n_calls - 1);

@@ -77,6 +77,7 @@ struct cei_group_answer {               /* sent once */
 
 struct cei_group_peer {                 /* a process that was talked to, or is near */
 	struct cei_list link;           /* in cei_group.sending: it has something to send */
+	struct cei_list known;          /* in cei_group.known */
 	struct cei_list asking;         /* in cei_group.asking: it has not answered all */
 	struct cei_list watched;        /* in cei_group.watched: it is awaited, or may be as a user
 					 * of exports */
@@ -254,6 +255,7 @@ struct cei_group {
 	uint64_t                    now_ns;
 	uint64_t                    timeout_ns;
 	struct cei_group_peer     **peers;      /* by process; NULL: never talked to */
+	struct cei_list             known;      /* the others */
 	uint8_t                    *life;       /* by process: enum cei_group_life */
 	uint64_t                    last_number;
 	uint32_t                    last_id;
@@ -281,6 +283,7 @@ struct cei_group {
 	struct cei_group_gone_entry *gone;      /* in the order in which they went */
 	uint32_t                    n_gone;
 	uint32_t                    n_given_up; /* entries of gone that were given up */
+	uint32_t                    n_told;     /* entries of gone before the first untold one */
 	uint32_t                    n_untold;   /* that wait to be told upwards */
 	int                         awaits_users;
 	int                         must_spread;        /* there was no room for it */
@@ -288,6 +291,8 @@ struct cei_group {
 	struct cei_group_call      *leave;
 	uint64_t                    leave_ns;   /* when farewells wait for nothing any more */
 	int                         says_bye;
+	uint32_t                    n_byes;     /* known processes that are up and have not heard
+						 * the farewell */
 };
 
 /* --- peers.c --------------------------------------------------------------------------- */

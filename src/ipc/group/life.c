@@ -148,13 +148,14 @@ void cei_group_fill_life(struct cei_group *group, const struct cei_owed *owed,
 static void go(struct cei_group *group, uint32_t process, enum cei_group_life life,
 	       const char *why)
 {
-	struct cei_group_peer *peer = cei_group_peer(group, process);
+	struct cei_group_peer *peer = group->peers[process];
 
 	group->life[process] = (uint8_t)life;
 	group->gone[group->n_gone++] = (struct cei_group_gone_entry){ process, 0, why };
 	group->n_untold++;
 	if (!peer)
-		return;         /* nothing was asked of it */
+		return;         /* it was never talked to */
+	group->n_byes -= !peer->has_heard_bye;
 	cei_owed_forget_all(group, peer);
 	cei_list_remove(&peer->watched);
 	cei_counters_end(group, peer);
@@ -273,7 +274,9 @@ int cei_life_next(struct cei_group *group, struct cei_group_action *action)
 		action->why = entry->why;
 		return 0;
 	}
-	for (i = 0; group->n_untold && i < group->n_gone; i++) {
+	while (group->n_told < group->n_gone && group->gone[group->n_told].is_told)
+		group->n_told++;
+	for (i = group->n_told; group->n_untold && i < group->n_gone; i++) {
 		entry = &group->gone[i];
 		life = group->life[entry->process];
 		if (entry->is_told || life == CEI_GROUP_PARTING)
@@ -441,20 +444,18 @@ static int may_say_bye(const struct cei_group *group)
 void cei_group_leave_go(struct cei_group *group)
 {
 	struct cei_group_peer *peer;
-	uint32_t process, n_left = 0;
+	struct cei_list *node;
 
 	if (!group->leave || (!group->says_bye && !may_say_bye(group)))
 		return;
-	group->says_bye = 1;
-	for (process = 0; process < group->roster->n_processes; process++) {
-		peer = group->peers[process];
-		if (!peer || group->life[process] != CEI_GROUP_UP || peer->has_heard_bye)
-			continue;
-		n_left++;
-		if (peer->bye.state == CEI_OWED_NOT)
-			cei_owe(group, &peer->bye, CEI_OWED_BYE, process, 0);
+	if (!group->says_bye) {
+		group->says_bye = 1;
+		for (node = group->known.next; node != &group->known; node = node->next) {
+			peer = CEI_OWNER(node, struct cei_group_peer, known);
+			cei_owe(group, &peer->bye, CEI_OWED_BYE, peer->process, 0);
+		}
 	}
-	if (n_left && !group->is_expelled)
+	if (group->n_byes && !group->is_expelled)
 		return;
 	cei_group_end(group, group->leave, 0, CEOV_NOBODY);
 	group->leave = NULL;

@@ -96,6 +96,7 @@ static void owed_paid(struct cei_group *group, struct cei_owed *owed)
 		break;
 	case CEI_OWED_BYE:
 		peer->has_heard_bye = 1;
+		group->n_byes--;
 		break;
 	default:
 		break;
@@ -149,6 +150,7 @@ static void fill(struct cei_group *group, const struct cei_group_config *config)
 	init_pools(group);
 	cei_list_init(&group->aborted);
 	cei_list_init(&group->listening);
+	cei_list_init(&group->known);
 	cei_list_init(&group->sending);
 	cei_list_init(&group->asking);
 	cei_list_init(&group->watched);

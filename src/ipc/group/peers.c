@@ -115,6 +115,12 @@ struct cei_group_peer *cei_group_peer(struct cei_group *group, uint32_t process)
 	peer->limit_told = UINT64_MAX;
 	peer->heard_ns = group->now_ns;
 	group->peers[process] = peer;
+	cei_list_init(&peer->known);
+	cei_list_append(&group->known, &peer->known);
+	if (group->life[process] == CEI_GROUP_UP)
+		group->n_byes++;
+	if (group->says_bye)
+		cei_owe(group, &peer->bye, CEI_OWED_BYE, process, 0);
 	return peer;
 }
 
