@@ -287,6 +287,36 @@ START_TEST(test_a_process_that_is_awaited_is_asked_whether_it_is_there)
 }
 END_TEST
 
+/* What is sent on a sure carrier counts as heard, but not as a sign of life. */
+START_TEST(test_raises_to_a_silent_process_do_not_hide_its_silence)
+{
+	struct rig_find find;
+	uint32_t i;
+
+	rig_export(&rig, 2, "a");
+	rig_find(&rig, 0, &find, 2, "a");
+	cei_group_await(rig.groups[0], 2, 1);
+	rig.is_held[2][0] = 1;
+	for (i = 0; i < 20; i++) {
+		(void)cei_group_raise(rig.groups[0], 2, find.call.use, 0, i + 1);
+		rig_wait(&rig, 100 * TESTING_MS);
+	}
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 2), CEI_GROUP_LOST);
+}
+END_TEST
+
+/* It does not take what it is to be asked. */
+START_TEST(test_an_awaited_process_whose_carrier_has_no_room_is_lost)
+{
+	rig.is_full[0][2] = 1;
+	cei_group_await(rig.groups[0], 2, 1);
+	rig_wait(&rig, 900 * TESTING_MS);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 2), CEI_GROUP_UP);
+	rig_wait(&rig, 600 * TESTING_MS);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 2), CEI_GROUP_LOST);
+}
+END_TEST
+
 /* Process 2 also begins to use it later. Process 1 is of the own node. */
 START_TEST(test_users_are_awaited_while_this_process_waits_for_them)
 {
@@ -553,6 +583,9 @@ static void add_life(TCase *one, TCase *two, TCase *unsure)
 	tcase_add_test(unsure, test_a_far_process_that_is_awaited_and_silent_is_lost);
 	tcase_add_test(two, test_who_is_not_awaited_may_be_silent_and_who_is_near_too);
 	tcase_add_test(two, test_a_process_that_is_awaited_is_asked_whether_it_is_there);
+	tcase_add_test(two, test_raises_to_a_silent_process_do_not_hide_its_silence);
+	tcase_add_test(two, test_an_awaited_process_whose_carrier_has_no_room_is_lost);
+	tcase_add_test(unsure, test_an_awaited_process_whose_carrier_has_no_room_is_lost);
 	tcase_add_test(two, test_users_are_awaited_while_this_process_waits_for_them);
 	tcase_add_test(unsure, test_users_are_awaited_while_this_process_waits_for_them);
 	tcase_add_test(two, test_whether_users_are_awaited_is_asked_while_there_are_some);

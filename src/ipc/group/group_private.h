@@ -78,7 +78,8 @@ struct cei_group_answer {               /* sent once */
 struct cei_group_peer {                 /* a process that was talked to, or is near */
 	struct cei_list link;           /* in cei_group.sending: it has something to send */
 	struct cei_list known;          /* in cei_group.known */
-	struct cei_list asking;         /* in cei_group.asking: it has not answered all */
+	struct cei_list asking;         /* in cei_group.asking: it has not answered all, or is to
+					 * be asked whether it is there */
 	struct cei_list watched;        /* in cei_group.watched: it is awaited, or may be as a user
 					 * of exports */
 	struct cei_list waiting[CEI_OWED_KINDS];        /* of struct cei_owed, ... */
@@ -485,6 +486,11 @@ void cei_group_spread(struct cei_group *group);
 
 /* The first use of an export by that process has begun, or its last one has ended. */
 void cei_life_watch(struct cei_group *group, struct cei_group_peer *peer);
+
+/* Something is asked of it, or would be if its carrier had room: its silence begins to count. And
+ * the end of that, if it has answered all. */
+void cei_life_ask(struct cei_group *group, struct cei_group_peer *peer);
+void cei_life_answered(struct cei_group_peer *peer);
 
 void     cei_life_time(struct cei_group *group, uint64_t late_ns);
 uint64_t cei_life_due(const struct cei_group *group);

@@ -350,6 +350,20 @@ static uint64_t beat_at(const struct cei_group *group, const struct cei_group_pe
 	return peer->heard_ns + group->timeout_ns / BEATS;
 }
 
+void cei_life_ask(struct cei_group *group, struct cei_group_peer *peer)
+{
+	if (!cei_list_is_empty(&peer->asking))
+		return;
+	peer->awaited_ns = group->now_ns;
+	cei_list_append(&group->asking, &peer->asking);
+}
+
+void cei_life_answered(struct cei_group_peer *peer)
+{
+	if (!peer->n_unanswered && peer->beat.state == CEI_OWED_NOT)
+		cei_list_remove(&peer->asking);
+}
+
 /* A time in which this process stood still counts against nobody. */
 static void allow(struct cei_group *group)
 {
@@ -380,8 +394,10 @@ void cei_life_time(struct cei_group *group, uint64_t late_ns)
 	}
 	for (node = group->watched.next; node != &group->watched; node = node->next) {
 		peer = CEI_OWNER(node, struct cei_group_peer, watched);
-		if (beat_at(group, peer) <= group->now_ns)
-			cei_owe(group, &peer->beat, CEI_OWED_BEAT, peer->process, 0);
+		if (beat_at(group, peer) > group->now_ns)
+			continue;
+		cei_owe(group, &peer->beat, CEI_OWED_BEAT, peer->process, 0);
+		cei_life_ask(group, peer);      /* a carrier without room is silent, too */
 	}
 }
 

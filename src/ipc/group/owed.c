@@ -97,10 +97,10 @@ void cei_owed_forget(struct cei_group *group, struct cei_owed *owed)
 	owed->state = CEI_OWED_NOT;
 	if (owed->was_sent) {
 		peer->n_finds -= owed->kind == CEI_OWED_FIND;
-		if (!--peer->n_unanswered)
-			cei_list_remove(&peer->asking);
+		peer->n_unanswered--;
+		owed->was_sent = 0;
 	}
-	owed->was_sent = 0;
+	cei_life_answered(peer);
 	group->n_owed--;
 	peer->n_drops -= owed->kind == CEI_OWED_DROP;
 	peer->n_replies -= owed->kind == CEI_OWED_REPLY;
@@ -245,7 +245,6 @@ int cei_owed_next(struct cei_group *group, struct cei_group_action *action)
 
 void cei_owed_paid(struct cei_group *group, struct cei_owed *owed)
 {
-	peer_of(group, owed)->awaited_ns = group->now_ns;
 	cei_owed_forget(group, owed);
 	group->ops->paid(group, owed);
 }
@@ -256,10 +255,7 @@ static void ask(struct cei_group *group, struct cei_group_peer *peer, struct cei
 	int is_sure = cei_group_carrier_of(group, peer->process)->is_sure;
 
 	take(peer, owed);
-	if (!peer->n_unanswered) {
-		peer->awaited_ns = group->now_ns;
-		cei_list_append(&group->asking, &peer->asking);
-	}
+	cei_life_ask(group, peer);
 	if (!owed->was_sent) {
 		peer->n_unanswered++;
 		peer->n_finds += owed->kind == CEI_OWED_FIND;
