@@ -100,6 +100,7 @@ static void carry(struct sim *sim, uint32_t from, const struct cei_group_action 
 	write_flight(sim, &flight, "sends");
 	free(flight.message);
 	sim->n_messages++;
+	sim->have_met[from][flight.to] = sim->have_met[flight.to][from] = 1;
 	if (is_sure(sim, from, flight.to)) {
 		flight.message = copy_of(&action->message);
 		fly(sim, flight, 1 + sim_draw(sim, sim->delay));
@@ -125,7 +126,8 @@ static void go_down(struct sim *sim, uint32_t who)
 	uint32_t i;
 
 	for (i = 0; i < sim->n; i++)
-		if (i != who && (sim->node_of[i] == sim->node_of[who] || sim->far_tells))
+		if (i != who && (sim->node_of[i] == sim->node_of[who] ||
+				 (sim->far_tells && sim->have_met[who][i])))
 			fly(sim, (struct sim_flight){ .what = SIM_DOWN, .from = who, .to = i },
 			    1 + sim_draw(sim, 10));
 }

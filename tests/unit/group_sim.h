@@ -107,6 +107,7 @@ struct sim {
 	uint32_t           node_at[SIM_PROCESSES_MAX + 1];
 	uint32_t           lose, repeat, full, delay;           /* percents, and ticks */
 	int                near_is_sure, far_is_sure, far_tells;
+	uint8_t            have_met[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];
 	uint32_t           in_a_row[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];      /* lost */
 	uint8_t            is_full[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];
 	uint32_t           full_again[SIM_PROCESSES_MAX][SIM_PROCESSES_MAX];    /* not before */

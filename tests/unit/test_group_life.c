@@ -86,6 +86,27 @@ START_TEST(test_a_deadline_names_who_is_missing_and_the_barrier_goes_on)
 }
 END_TEST
 
+/* Its call was heard, and nobody hears anything else through it. */
+START_TEST(test_a_leader_of_the_only_node_is_not_missed_where_it_has_called)
+{
+	struct cei_group_call leave = { .deadline_ns = TESTING_SECOND };
+	uint32_t i;
+
+	rig_barrier(&rig, 0, &calls[0], 50 * TESTING_MS);
+	rig_wait(&rig, 50 * TESTING_MS);
+	assert_ends(0, CEOV_ERR_TIMEOUT);
+	cei_group_leave(rig.groups[0], &leave);
+	rig_run(&rig);
+	ck_assert_int_eq(rig.gone[1][0], CEI_GROUP_DEPARTED);
+	all_but(0);
+	for (i = 1; i < 3; i++)
+		assert_ends(i, 0);
+	rig_barrier(&rig, 1, &calls[1], TESTING_SECOND);
+	assert_ends(1, CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(calls[1].blame, 0);
+}
+END_TEST
+
 START_TEST(test_a_rank_of_another_node_that_is_late_is_named_after_a_second)
 {
 	uint32_t i;
@@ -560,6 +581,7 @@ static void add_barriers(Suite *made, TCase *one, TCase *two, TCase *unsure)
 	tcase_add_test(two, test_a_barrier_passes_when_all_have_called);
 	tcase_add_test(unsure, test_a_barrier_passes_when_all_have_called);
 	tcase_add_test(one, test_a_deadline_names_who_is_missing_and_the_barrier_goes_on);
+	tcase_add_test(one, test_a_leader_of_the_only_node_is_not_missed_where_it_has_called);
 	tcase_add_test(two, test_a_rank_of_another_node_that_is_late_is_named_after_a_second);
 	tcase_add_test(unsure, test_a_rank_of_another_node_that_is_late_is_named_after_a_second);
 	tcase_add_test(one, test_a_drop_is_counted_before_a_barrier_that_follows_it);

@@ -29,9 +29,11 @@ void cei_barrier_init(struct cei_group_barrier *barrier)
 	barrier->late_rank = CEOV_NOBODY;
 }
 
+/* Of one of several nodes, which hears of the others through it. */
 static int is_leader(const struct cei_group *group)
 {
-	return cei_group_leader(group, cei_group_own_node(group)) == group->roster->own;
+	return group->roster->n_nodes > 1 &&
+		cei_group_leader(group, cei_group_own_node(group)) == group->roster->own;
 }
 
 /* The leader that is told in a round, or (is_source) that tells. */
@@ -295,13 +297,23 @@ int cei_group_hear_limit(struct cei_group *group, const struct cei_group_rank_sa
 
 /* If it closes because of a barrier that could not complete, the rank that was missing in that is
  * to blame when others miss this process. */
-struct cei_group_rank_said cei_barrier_own_limit(struct cei_group *group)
+static struct cei_group_rank_said limit_by_leaving(struct cei_group *group)
 {
 	struct cei_group_barrier *barrier = &group->barrier;
 	uint64_t n_calls = is_leader(group) ? barrier->n_world : barrier->n_calls;
 
 	cei_barrier_limit(group, group->roster->first_rank[group->roster->own], n_calls);
 	return (struct cei_group_rank_said){ barrier->n_possible, barrier->missing };
+}
+
+/* A leader that has passed a barrier may be missed by those that it has not talked to. */
+void cei_barrier_leave(struct cei_group *group)
+{
+	(void)limit_by_leaving(group);
+	if (!is_leader(group) || !group->barrier.n_world)
+		return;
+	group->barrier.must_tell = 1;
+	cei_group_spread(group);
 }
 
 static int is_owed_a_step(const struct cei_group_peer *peer)
@@ -312,7 +324,7 @@ static int is_owed_a_step(const struct cei_group_peer *peer)
 
 struct cei_group_rank_said cei_barrier_farewell(struct cei_group *group)
 {
-	struct cei_group_rank_said said = cei_barrier_own_limit(group);
+	struct cei_group_rank_said said = limit_by_leaving(group);
 	struct cei_list *node;
 
 	for (node = group->known.next; node != &group->known; node = node->next) {
@@ -342,7 +354,7 @@ static int is_lacking(const struct cei_group *group)
 	const struct cei_group_barrier *barrier = &group->barrier;
 
 	return barrier->n_world < barrier->n_calls && is_leader(group) &&
-		group->roster->n_nodes > 1 && barrier->late_call < barrier->n_calls &&
+		barrier->late_call < barrier->n_calls &&
 		missing_here(group) != CEOV_NOBODY;
 }
 

@@ -459,10 +459,10 @@ void cei_barrier_go(struct cei_group *group);
 /* No more than so many barriers complete, because of the rank. */
 void cei_barrier_limit(struct cei_group *group, uint32_t rank, uint64_t n_calls);
 
-/* What this process says when it leaves. */
-struct cei_group_rank_said cei_barrier_own_limit(struct cei_group *group);
+/* This process leaves: it takes part in no further barrier. */
+void cei_barrier_leave(struct cei_group *group);
 
-/* Likewise in its farewell: not a barrier of which somebody has not heard all from here yet,
+/* What it says in its farewell: not a barrier of which somebody has not heard all from here yet,
  * because the farewell could not wait for that. */
 struct cei_group_rank_said cei_barrier_farewell(struct cei_group *group);
 

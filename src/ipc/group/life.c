@@ -435,18 +435,10 @@ uint64_t cei_life_due(const struct cei_group *group)
 
 void cei_group_leave(struct cei_group *group, struct cei_group_call *call)
 {
-	struct cei_group_barrier *barrier = &group->barrier;
-
 	cei_group_begin(group, call, CEI_GROUP_CALL_LEAVE);
 	group->leave = call;
 	group->leave_ns = group->now_ns + (call->deadline_ns - group->now_ns) / 2;
-	(void)cei_barrier_own_limit(group);
-	/* a leader that has passed a barrier may be missed by those that it has not talked to */
-	if (cei_group_leader(group, cei_group_own_node(group)) == group->roster->own &&
-	    barrier->n_world) {
-		barrier->must_tell = 1;
-		cei_group_spread(group);
-	}
+	cei_barrier_leave(group);
 	cei_group_leave_go(group);
 }
 
