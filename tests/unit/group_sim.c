@@ -486,6 +486,13 @@ static int is_busy(const struct sim_process *p)
 	return p->in_barrier || p->in_renew;
 }
 
+/* In half of the schedules it sleeps until something is due, but for a call from time to time. */
+static int is_asleep(struct sim *sim, const struct sim_process *p)
+{
+	return sim->schedule / 2 % 2 && ns_of(sim->now) < cei_group_due(p->group) &&
+		sim_draw(sim, 6);
+}
+
 void sim_step(struct sim *sim, uint32_t who)
 {
 	struct sim_process *p = &sim->processes[who];
@@ -506,7 +513,7 @@ void sim_step(struct sim *sim, uint32_t who)
 		hand(sim, &flight);
 		free(flight.message);
 	}
-	if (p->is_out)
+	if (p->is_out || is_asleep(sim, p))
 		return;
 	if (cei_group_reserve(p->group))
 		abort();

@@ -65,6 +65,16 @@ static uint32_t missing_here(const struct cei_group *group)
 	return CEOV_NOBODY;
 }
 
+/* The leader tells other nodes of a rank of its own that has not come for long. */
+static int is_lacking(const struct cei_group *group)
+{
+	const struct cei_group_barrier *barrier = &group->barrier;
+
+	return barrier->n_world < barrier->n_calls && is_leader(group) &&
+		barrier->late_call < barrier->n_calls &&
+		missing_here(group) != CEOV_NOBODY;
+}
+
 /* --- going on ------------------------------------------------------------------------- */
 
 /* Tells all of this node, by that owed message. */
@@ -209,6 +219,8 @@ void cei_group_barrier(struct cei_group *group, struct cei_group_call *call)
 		barrier->round = 0;
 		barrier->has_told = 0;
 		tell_node(group, CEI_OWED_CALLED);
+		if (is_lacking(group))
+			cei_group_due_at(group, group->now_ns + LATE_NS);
 	}
 	cei_barrier_go(group);
 }
@@ -347,16 +359,6 @@ uint32_t cei_group_missing(const struct cei_group *group)
 }
 
 /* --- who is late ------------------------------------------------------------------------------ */
-
-/* The leader tells other nodes of a rank of its own that has not come for long. */
-static int is_lacking(const struct cei_group *group)
-{
-	const struct cei_group_barrier *barrier = &group->barrier;
-
-	return barrier->n_world < barrier->n_calls && is_leader(group) &&
-		barrier->late_call < barrier->n_calls &&
-		missing_here(group) != CEOV_NOBODY;
-}
 
 int cei_group_hear_late(struct cei_group *group, const struct cei_group_rank_said *late)
 {

@@ -181,8 +181,8 @@ void cei_group_await_users(struct cei_group *group, int is_waiting);
 
 /* --- events ------------------------------------------------------------------------------- */
 
-/* The time goes on. To be called at cei_group_due() and before any other event. If it comes far too
- * late, this process stood still, which is held against nobody. */
+/* The time goes on. To be called at cei_group_due() and before any other event and any call. If it
+ * comes far too late, this process stood still, which is held against nobody. */
 void cei_group_time(struct cei_group *group, uint64_t now_ns);
 
 /* A message has come, which a decoder has checked. fds may be NULL; those that the machine takes
@@ -237,7 +237,8 @@ int  cei_group_next(struct cei_group *group, struct cei_group_action *ret_action
  * the errno. */
 void cei_group_sent(struct cei_group *group, int result, int native_code);
 
-/* When cei_group_time() has something to do; CEI_FOREVER: not before another event. */
+/* When cei_group_time() may have something to do; CEI_FOREVER: not before another event or call,
+ * each of which may make it earlier. */
 uint64_t cei_group_due(const struct cei_group *group);
 
 /* --- what is known ------------------------------------------------------------------------- */

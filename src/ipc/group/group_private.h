@@ -255,6 +255,8 @@ struct cei_group {
 	struct cei_group_carrier    near, far;
 	uint64_t                    now_ns;
 	uint64_t                    timeout_ns;
+	uint64_t                    due_ns;     /* when something is to be done, or may be */
+	int                         must_look;  /* before that */
 	struct cei_group_peer     **peers;      /* by process; NULL: never talked to */
 	struct cei_list             known;      /* the others */
 	uint8_t                    *life;       /* by process: enum cei_group_life */
@@ -311,6 +313,9 @@ void cei_group_end(struct cei_group *group, struct cei_group_call *call, int res
 
 /* Makes the record of a process if it has none. NULL: there is no room. */
 struct cei_group_peer *cei_group_peer(struct cei_group *group, uint32_t process);
+
+/* cei_group_time() may have something to do at that time. */
+void cei_group_due_at(struct cei_group *group, uint64_t at_ns);
 
 uint32_t cei_group_own_node(const struct cei_group *group);
 int  cei_group_is_far(const struct cei_group *group, uint32_t process);
@@ -490,7 +495,7 @@ void cei_life_watch(struct cei_group *group, struct cei_group_peer *peer);
 /* Something is asked of it, or would be if its carrier had room: its silence begins to count. And
  * the end of that, if it has answered all. */
 void cei_life_ask(struct cei_group *group, struct cei_group_peer *peer);
-void cei_life_answered(struct cei_group_peer *peer);
+void cei_life_answered(struct cei_group *group, struct cei_group_peer *peer);
 
 void     cei_life_time(struct cei_group *group, uint64_t late_ns);
 uint64_t cei_life_due(const struct cei_group *group);

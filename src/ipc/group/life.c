@@ -306,17 +306,8 @@ void cei_group_await(struct cei_group *group, uint32_t process, int by)
 
 void cei_group_await_users(struct cei_group *group, int is_waiting)
 {
+	group->must_look |= is_waiting && !group->awaits_users;
 	group->awaits_users = is_waiting;
-}
-
-void cei_life_watch(struct cei_group *group, struct cei_group_peer *peer)
-{
-	if (!peer->n_awaited && cei_list_is_empty(&peer->users))
-		cei_list_remove(&peer->watched);
-	else if (cei_list_is_empty(&peer->watched) &&
-		 group->life[peer->process] == CEI_GROUP_UP &&
-		 !cei_group_carrier_of(group, peer->process)->tells_death)
-		cei_list_append(&group->watched, &peer->watched);
 }
 
 static uint64_t silent_at(const struct cei_group *group, const struct cei_group_peer *peer)
@@ -350,18 +341,45 @@ static uint64_t beat_at(const struct cei_group *group, const struct cei_group_pe
 	return peer->heard_ns + group->timeout_ns / BEATS;
 }
 
+/* When users are awaited by, maybe. */
+static uint64_t look_at(const struct cei_group *group, const struct cei_group_peer *peer)
+{
+	return cei_list_is_empty(&peer->users) ? CEI_FOREVER :
+		group->now_ns + group->timeout_ns / LOOKS;
+}
+
+void cei_life_watch(struct cei_group *group, struct cei_group_peer *peer)
+{
+	if (!peer->n_awaited && cei_list_is_empty(&peer->users)) {
+		cei_list_remove(&peer->watched);
+		return;
+	}
+	if (group->life[peer->process] != CEI_GROUP_UP ||
+	    cei_group_carrier_of(group, peer->process)->tells_death)
+		return;
+	if (cei_list_is_empty(&peer->watched))
+		cei_list_append(&group->watched, &peer->watched);
+	cei_group_due_at(group, beat_at(group, peer));
+	cei_group_due_at(group, look_at(group, peer));
+}
+
 void cei_life_ask(struct cei_group *group, struct cei_group_peer *peer)
 {
 	if (!cei_list_is_empty(&peer->asking))
 		return;
 	peer->awaited_ns = group->now_ns;
 	cei_list_append(&group->asking, &peer->asking);
+	cei_group_due_at(group, silent_at(group, peer));
 }
 
-void cei_life_answered(struct cei_group_peer *peer)
+void cei_life_answered(struct cei_group *group, struct cei_group_peer *peer)
 {
-	if (!peer->n_unanswered && peer->beat.state == CEI_OWED_NOT)
-		cei_list_remove(&peer->asking);
+	if (peer->n_unanswered || peer->beat.state != CEI_OWED_NOT ||
+	    cei_list_is_empty(&peer->asking))
+		return;
+	cei_list_remove(&peer->asking);
+	if (!cei_list_is_empty(&peer->watched))
+		cei_group_due_at(group, beat_at(group, peer));
 }
 
 /* A time in which this process stood still counts against nobody. */
@@ -424,9 +442,9 @@ uint64_t cei_life_due(const struct cei_group *group)
 		at_ns = beat_at(group, peer);
 		if (at_ns < due_ns)
 			due_ns = at_ns;
-		at_ns = group->now_ns + group->timeout_ns / LOOKS;
-		if (at_ns < due_ns && !cei_list_is_empty(&peer->users))
-			due_ns = at_ns;         /* users may be awaited by then */
+		at_ns = look_at(group, peer);
+		if (at_ns < due_ns)
+			due_ns = at_ns;
 	}
 	return due_ns;
 }
@@ -438,6 +456,7 @@ void cei_group_leave(struct cei_group *group, struct cei_group_call *call)
 	cei_group_begin(group, call, CEI_GROUP_CALL_LEAVE);
 	group->leave = call;
 	group->leave_ns = group->now_ns + (call->deadline_ns - group->now_ns) / 2;
+	cei_group_due_at(group, group->leave_ns);
 	cei_barrier_leave(group);
 	cei_group_leave_go(group);
 }

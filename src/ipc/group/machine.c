@@ -146,6 +146,7 @@ static void fill(struct cei_group *group, const struct cei_group_config *config)
 	group->near = config->near;
 	group->far = config->far;
 	group->now_ns = config->now_ns;
+	group->due_ns = CEI_FOREVER;
 	group->timeout_ns = config->timeout_ns;
 	init_pools(group);
 	cei_list_init(&group->aborted);
@@ -242,21 +243,7 @@ static void end_late_calls(struct cei_group *group)
 
 /* --- events ------------------------------------------------------------------------------- */
 
-void cei_group_time(struct cei_group *group, uint64_t now_ns)
-{
-	uint64_t due_ns = cei_group_due(group);
-	uint64_t late_ns = now_ns > due_ns ? now_ns - due_ns : 0;
-
-	if (now_ns < group->now_ns)
-		return;
-	group->now_ns = now_ns;
-	cei_life_time(group, late_ns > group->timeout_ns / LATE_PARTS ? late_ns : 0);
-	end_late_calls(group);
-	cei_barrier_time(group);
-	cei_group_leave_go(group);
-}
-
-uint64_t cei_group_due(const struct cei_group *group)
+static uint64_t look_for_due(const struct cei_group *group)
 {
 	uint64_t barrier_ns = cei_barrier_due(group), due_ns = cei_life_due(group), call_ns;
 	const struct cei_list *node;
@@ -269,6 +256,30 @@ uint64_t cei_group_due(const struct cei_group *group)
 			due_ns = call_ns;
 	}
 	return due_ns;
+}
+
+/* Whatever makes something due notes that by cei_group_due_at(). What is not due any more may stay
+ * noted, and costs one look too many. */
+void cei_group_time(struct cei_group *group, uint64_t now_ns)
+{
+	uint64_t late_ns = now_ns > group->due_ns ? now_ns - group->due_ns : 0;
+
+	if (now_ns < group->now_ns)
+		return;
+	group->now_ns = now_ns;
+	if (now_ns < group->due_ns && !group->must_look)
+		return;
+	group->must_look = 0;
+	cei_life_time(group, late_ns > group->timeout_ns / LATE_PARTS ? late_ns : 0);
+	end_late_calls(group);
+	cei_barrier_time(group);
+	cei_group_leave_go(group);
+	group->due_ns = look_for_due(group);
+}
+
+uint64_t cei_group_due(const struct cei_group *group)
+{
+	return group->due_ns;
 }
 
 void cei_group_ready(struct cei_group *group, uint32_t process)

@@ -100,7 +100,7 @@ void cei_owed_forget(struct cei_group *group, struct cei_owed *owed)
 		peer->n_unanswered--;
 		owed->was_sent = 0;
 	}
-	cei_life_answered(peer);
+	cei_life_answered(group, peer);
 	group->n_owed--;
 	peer->n_drops -= owed->kind == CEI_OWED_DROP;
 	peer->n_replies -= owed->kind == CEI_OWED_REPLY;
@@ -264,6 +264,7 @@ static void ask(struct cei_group *group, struct cei_group_peer *peer, struct cei
 	owed->state = CEI_OWED_ASKED;
 	owed->again_ns = is_sure ? CEI_FOREVER : group->now_ns + group->timeout_ns / TIMES;
 	cei_list_append(&peer->asked, &owed->link);
+	cei_group_due_at(group, owed->again_ns);
 }
 
 void cei_group_sent(struct cei_group *group, int result, int native_code)

@@ -71,6 +71,14 @@ uint64_t cei_group_key(uint32_t process, uint64_t number)
 	return cei_table_key(number, process);
 }
 
+void cei_group_due_at(struct cei_group *group, uint64_t at_ns)
+{
+	if (at_ns < group->now_ns)
+		at_ns = group->now_ns;
+	if (at_ns < group->due_ns)
+		group->due_ns = at_ns;
+}
+
 /* --- processes ------------------------------------------------------------------------ */
 
 uint32_t cei_group_own_node(const struct cei_group *group)
@@ -139,6 +147,7 @@ void cei_group_begin(struct cei_group *group, struct cei_group_call *call,
 	cei_list_init(&call->link);
 	cei_list_append(kind == CEI_GROUP_CALL_BARRIER ? &group->barrier.calls : &group->calls,
 			&call->link);
+	cei_group_due_at(group, call->deadline_ns);
 }
 
 void cei_group_end(struct cei_group *group, struct cei_group_call *call, int result,

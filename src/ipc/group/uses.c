@@ -99,9 +99,9 @@ void cei_group_find(struct cei_group *group, struct cei_group_call *call, uint32
 	struct cei_group_peer *peer = NULL;
 	struct cei_group_use *use = NULL;
 
-	cei_group_begin(group, call, CEI_GROUP_CALL_FIND);
 	if (call->deadline_ns > group->now_ns + CEI_GROUP_FIND_NS)
 		call->deadline_ns = group->now_ns + CEI_GROUP_FIND_NS;
+	cei_group_begin(group, call, CEI_GROUP_CALL_FIND);
 	if (!r)
 		peer = cei_group_peer(group, group->roster->process_of[rank]);
 	if (peer)
