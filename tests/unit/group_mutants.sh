@@ -79,6 +79,12 @@ mutant barrier.c 'uint64_t n_calls = is_leader(group) ? barrier->n_world : barri
 
 mutant life.c 'if (!peer->n_awaited && cei_list_is_empty(&peer->users))' 'if (!peer->n_awaited)' \
 	'users are awaited by whoever waits for them'
+mutant peers.c '	cei_group_due_at(group, call->deadline_ns);
+' '' \
+	'a call ends at its deadline'
+mutant owed.c '	cei_group_due_at(group, owed->again_ns);
+' '' \
+	'what is not answered is said again in time'
 mutant uses.c '	cei_counters_renewed(group, use);
 ' '' \
 	'a renewal ends what was asked for'

@@ -256,7 +256,6 @@ struct cei_group {
 	uint64_t                    now_ns;
 	uint64_t                    timeout_ns;
 	uint64_t                    due_ns;     /* when something is to be done, or may be */
-	int                         must_look;  /* before that */
 	struct cei_group_peer     **peers;      /* by process; NULL: never talked to */
 	struct cei_list             known;      /* the others */
 	uint8_t                    *life;       /* by process: enum cei_group_life */

@@ -306,7 +306,6 @@ void cei_group_await(struct cei_group *group, uint32_t process, int by)
 
 void cei_group_await_users(struct cei_group *group, int is_waiting)
 {
-	group->must_look |= is_waiting && !group->awaits_users;
 	group->awaits_users = is_waiting;
 }
 

@@ -267,9 +267,8 @@ void cei_group_time(struct cei_group *group, uint64_t now_ns)
 	if (now_ns < group->now_ns)
 		return;
 	group->now_ns = now_ns;
-	if (now_ns < group->due_ns && !group->must_look)
+	if (now_ns < group->due_ns)
 		return;
-	group->must_look = 0;
 	cei_life_time(group, late_ns > group->timeout_ns / LATE_PARTS ? late_ns : 0);
 	end_late_calls(group);
 	cei_barrier_time(group);
