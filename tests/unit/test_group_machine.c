@@ -239,6 +239,38 @@ START_TEST(test_descriptors_go_to_processes_of_the_node)
 }
 END_TEST
 
+START_TEST(test_a_forced_withdrawal_gives_descriptors_back)
+{
+	uint32_t id = export_with_fds();
+
+	ck_assert_int_eq(find_result("a"), 0);
+	ck_assert_int_eq(cei_group_withdraw(rig.groups[0], id, 0), CEOV_PENDING);
+	ck_assert_int_eq(cei_group_withdraw(rig.groups[0], id, 1), 0);
+	rig_run(&rig);
+	ck_assert_uint_eq(rig.n_closed[0], 2);
+}
+END_TEST
+
+/* Also of what others still use, and when they do not hear the farewell, for which time is short or
+ * over. */
+START_TEST(test_who_has_left_gets_all_descriptors_back)
+{
+	struct cei_group_call call = { .deadline_ns = rig.now_ns + (uint64_t)_i * TESTING_MS };
+	uint32_t id = export_with_fds();
+
+	rig_wait(&rig, 50 * TESTING_MS);
+	rig_export(&rig, 0, "b");
+	ck_assert_int_eq(find_result("a"), 0);
+	rig.is_full[0][1] = _i != 1000;
+	cei_group_leave(rig.groups[0], &call);
+	rig_wait(&rig, 200 * TESTING_MS);
+	ck_assert_int_eq(call.is_ended, 1);
+	ck_assert_int_eq(call.result, _i == 1000 ? 0 : CEOV_ERR_TIMEOUT);
+	ck_assert_uint_eq(rig.n_closed[0], 2);
+	ck_assert_int_eq(cei_group_withdraw(rig.groups[0], id, 0), 0);
+}
+END_TEST
+
 START_TEST(test_descriptors_do_not_go_to_other_nodes)
 {
 	struct rig_find find;
@@ -409,6 +441,21 @@ START_TEST(test_a_renewal_fails_with_a_user_that_is_lost)
 }
 END_TEST
 
+START_TEST(test_a_renewal_ends_with_a_forced_withdrawal)
+{
+	uint32_t id = rig_export(&rig, 0, "a");
+	struct cei_group_call call;
+
+	ck_assert_int_eq(find_result("a"), 0);
+	rig.is_held[1][0] = 1;
+	renew(&call, id);
+	ck_assert_int_eq(call.is_ended, 0);
+	ck_assert_int_eq(cei_group_withdraw(rig.groups[0], id, 1), 0);
+	ck_assert_int_eq(call.is_ended, 1);
+	ck_assert_int_eq(call.result, 0);
+}
+END_TEST
+
 START_TEST(test_nobody_near_is_told_of_a_renewal)
 {
 	uint32_t id = rig_export(&rig, 0, "a");
@@ -492,6 +539,8 @@ static Suite *suite(void)
 {
 	Suite *made = suite_create("group_machine");
 	TCase *near = tcase_create("near"), *far = tcase_create("far");
+	const int lefts[3] = { 0, 200, 1000 };  /* ms */
+	uint32_t i;
 
 	tcase_add_checked_fixture(near, make_two_near, finish);
 	tcase_add_checked_fixture(far, make_two_far, finish);
@@ -508,6 +557,10 @@ static Suite *suite(void)
 	tcase_add_test(near, test_a_forced_withdrawal_forgets_users_whose_drops_still_come);
 	tcase_add_test(near, test_the_uses_of_a_lost_process_end);
 	tcase_add_test(near, test_descriptors_go_to_processes_of_the_node);
+	tcase_add_test(near, test_a_forced_withdrawal_gives_descriptors_back);
+	for (i = 0; i < 3; i++)
+		tcase_add_loop_test(near, test_who_has_left_gets_all_descriptors_back, lefts[i],
+				    lefts[i] + 1);
 	tcase_add_test(far, test_descriptors_do_not_go_to_other_nodes);
 	tcase_add_test(near, test_a_find_without_its_descriptors_fails_and_is_dropped);
 	tcase_add_test(near, test_who_cannot_send_descriptors_says_why);
@@ -518,6 +571,7 @@ static Suite *suite(void)
 	tcase_add_test(far, test_an_unwanted_answer_is_dropped_again_under_a_new_number);
 	tcase_add_test(far, test_a_renewal_waits_until_far_users_have_heard_it);
 	tcase_add_test(far, test_a_renewal_fails_with_a_user_that_is_lost);
+	tcase_add_test(far, test_a_renewal_ends_with_a_forced_withdrawal);
 	tcase_add_test(near, test_nobody_near_is_told_of_a_renewal);
 	tcase_add_test(far, test_a_late_reply_does_not_bring_an_older_generation_back);
 	tcase_add_test(near, test_questions_beyond_64_without_an_answer_are_dropped);

@@ -112,6 +112,30 @@ static void end_entry(struct cei_group *group, struct cei_group_entry *entry)
 	group->n_entries--;
 }
 
+/* Renewals of this export end when all its users have heard of the generation; or because of a
+ * user that was lost: blame, or CEOV_NOBODY. */
+static void look_at_renewals(struct cei_group *group, struct cei_group_entry *entry,
+			     uint32_t blame)
+{
+	struct cei_group_call *call;
+	struct cei_list *node, *next;
+	uint32_t lowest = UINT32_MAX;
+
+	for (node = entry->users.next; node != &entry->users; node = node->next)
+		if (CEI_OWNER(node, struct cei_group_user, of)->generation < lowest)
+			lowest = CEI_OWNER(node, struct cei_group_user, of)->generation;
+	for (node = group->calls.next; node != &group->calls; node = next) {
+		next = node->next;
+		call = CEI_OWNER(node, struct cei_group_call, link);
+		if (call->kind != CEI_GROUP_CALL_RENEW || (uint32_t)call->use != entry->id)
+			continue;
+		if (blame != CEOV_NOBODY)
+			cei_group_end(group, call, CEOV_ERR_PEER_LOST, blame);
+		else if (lowest >= call->use >> 32)
+			cei_group_end(group, call, 0, CEOV_NOBODY);
+	}
+}
+
 static struct cei_group_user *first_user(const struct cei_group_entry *entry)
 {
 	return CEI_OWNER(entry->users.next, struct cei_group_user, of);
@@ -127,6 +151,14 @@ static void leave_entry(struct cei_group *group, struct cei_group_user *user)
 	user->entry = NULL;
 }
 
+/* Users are forgotten, whose drops are still to come. */
+static void force_out(struct cei_group *group, struct cei_group_entry *entry)
+{
+	while (entry->n_users)
+		leave_entry(group, first_user(entry));
+	look_at_renewals(group, entry, CEOV_NOBODY);
+}
+
 int cei_group_withdraw(struct cei_group *group, uint32_t id, int is_forced)
 {
 	struct cei_group_entry *entry = cei_group_entry(group, id);
@@ -137,12 +169,19 @@ int cei_group_withdraw(struct cei_group *group, uint32_t id, int is_forced)
 		return 0;
 	entry->is_withdrawn = 1;
 	cei_table_remove(&group->tables[CEI_ENTRIES_BY_NAME], &entry->by_name);
-	while (is_forced && entry->n_users)     /* their drops are still to come */
-		leave_entry(group, first_user(entry));
+	if (is_forced)
+		force_out(group, entry);
 	if (entry->n_users)
 		return CEOV_PENDING;
 	end_entry(group, entry);
 	return 0;
+}
+
+void cei_group_withdraw_all(struct cei_group *group)
+{
+	while (!cei_list_is_empty(&group->entries))
+		(void)cei_group_withdraw(group, CEI_OWNER(group->entries.next,
+							  struct cei_group_entry, link)->id, 1);
 }
 
 uint32_t cei_group_n_users(const struct cei_group *group, uint32_t id)
@@ -168,30 +207,6 @@ static struct cei_group_user *user_of(const struct cei_group *group, uint32_t pr
 			return user;
 	}
 	return NULL;
-}
-
-/* Renewals of this export end when all its users have heard of the generation; or because of a
- * user that was lost: blame, or CEOV_NOBODY. */
-static void look_at_renewals(struct cei_group *group, struct cei_group_entry *entry,
-			     uint32_t blame)
-{
-	struct cei_group_call *call;
-	struct cei_list *node, *next;
-	uint32_t lowest = UINT32_MAX;
-
-	for (node = entry->users.next; node != &entry->users; node = node->next)
-		if (CEI_OWNER(node, struct cei_group_user, of)->generation < lowest)
-			lowest = CEI_OWNER(node, struct cei_group_user, of)->generation;
-	for (node = group->calls.next; node != &group->calls; node = next) {
-		next = node->next;
-		call = CEI_OWNER(node, struct cei_group_call, link);
-		if (call->kind != CEI_GROUP_CALL_RENEW || (uint32_t)call->use != entry->id)
-			continue;
-		if (blame != CEOV_NOBODY)
-			cei_group_end(group, call, CEOV_ERR_PEER_LOST, blame);
-		else if (lowest >= call->use >> 32)
-			cei_group_end(group, call, 0, CEOV_NOBODY);
-	}
 }
 
 static void end_user_blaming(struct cei_group *group, struct cei_group_user *user, uint32_t blame)

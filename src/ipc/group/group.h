@@ -133,7 +133,7 @@ void cei_group_renew(struct cei_group *group, struct cei_group_call *call, uint3
 
 /* Says farewell: to each process that was talked to, when nothing else is owed to anybody, or after
  * half of the time. Ends with 0 when all have heard it; CEOV_ERR_TIMEOUT. Other calls have ended
- * before. */
+ * before. When it ends, exports are withdrawn by force. */
 void cei_group_leave(struct cei_group *group, struct cei_group_call *call);
 
 /* --- counters of what was found at another node ---------------------------------------------- */

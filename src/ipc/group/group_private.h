@@ -427,6 +427,9 @@ void cei_group_end_uses(struct cei_group *group, struct cei_group_peer *peer);
 /* The user, or its process, cannot be told: ends it. */
 void cei_group_end_user(struct cei_group *group, struct cei_group_user *user);
 
+/* Withdraws all exports by force. */
+void cei_group_withdraw_all(struct cei_group *group);
+
 /* Whether the name has 1 to 63 bytes. */
 int  cei_group_is_name(const char *name);
 
@@ -502,5 +505,8 @@ int      cei_life_next(struct cei_group *group, struct cei_group_action *action)
 
 /* The farewell goes on, if nothing is owed any more. */
 void cei_group_leave_go(struct cei_group *group);
+
+/* The farewell has ended. */
+void cei_group_left(struct cei_group *group, int result);
 
 #endif /* CEI_GROUP_PRIVATE_H */

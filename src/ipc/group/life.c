@@ -454,7 +454,8 @@ void cei_group_leave(struct cei_group *group, struct cei_group_call *call)
 {
 	cei_group_begin(group, call, CEI_GROUP_CALL_LEAVE);
 	group->leave = call;
-	group->leave_ns = group->now_ns + (call->deadline_ns - group->now_ns) / 2;
+	group->leave_ns = call->deadline_ns < group->now_ns ? group->now_ns :
+		group->now_ns + (call->deadline_ns - group->now_ns) / 2;
 	cei_group_due_at(group, group->leave_ns);
 	cei_barrier_leave(group);
 	cei_group_leave_go(group);
@@ -483,6 +484,13 @@ void cei_group_leave_go(struct cei_group *group)
 	}
 	if (group->n_byes && !group->is_expelled)
 		return;
-	cei_group_end(group, group->leave, 0, CEOV_NOBODY);
+	cei_group_left(group, 0);
+}
+
+/* Nobody asks this process any more, and no drop would be heard. */
+void cei_group_left(struct cei_group *group, int result)
+{
+	cei_group_end(group, group->leave, result, CEOV_NOBODY);
 	group->leave = NULL;
+	cei_group_withdraw_all(group);
 }

@@ -221,23 +221,28 @@ void cei_group_free(struct cei_group *group)
 
 /* --- calls ----------------------------------------------------------------------------------- */
 
+static void end_late_call(struct cei_group *group, struct cei_group_call *call)
+{
+	if (call->kind == CEI_GROUP_CALL_FIND)
+		cei_group_find_late(group, call);
+	else if (call->kind == CEI_GROUP_CALL_LEAVE)
+		cei_group_left(group, CEOV_ERR_TIMEOUT);
+	else
+		cei_group_end(group, call, CEOV_ERR_TIMEOUT, CEOV_NOBODY);
+}
+
 static void end_late_calls(struct cei_group *group)
 {
+	struct cei_list *node = group->calls.next;
 	struct cei_group_call *call;
-	struct cei_list *node, *next;
 
-	for (node = group->calls.next; node != &group->calls; node = next) {
-		next = node->next;
+	while (node != &group->calls) {
 		call = CEI_OWNER(node, struct cei_group_call, link);
+		node = node->next;
 		if (call->deadline_ns > group->now_ns)
 			continue;
-		if (call->kind == CEI_GROUP_CALL_FIND) {
-			cei_group_find_late(group, call);
-			continue;
-		}
-		if (call->kind == CEI_GROUP_CALL_LEAVE)
-			group->leave = NULL;
-		cei_group_end(group, call, CEOV_ERR_TIMEOUT, CEOV_NOBODY);
+		end_late_call(group, call);
+		node = group->calls.next;       /* others may have ended with it */
 	}
 }
 
