@@ -486,11 +486,15 @@ static int is_busy(const struct sim_process *p)
 	return p->in_barrier || p->in_renew;
 }
 
-/* In half of the schedules it sleeps until something is due, but for a call from time to time. */
+/* In half of the schedules processes sleep until something is due, but for a call at times. */
+static int is_sleepy(const struct sim *sim)
+{
+	return sim->schedule / 2 % 2;
+}
+
 static int is_asleep(struct sim *sim, const struct sim_process *p)
 {
-	return sim->schedule / 2 % 2 && ns_of(sim->now) < cei_group_due(p->group) &&
-		sim_draw(sim, 6);
+	return is_sleepy(sim) && ns_of(sim->now) < cei_group_due(p->group) && sim_draw(sim, 6);
 }
 
 void sim_step(struct sim *sim, uint32_t who)
@@ -527,7 +531,7 @@ void sim_step(struct sim *sim, uint32_t who)
 		p->leave.deadline_ns = ns_of(sim->now + 300);
 		cei_group_leave(p->group, &p->leave);
 	}
-	if (sim->now < SIM_CALLS && !is_leaving && !sim_draw(sim, 6))
+	if (sim->now < SIM_CALLS && !is_leaving && (is_sleepy(sim) || !sim_draw(sim, 6)))
 		call_some(sim, who);
 	if (sim->now >= SIM_LAST && !p->wants_out && !cei_group_is_expelled(p->group))
 		call_last(sim, p);

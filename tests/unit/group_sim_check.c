@@ -132,13 +132,17 @@ static int is_calm(const struct sim *sim)
 }
 
 /* Whether the barrier can have failed because that process has left. Others hear through a leader,
- * so it has to pass what it has called. With faults elsewhere a farewell may be hasty. */
+ * so it has to pass what it has called. With faults elsewhere a farewell may be hasty. Who talks to
+ * it for the first time when it has left takes it as lost. */
 static int may_be_missed(const struct sim *sim, uint32_t process, uint64_t n_calls)
 {
-	int leads = sim->n_nodes > 1 &&
-		sim->in_node[sim->node_at[sim->node_of[process]]] == process;
+	int may = sim->n_nodes > 1 && sim->in_node[sim->node_at[sim->node_of[process]]] == process;
+	uint32_t i;
 
-	return leads || !is_calm(sim) || sim->processes[process].n_calls < n_calls;
+	for (i = 0; i < sim->n; i++)
+		may |= cei_group_life(sim->processes[i].group, process) == CEI_GROUP_LOST ||
+			cei_group_life(sim->processes[i].group, process) == CEI_GROUP_PARTING;
+	return may || !is_calm(sim) || sim->processes[process].n_calls < n_calls;
 }
 
 void sim_barrier_ended(struct sim *sim, uint32_t who)
