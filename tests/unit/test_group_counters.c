@@ -256,6 +256,23 @@ START_TEST(test_an_abort_of_an_older_generation_does_not_count)
 }
 END_TEST
 
+/* They come faster than the layer above takes them. */
+START_TEST(test_who_tells_too_many_aborts_is_given_up)
+{
+	struct cei_group_message abort = { .type = CEI_GROUP_ABORT, .abort = {
+		.error = CEOV_ERR_PEER_LOST, .n = 1, .signals = { { 0, id, 1 } } } };
+
+	for (abort.number = 1; abort.number <= 65; abort.number++) {
+		ck_assert_int_eq(cei_group_life(rig.groups[0], 1), CEI_GROUP_UP);
+		ck_assert_int_eq(cei_group_reserve(rig.groups[0]), 0);
+		cei_group_received(rig.groups[0], 1, &abort, NULL);
+	}
+	ck_assert_int_ne(cei_group_life(rig.groups[0], 1), CEI_GROUP_UP);
+	rig_run(&rig);
+	ck_assert_uint_eq(rig.n_aborted[0], 64);
+}
+END_TEST
+
 START_TEST(test_who_does_not_read_aborts_is_given_up)
 {
 	uint32_t i;
@@ -301,6 +318,7 @@ static Suite *suite(void)
 	add_generations(sure);
 	add_counters(unsure);
 	add_generations(unsure);
+	tcase_add_test(sure, test_who_tells_too_many_aborts_is_given_up);
 	suite_add_tcase(made, sure);
 	suite_add_tcase(made, unsure);
 	return made;

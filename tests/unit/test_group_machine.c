@@ -517,6 +517,23 @@ START_TEST(test_questions_beyond_64_without_an_answer_are_dropped)
 }
 END_TEST
 
+START_TEST(test_a_process_has_no_more_than_65536_uses)
+{
+	struct cei_group_message find = { .type = CEI_GROUP_FIND, .find = { 0, "a" } };
+	uint32_t id = rig_export(&rig, 0, "a");
+
+	rig.is_held[0][1] = 1;
+	for (find.number = 1; find.number <= 65537; find.number++) {
+		rig.n_flights = 0;
+		ck_assert_int_eq(cei_group_reserve(rig.groups[0]), 0);
+		rig_tell(&rig, 1, 0, &find);
+	}
+	ck_assert_uint_eq(cei_group_n_users(rig.groups[0], id), 65536);
+	ck_assert_int_eq(rig.flights[0].message.reply.result, CEOV_ERR_NO_MEMORY);
+	ck_assert_int_eq(cei_group_life(rig.groups[0], 1), CEI_GROUP_UP);
+}
+END_TEST
+
 /* Else the other side would drop some, and a sure carrier does not ask again. */
 START_TEST(test_no_more_questions_are_sent_than_the_other_side_stores)
 {
@@ -575,6 +592,7 @@ static Suite *suite(void)
 	tcase_add_test(near, test_nobody_near_is_told_of_a_renewal);
 	tcase_add_test(far, test_a_late_reply_does_not_bring_an_older_generation_back);
 	tcase_add_test(near, test_questions_beyond_64_without_an_answer_are_dropped);
+	tcase_add_test(near, test_a_process_has_no_more_than_65536_uses);
 	tcase_add_test(near, test_no_more_questions_are_sent_than_the_other_side_stores);
 	suite_add_tcase(made, near);
 	suite_add_tcase(made, far);

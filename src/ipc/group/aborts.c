@@ -123,18 +123,22 @@ uint32_t cei_group_still_aborted(const struct cei_group *group,
 	return n;
 }
 
-int cei_group_hear_abort(struct cei_group *group, const struct cei_group_abort *abort)
+int cei_group_hear_abort(struct cei_group *group, struct cei_group_peer *peer,
+			 const struct cei_group_abort *abort)
 {
-	struct cei_abort_note *note;
+	struct cei_abort_note *note = NULL;
 	uint32_t i;
 
 	for (i = 0; i < abort->n; i++)
 		if (abort->signals[i].rank >= group->roster->n_ranks)
 			return CEOV_ERR_INVALID;
-	note = cei_pool_take(&group->pools[CEI_ABORTS]);
+	if (peer->n_aborts_heard < CEI_GROUP_ABORTS_MAX)
+		note = cei_pool_take(&group->pools[CEI_ABORTS]);
 	if (!note)
 		return CEOV_FULL;
+	peer->n_aborts_heard++;
 	note->abort = *abort;
+	note->owed.process = peer->process;
 	cei_list_init(&note->link);
 	cei_list_append(&group->aborted, &note->link);
 	return 0;
@@ -143,11 +147,13 @@ int cei_group_hear_abort(struct cei_group *group, const struct cei_group_abort *
 int cei_aborts_next(struct cei_group *group, struct cei_group_action *action)
 {
 	struct cei_list *node = cei_list_take(&group->aborted);
+	struct cei_abort_note *note = CEI_OWNER(node, struct cei_abort_note, link);
 
 	if (!node)
 		return CEOV_NONE;
 	action->what = CEI_GROUP_ABORTED;
-	action->message.abort = CEI_OWNER(node, struct cei_abort_note, link)->abort;
+	action->message.abort = note->abort;
+	group->peers[note->owed.process]->n_aborts_heard--;
 	cei_pool_put(&group->pools[CEI_ABORTS], node);
 	return 0;
 }

@@ -221,6 +221,7 @@ static void end_user_blaming(struct cei_group *group, struct cei_group_user *use
 			end_entry(group, entry);
 	}
 	cei_list_remove(&user->link);
+	group->peers[user->process]->n_users--;
 	cei_table_remove(&group->tables[CEI_USERS_BY_NUMBER], &user->by_number);
 	cei_life_watch(group, group->peers[user->process]);
 	cei_pool_put(&group->pools[CEI_USERS], user);
@@ -241,10 +242,11 @@ void cei_group_end_users(struct cei_group *group, struct cei_group_peer *peer)
 				 blame);
 }
 
-static int refuse(struct cei_group *group, struct cei_group_peer *peer, uint64_t number)
+static int refuse(struct cei_group *group, struct cei_group_peer *peer, uint64_t number,
+		  int result)
 {
 	const struct cei_group_answer answer = {
-		.type = CEI_GROUP_REPLY, .number = number, .result = CEOV_NONE };
+		.type = CEI_GROUP_REPLY, .number = number, .result = result };
 
 	(void)cei_group_answer(group, peer, &answer);
 	return 0;
@@ -266,7 +268,9 @@ int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, ui
 		return cei_group_carrier_of(group, peer->process)->is_sure ? CEOV_ERR_INVALID : 0;
 	entry = entry_named(group, find->rank, find->name);
 	if (!entry || entry->export.is_hidden)
-		return refuse(group, peer, number);
+		return refuse(group, peer, number, CEOV_NONE);
+	if (peer->n_users == CEI_GROUP_USES_MAX)
+		return refuse(group, peer, number, CEOV_ERR_NO_MEMORY);
 	/* answers that wait are bounded, these by the process's reading, too */
 	user = peer->n_replies < CEI_GROUP_ANSWERS_MAX ?
 		cei_pool_take(&group->pools[CEI_USERS]) : NULL;
@@ -281,6 +285,7 @@ int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, ui
 	cei_list_init(&user->link);
 	cei_list_init(&user->of);
 	cei_list_append(&peer->users, &user->link);
+	peer->n_users++;
 	cei_table_add(&group->tables[CEI_USERS_BY_NUMBER], &user->by_number,
 		      cei_group_key(peer->process, number));
 	cei_life_watch(group, peer);

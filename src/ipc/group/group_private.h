@@ -70,8 +70,11 @@ struct cei_group_answer {               /* sent once */
 #define CEI_GROUP_ANSWERS_MAX 64u
 /* Finds at one process that are not answered: less than it stores. */
 #define CEI_GROUP_FINDS_MAX   32u
-/* Messages with aborts that a process has not heard: more of them, and it is given up. */
+/* Messages with aborts that a process has not heard, or of it that the layer above has not: more of
+ * them, and it is given up. */
 #define CEI_GROUP_ABORTS_MAX  64u
+/* Uses of exports by one process. More finds are refused. */
+#define CEI_GROUP_USES_MAX    65536u
 /* Drops of what nobody here asked for, that are not acknowledged. */
 #define CEI_GROUP_STRAYS_MAX  64u
 
@@ -92,6 +95,7 @@ struct cei_group_peer {                 /* a process that was talked to, or is n
 	struct cei_list listeners;      /* to counters of this process */
 	struct cei_list aborts;         /* of struct cei_abort_note, that it has not heard */
 	uint32_t        n_aborts;
+	uint32_t        n_aborts_heard; /* of it, that are still to be told upwards */
 	uint64_t        heard_ns;
 	uint64_t        awaited_ns;     /* since when it has not answered */
 	uint64_t        doubted_ns;     /* since when it may be lost, if later than both */
@@ -101,6 +105,7 @@ struct cei_group_peer {                 /* a process that was talked to, or is n
 	uint32_t        n_drops;        /* that it has not heard */
 	uint32_t        n_raises;       /* likewise */
 	uint32_t        n_replies;      /* likewise */
+	uint32_t        n_users;
 	uint32_t        n_finds;        /* that were sent and are not answered */
 	uint32_t        n_unanswered;   /* messages, these among them */
 	uint32_t        n_strays;
@@ -403,7 +408,8 @@ void cei_counters_end(struct cei_group *group, struct cei_group_peer *peer);
 
 /* --- aborts.c: likewise ---------------------------------------------------------------------- */
 
-int  cei_group_hear_abort(struct cei_group *group, const struct cei_group_abort *abort);
+int  cei_group_hear_abort(struct cei_group *group, struct cei_group_peer *peer,
+			  const struct cei_group_abort *abort);
 int  cei_aborts_next(struct cei_group *group, struct cei_group_action *action);
 void cei_aborts_fill(const struct cei_owed *owed, struct cei_group_message *message);
 void cei_aborts_paid(struct cei_group *group, struct cei_owed *owed);

@@ -341,7 +341,7 @@ static int hear(struct cei_group *group, struct cei_group_peer *peer,
 	case CEI_GROUP_VALUE:
 		return cei_group_hear_value(group, peer, &message->counter);
 	case CEI_GROUP_ABORT:
-		return cei_group_hear_abort(group, &message->abort);
+		return cei_group_hear_abort(group, peer, &message->abort);
 	}
 	return CEOV_ERR_INVALID;
 }
