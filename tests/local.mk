@@ -20,6 +20,7 @@ threaded_suites = \
 	%D%/unit/test_node_roster \
 	%D%/unit/test_carrier_unix \
 	%D%/unit/test_carrier_unix_ends \
+	%D%/unit/test_peers \
 	%D%/unit/test_report \
 	%D%/unit/test_ring \
 	%D%/unit/test_ports \
@@ -347,6 +348,10 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h
 %C%_unit_test_carrier_unix_SOURCES = %D%/unit/test_carrier_unix.c $(carrier_fixture)
 %C%_unit_test_carrier_unix_ends_SOURCES = %D%/unit/test_carrier_unix_ends.c $(carrier_fixture)
+
+# The peers over real sockets and a post between nodes.
+peers_fixture = %D%/unit/peers_fixture.c %D%/unit/peers_fixture.h %D%/unit/post.c %D%/unit/post.h
+%C%_unit_test_peers_SOURCES = %D%/unit/test_peers.c $(peers_fixture)
 
 %C%_unit_test_carrier_rails_SOURCES = %D%/unit/test_carrier_rails.c \
 	src/net/carrier_rails.c src/net/carrier_rails.h

@@ -328,13 +328,14 @@ void cei_peers_leave(struct cei_peers *peers)
 	cei_peers_stop(peers);
 }
 
-/* Descriptors that nobody has closed yet. */
+/* Closes the descriptors of all exports. */
 static void give_back(struct cei_peers *peers)
 {
 	struct cei_group_action action;
+	uint32_t id;
 
-	if (peers->has_action && peers->action.what == CEI_GROUP_CLOSE)
-		close_fds(&peers->action.fds);
+	for (id = 1; cei_group_withdraw(peers->machine, id, 1) != CEOV_ERR_INVALID; id++)
+		;
 	while (!cei_group_next(peers->machine, &action)) {
 		if (action.what == CEI_GROUP_CLOSE)
 			close_fds(&action.fds);
