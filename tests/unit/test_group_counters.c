@@ -184,6 +184,65 @@ START_TEST(test_listeners_of_a_lost_process_end)
 }
 END_TEST
 
+static void drop(uint64_t use)
+{
+	cei_group_forget(rig.groups[1], 0, use);
+	cei_group_drop(rig.groups[1], 0, use);
+	rig_run(&rig);
+}
+
+START_TEST(test_listeners_end_with_the_last_use_of_their_process)
+{
+	struct rig_find other;
+
+	rig_find(&rig, 1, &other, 0, "s");
+	ask(5);
+	drop(other.call.use);
+	ck_assert_int_eq(cei_group_has_listeners(rig.groups[0]), 1);
+	drop(find.call.use);
+	ck_assert_int_eq(cei_group_has_listeners(rig.groups[0]), 0);
+}
+END_TEST
+
+START_TEST(test_no_question_behind_the_last_drop_has_a_listener)
+{
+	rig.is_full[1][0] = 1;
+	ask(5);
+	drop(find.call.use);
+	rig.is_full[1][0] = 0;
+	cei_group_ready(rig.groups[1], 0);
+	rig_run(&rig);
+	ck_assert_int_eq(cei_group_has_listeners(rig.groups[0]), 0);
+	ck_assert_uint_eq(cei_group_n_owed(rig.groups[1]), 0);
+}
+END_TEST
+
+/* It came again behind the drop, and was answered late. */
+START_TEST(test_what_was_asked_before_the_last_drop_is_asked_anew)
+{
+	struct cei_group_message question, answer = { .type = CEI_GROUP_ACK };
+
+	rig.is_held[0][1] = 1;
+	ask(5);
+	question = rig.last[1][0].message;
+	ck_assert_uint_eq(question.type, CEI_GROUP_ASK);
+	answer.number = question.number;
+	drop(find.call.use);
+	rig_tell(&rig, 1, 0, &question);
+	ck_assert_int_eq(cei_group_has_listeners(rig.groups[0]), 0);
+	rig.n_flights = 0;
+	rig.is_held[0][1] = 0;
+	rig_find(&rig, 1, &find, 0, "s");
+	ck_assert_int_eq(find.call.result, 0);
+	ck_assert_int_eq(cei_group_watch(rig.groups[1], 0, find.call.use, image, WORDS), 0);
+	cei_group_ask(rig.groups[1], 0, find.call.use, 0, 5);
+	rig_tell(&rig, 0, 1, &answer);
+	counters[0] = 5;
+	look();
+	ck_assert_uint_eq(image[0], 5);
+}
+END_TEST
+
 /* --- generations ---------------------------------------------------------------------------- */
 
 START_TEST(test_a_raise_of_an_older_generation_is_ignored)
@@ -296,6 +355,8 @@ static void add_counters(TCase *all)
 	tcase_add_test(all, test_poison_is_not_told);
 	tcase_add_test(all, test_an_owner_that_is_asked_and_silent_is_lost);
 	tcase_add_test(all, test_listeners_of_a_lost_process_end);
+	tcase_add_test(all, test_listeners_end_with_the_last_use_of_their_process);
+	tcase_add_test(all, test_no_question_behind_the_last_drop_has_a_listener);
 }
 
 static void add_generations(TCase *all)
@@ -319,6 +380,7 @@ static Suite *suite(void)
 	add_counters(unsure);
 	add_generations(unsure);
 	tcase_add_test(sure, test_who_tells_too_many_aborts_is_given_up);
+	tcase_add_test(unsure, test_what_was_asked_before_the_last_drop_is_asked_anew);
 	suite_add_tcase(made, sure);
 	suite_add_tcase(made, unsure);
 	return made;

@@ -43,16 +43,9 @@ static uint32_t generation_of(const struct cei_group *group,
 static int concerns(const struct cei_group *group, const struct cei_group_peer *peer,
 		    const struct cei_group_signal *signal)
 {
-	const struct cei_group_entry *entry;
-	const struct cei_list *node;
-
 	if (!is_own(group, signal))
 		return group->roster->process_of[signal->rank] == peer->process;
-	entry = cei_group_entry(group, signal->id);
-	for (node = entry->users.next; node != &entry->users; node = node->next)
-		if (CEI_OWNER(node, struct cei_group_user, of)->process == peer->process)
-			return 1;
-	return 0;
+	return cei_group_is_used_by(cei_group_entry(group, signal->id), peer->process);
 }
 
 static void fill(const struct cei_group *group, const struct cei_group_peer *peer,

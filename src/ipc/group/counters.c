@@ -204,6 +204,20 @@ void cei_counters_end_listeners(struct cei_group *group, struct cei_group_entry 
 		end_listener(group, CEI_OWNER(entry->listeners.next, struct cei_listener, of));
 }
 
+void cei_counters_unused(struct cei_group *group, struct cei_group_entry *entry,
+			 struct cei_group_peer *peer)
+{
+	struct cei_list *node, *next;
+	struct cei_listener *listener;
+
+	for (node = peer->listeners.next; node != &peer->listeners; node = next) {
+		next = node->next;
+		listener = CEI_OWNER(node, struct cei_listener, link);
+		if (listener->entry == entry)
+			end_listener(group, listener);
+	}
+}
+
 /* Tells the listener the counter's value if that has changed. Returns whether it is told. Poison is
  * not: an abort has a message of its own, which raises the abort word first. */
 static int tell(struct cei_group *group, struct cei_listener *listener)
@@ -279,6 +293,9 @@ int cei_group_hear_ask(struct cei_group *group, struct cei_group_peer *peer,
 
 	if (!word_of(entry, ask))
 		return 0;
+	if (!cei_group_carrier_of(group, peer->process)->is_sure &&
+	    !cei_group_is_used_by(entry, peer->process))
+		return 0;               /* it comes behind the drop */
 	listener = listener_of(group, peer, entry, ask->index);
 	if (!listener)
 		return CEOV_FULL;
@@ -313,15 +330,29 @@ void cei_counters_note_paid(struct cei_group *group, struct cei_owed *owed)
 	cei_pool_put(&group->pools[CEI_NOTES], note);
 }
 
-void cei_counters_end(struct cei_group *group, struct cei_group_peer *peer)
+static void end_note(struct cei_group *group, struct cei_counter_note *note)
+{
+	cei_owed_forget(group, &note->owed);
+	cei_counters_note_paid(group, &note->owed);
+}
+
+void cei_counters_dropped(struct cei_group *group, struct cei_group_peer *peer, uint32_t id)
 {
 	struct cei_counter_note *note;
+	struct cei_list *node, *next;
 
-	while (!cei_list_is_empty(&peer->notes)) {
-		note = CEI_OWNER(peer->notes.next, struct cei_counter_note, link);
-		cei_owed_forget(group, &note->owed);
-		cei_counters_note_paid(group, &note->owed);
+	for (node = peer->notes.next; node != &peer->notes; node = next) {
+		next = node->next;
+		note = CEI_OWNER(node, struct cei_counter_note, link);
+		if (note->owed.kind == CEI_OWED_ASK && note->counter.id == id)
+			end_note(group, note);
 	}
+}
+
+void cei_counters_end(struct cei_group *group, struct cei_group_peer *peer)
+{
+	while (!cei_list_is_empty(&peer->notes))
+		end_note(group, CEI_OWNER(peer->notes.next, struct cei_counter_note, link));
 	while (!cei_list_is_empty(&peer->listeners))
 		end_listener(group, CEI_OWNER(peer->listeners.next, struct cei_listener, link));
 }

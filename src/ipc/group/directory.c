@@ -141,6 +141,16 @@ static struct cei_group_user *first_user(const struct cei_group_entry *entry)
 	return CEI_OWNER(entry->users.next, struct cei_group_user, of);
 }
 
+int cei_group_is_used_by(const struct cei_group_entry *entry, uint32_t process)
+{
+	const struct cei_list *node;
+
+	for (node = entry->users.next; node != &entry->users; node = node->next)
+		if (CEI_OWNER(node, struct cei_group_user, of)->process == process)
+			return 1;
+	return 0;
+}
+
 /* Takes the user out of its export. */
 static void leave_entry(struct cei_group *group, struct cei_group_user *user)
 {
@@ -211,19 +221,22 @@ static struct cei_group_user *user_of(const struct cei_group *group, uint32_t pr
 
 static void end_user_blaming(struct cei_group *group, struct cei_group_user *user, uint32_t blame)
 {
+	struct cei_group_peer *peer = group->peers[user->process];
 	struct cei_group_entry *entry = user->entry;
 	int is_late = entry && user->generation < entry->generation;
 
 	if (entry) {
 		leave_entry(group, user);
+		if (!cei_group_is_used_by(entry, user->process))
+			cei_counters_unused(group, entry, peer);
 		look_at_renewals(group, entry, is_late ? blame : CEOV_NOBODY);
 		if (!entry->n_users && entry->is_withdrawn)
 			end_entry(group, entry);
 	}
 	cei_list_remove(&user->link);
-	group->peers[user->process]->n_users--;
+	peer->n_users--;
 	cei_table_remove(&group->tables[CEI_USERS_BY_NUMBER], &user->by_number);
-	cei_life_watch(group, group->peers[user->process]);
+	cei_life_watch(group, peer);
 	cei_pool_put(&group->pools[CEI_USERS], user);
 }
 

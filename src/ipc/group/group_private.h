@@ -406,6 +406,13 @@ void cei_counters_end_listeners(struct cei_group *group, struct cei_group_entry 
 void cei_counters_renewed(struct cei_group *group, struct cei_group_use *use);
 void cei_counters_end(struct cei_group *group, struct cei_group_peer *peer);
 
+/* The process, or this one there, uses the export no more: nobody waits for its counters. */
+void cei_counters_unused(struct cei_group *group, struct cei_group_entry *entry,
+			 struct cei_group_peer *peer);
+void cei_counters_dropped(struct cei_group *group, struct cei_group_peer *peer, uint32_t id);
+
+int  cei_group_is_used_by(const struct cei_group_entry *entry, uint32_t process);
+
 /* --- aborts.c: likewise ---------------------------------------------------------------------- */
 
 int  cei_group_hear_abort(struct cei_group *group, struct cei_group_peer *peer,

@@ -119,6 +119,16 @@ void cei_group_find(struct cei_group *group, struct cei_group_call *call, uint32
 	cei_owe(group, &use->owed, CEI_OWED_FIND, peer->process, use->number);
 }
 
+static int is_held(const struct cei_group *group, uint32_t process, uint32_t id)
+{
+	struct cei_group_use *use = NULL;
+
+	while ((use = cei_group_use_of(group, process, id, use)) != NULL)
+		if (use->state == CEI_USE_HELD)
+			return 1;
+	return 0;
+}
+
 static void drop(struct cei_group *group, struct cei_group_use *use)
 {
 	if (group->life[use->owed.process] != CEI_GROUP_UP) {
@@ -126,6 +136,8 @@ static void drop(struct cei_group *group, struct cei_group_use *use)
 		return;
 	}
 	use->state = CEI_USE_DROPPED;
+	if (!is_held(group, use->owed.process, use->id))
+		cei_counters_dropped(group, group->peers[use->owed.process], use->id);
 	cei_owe(group, &use->owed, CEI_OWED_DROP, use->owed.process, 0);
 }
 
