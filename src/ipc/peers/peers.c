@@ -328,14 +328,11 @@ void cei_peers_leave(struct cei_peers *peers)
 	cei_peers_stop(peers);
 }
 
-/* Closes the descriptors of all exports. */
+/* Closes the descriptors of exports that the farewell has withdrawn. */
 static void give_back(struct cei_peers *peers)
 {
 	struct cei_group_action action;
-	uint32_t id;
 
-	for (id = 1; cei_group_withdraw(peers->machine, id, 1) != CEOV_ERR_INVALID; id++)
-		;
 	while (!cei_group_next(peers->machine, &action)) {
 		if (action.what == CEI_GROUP_CLOSE)
 			close_fds(&action.fds);
