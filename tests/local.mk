@@ -353,9 +353,6 @@ carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h
 peers_fixture = %D%/unit/peers_fixture.c %D%/unit/peers_fixture.h %D%/unit/post.c %D%/unit/post.h
 %C%_unit_test_peers_SOURCES = %D%/unit/test_peers.c $(peers_fixture)
 
-%C%_unit_test_carrier_rails_SOURCES = %D%/unit/test_carrier_rails.c \
-	src/net/carrier_rails.c src/net/carrier_rails.h
-
 %C%_unit_test_cells_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
 %C%_unit_group_sim_SOURCES = %D%/unit/group_sim_main.c
 

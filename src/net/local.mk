@@ -75,6 +75,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h %D%/network_types.h \
 	%D%/network_rail.c \
+	%D%/carrier_rails.c %D%/carrier_rails.h \
 	%D%/network_direct.c \
 	%D%/in_place.c %D%/in_place.h \
 	%D%/network_loss.c \

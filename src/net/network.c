@@ -295,6 +295,7 @@ void cei_network_close(struct cei_network *network)
 		pthread_mutex_destroy(&network->lock);
 	}
 	cei_network_notes_close(network);
+	cei_carrier_rails_close(network->carrier);
 	cei_book_free(network->book);
 	free(network->nodes);
 	free(network->has_gone);

@@ -28,6 +28,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "net/book.h"
+#include "net/carrier_rails.h"
 #include "net/exchange.h"
 #include "net/in_place.h"
 #include "net/network.h"
@@ -132,6 +133,8 @@ struct cei_network {
 	struct cei_book                 *book;
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_rail                 *rail;          /* NULL: this machine has no transport */
+	struct cei_carrier_rails        *carrier;       /* NULL: likewise */
+	struct cei_peers                *peers;         /* NULL: not begun */
 	char                             rail_why[CEI_NIC_WHY_BYTES];   /* it is on its NIC */
 	char                             unreachable[CEI_NIC_WHY_BYTES];   /* by then: why */
 	struct cei_network_left         *left;          /* NICs that are not used */

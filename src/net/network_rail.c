@@ -15,6 +15,85 @@
 
 _Static_assert(CEI_NIC_DEVICE_BYTES == CEI_TRANSPORT_DEVICE_BYTES, "names fit");
 
+/* --- what the rail tells ------------------------------------------------------------------- */
+
+static int find(void *arg, uint32_t process, uint8_t *ret_address, uint32_t *ret_n_bytes)
+{
+	struct cei_network *network = arg;
+	const void *address = cei_book_address(network->book, process, ret_n_bytes);
+
+	if (!*ret_n_bytes)
+		return CEOV_NONE;
+	memcpy(ret_address, address, *ret_n_bytes);
+	return 0;
+}
+
+static void heard(void *arg, uint32_t process, const struct cei_far_message *message)
+{
+	struct cei_network *network = arg;
+
+	if (message->type == CEI_FAR_NOTE) {
+		cei_carrier_rails_heard(network->carrier, process, &message->note);
+		return;
+	}
+	pthread_mutex_lock(&network->lock);
+	cei_network_heard_clock(network, process, &message->clock);
+	pthread_mutex_unlock(&network->lock);
+}
+
+static void losing(void *arg, uint32_t process, const char *why, int is_refusal)
+{
+	cei_carrier_rails_losing(((struct cei_network *)arg)->carrier, process, why, is_refusal);
+}
+
+static void gone(struct cei_network *network, uint32_t process)
+{
+	pthread_mutex_lock(&network->lock);
+	cei_network_clock_gone(network, process);
+	pthread_mutex_unlock(&network->lock);
+}
+
+static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
+{
+	struct cei_network *network = arg;
+
+	(void)why;
+	if (is_uncertain)
+		cei_log(network->site->report, CEI_LOG_ERROR,
+			"network: bytes of process %u may still land in memory that it was "
+			"writing to; the contents of that are uncertain", process);
+	gone(network, process);
+	cei_carrier_rails_lost(network->carrier, process);
+}
+
+static void departed(void *arg, uint32_t process)
+{
+	struct cei_network *network = arg;
+
+	gone(network, process);
+	cei_carrier_rails_departed(network->carrier, process);
+}
+
+static const struct cei_rail_events events = {
+	.find = find,
+	.losing = losing,
+	.lost = lost,
+	.departed = departed,
+	.heard = heard,
+};
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static int open_carrier(struct cei_network *network, const struct cei_network_opening *opening)
+{
+	if (!cei_carrier_rails_open(opening->exchange->n_processes,
+				    network->site->progress_by_caller, &network->carrier))
+		return 0;
+	return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
+			 "ceov_open: no memory to talk to %u processes",
+			 opening->exchange->n_processes);
+}
+
 static int open_rail(struct cei_network *network, const struct cei_network_opening *opening,
 		     const char *device, const char *reason)
 {
@@ -28,16 +107,20 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 		.instance = { network->site->instance[0], network->site->instance[1] },
 		.timeout_ns = opening->public.peer_timeout_ns,
 		.progress_by_caller = network->site->progress_by_caller,
-		.events = &cei_network_rail_events,
+		.events = network->events ? &cei_network_rail_events : &events,
 		.events_arg = network,
 		.copier = network->copier,
 		.copier_arg = network->copier_arg,
 	};
 	const char *why = "";
-	int r;
+	int r = open_carrier(network, opening);
 
+	if (r)
+		return r;
 	snprintf(network->rail_why, sizeof(network->rail_why), "%s", reason);
 	r = cei_rail_open(&config, &network->rail, &why);
+	if (!r)
+		cei_carrier_rails_attach(network->carrier, network->rail);
 	if (r == CEOV_NONE)
 		snprintf(network->unreachable, sizeof(network->unreachable), "%s: %s",
 			 network->transport->name, why);
@@ -157,11 +240,25 @@ int cei_network_check_rail(const struct cei_network *network)
 				 "message says why", failure.rank);
 }
 
+int cei_network_begin(struct cei_network *network, struct cei_peers *peers)
+{
+	if (!network->rail)
+		return 0;
+	network->peers = peers;
+	cei_carrier_rails_begin(network->carrier, peers);
+	return cei_rail_begin(network->rail, cei_book_instance(network->book));
+}
+
 /* --- what others ask ----------------------------------------------------------------------- */
 
 struct cei_rail *cei_network_rail(const struct cei_network *network)
 {
 	return network->rail;
+}
+
+const struct cei_carrier *cei_network_carrier(const struct cei_network *network)
+{
+	return network->rail ? cei_carrier_rails_base(network->carrier) : NULL;
 }
 
 const char *cei_network_rail_why(const struct cei_network *network)
