@@ -344,10 +344,14 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 %C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench/measure/measure.h \
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
 
-# The carrier alone, without what stands on it.
+# The carriers alone: the tests' doubles of the peers' events come before those of the library.
+carrier_ldflags = -Wl,-z,muldefs
 carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h
 %C%_unit_test_carrier_unix_SOURCES = %D%/unit/test_carrier_unix.c $(carrier_fixture)
 %C%_unit_test_carrier_unix_ends_SOURCES = %D%/unit/test_carrier_unix_ends.c $(carrier_fixture)
+%C%_unit_test_carrier_unix_LDFLAGS = $(carrier_ldflags)
+%C%_unit_test_carrier_unix_ends_LDFLAGS = $(carrier_ldflags)
+%C%_unit_test_carrier_rails_LDFLAGS = $(carrier_ldflags)
 
 # The peers over real sockets and a post between nodes.
 peers_fixture = %D%/unit/peers_fixture.c %D%/unit/peers_fixture.h %D%/unit/post.c %D%/unit/post.h

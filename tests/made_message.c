@@ -9,7 +9,6 @@
 #include "ipc/group/messages.h"
 #include "ipc/service_wire.h"
 #include "net/far_wire.h"
-#include "net/network_wire.h"
 #include "net/store_wire.h"
 
 #define TRIES_MAX 1000000u              /* until a value makes sense: a few are usual */
@@ -27,7 +26,7 @@ static const struct cei_message_kind export_kinds[] = {
 };
 
 const struct cei_protocol made_exports = {
-	.n_bytes_max = CEI_EXPORT_BYTES_MAX,
+	.n_bytes_max = CEI_GROUP_BYTES_MAX,
 	.body_at = offsetof(struct made_export, content),
 	.head = &export_head,
 	CEI_KINDS(export_kinds),
@@ -58,7 +57,6 @@ const struct made_protocol made_protocols[] = {
 	{ "bootstrap", &cei_message_protocol },
 	{ "export", &made_exports },
 	{ "rail", &cei_far_protocol },
-	{ "note", &cei_note_protocol },
 	{ "record", &made_records },
 	{ "group", &cei_group_protocol },
 };

@@ -23,6 +23,7 @@
 #include "backend/lane.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "ipc/group/roster.h"
 #include "net/network.h"
 #include "net/rail.h"
 
@@ -238,7 +239,7 @@ static int net_lane_open(struct cei_lane *lane)
 	struct net_lane *net = lane->private;
 
 	return cei_rail_lane_open(cei_network_rail(network),
-				  cei_network_process(network, lane->peer), &net->far);
+				  cei_network_roster(network)->process_of[lane->peer], &net->far);
 }
 
 static void net_lane_close(struct cei_lane *lane)
@@ -345,7 +346,7 @@ static int net_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 
 static int net_turn(struct cei_lane *lane)
 {
-	return cei_network_turn(lane->backend->site->network) ? CEOV_PENDING : 0;
+	return cei_rail_turn(cei_network_rail(lane->backend->site->network), cei_now_ns());
 }
 
 static void net_stop(struct cei_lane *lane)

@@ -65,13 +65,13 @@ static void let_go_of_peers(ceov_context *context)
 	for (node = context->signals.next; node != &context->signals; node = next) {
 		next = node->next;
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->found_id || signal->far)
+		if (signal->found_use || signal->far)
 			cei_signal_destroy(signal);
 	}
 	for (node = context->buffers.next; node != &context->buffers; node = next) {
 		next = node->next;
 		buffer = CEI_OWNER(node, struct ceov_buffer, object.link);
-		if (buffer->found_id || buffer->far)
+		if (buffer->found_use || buffer->far)
 			cei_buffer_destroy(buffer);
 	}
 }

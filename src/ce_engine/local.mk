@@ -13,6 +13,7 @@ include src/ce_engine/remote/local.mk
 # what needs several of them: opening and closing a context
 libceoverlap_core_la_SOURCES += \
 	%D%/context_life.c %D%/context_life.h \
+	%D%/meet.c %D%/meet.h \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \
 	%D%/warm.c %D%/warm.h

@@ -17,11 +17,12 @@
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/engine/trace_file.h"
 #include "ce_engine/engine/works_open.h"
+#include "ce_engine/meet.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/peer_events.h"
 #include "ce_engine/plan/local_door.h"
 #include "ce_engine/remote/remote.h"
 #include "ce_engine/warm.h"
+#include "net/network.h"
 #include "net/network_clock.h"
 
 static int wants_gpu(const struct cei_site *site)
@@ -81,8 +82,6 @@ static int open_network(ceov_context *context, const struct ceov_config *config,
 	struct cei_network_config network = {
 		.transport = transport,
 		.deadline_ns = cei_deadline(context->deadline_ns),
-		.events = &cei_peer_network_events,
-		.events_arg = context,
 		.copier = &cei_copier_ops,
 		.copier_arg = &context->copier,
 		.machine = context->works.topology->machine,
@@ -97,39 +96,6 @@ static int open_network(ceov_context *context, const struct ceov_config *config,
 	network.public = config ? config->network : NULL;
 	r = cei_network_open(&context->site, &network, &context->site.network);
 	return r == CEOV_NONE ? 0 : r;
-}
-
-static int meet(ceov_context *context, const char *group)
-{
-	uint32_t n_local = cei_site_n_local(&context->site);
-	struct cei_bootstrap_config config = { .gone = cei_mate_gone, .arg = context };
-	struct cei_bootstrap *bootstrap = NULL;
-	char path[CEI_NETWORK_PATH_BYTES];
-	int r;
-
-	if (context->site.n_members == n_local)
-		return 0;
-	if (!group && context->site.network) {
-		cei_network_group_path(context->site.network, path);
-		group = path;
-	}
-	if (!group)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_open: the group has %u ranks and this process %u; "
-				 "name the group's socket path (config or CEOVERLAP_GROUP)",
-				 context->site.n_ranks, context->site.n_members);
-	config.path = group;
-	config.deadline_ns = cei_deadline(context->deadline_ns);
-	if (context->site.network) {
-		config.lost = cei_mate_lost;
-		config.missing = cei_missing;
-		config.missed = cei_mate_missed;
-	}
-	r = cei_bootstrap_open(&context->site, &config, &bootstrap);
-	pthread_mutex_lock(&context->lock);
-	context->bootstrap = bootstrap;
-	pthread_mutex_unlock(&context->lock);
-	return r;
 }
 
 static int start_works(ceov_context *context)
@@ -178,7 +144,7 @@ static int build(ceov_context *context, const struct ceov_config *config,
 	if (!r)
 		r = start_works(context);
 	if (!r)
-		r = meet(context, group);
+		r = cei_context_meet(context, group);
 	if (!r)
 		r = cei_warm_up(context, cei_deadline(context->deadline_ns));
 	if (!r)
@@ -260,17 +226,6 @@ static uint32_t stop_works(ceov_context *context)
 	return cei_works_stop(&context->works, timeout_ns);
 }
 
-/* The network's threads may use the bootstrap meanwhile: see tell_mates() in peer_events.c. */
-static void close_bootstrap(ceov_context *context)
-{
-	struct cei_bootstrap *bootstrap = context->bootstrap;
-
-	pthread_mutex_lock(&context->lock);
-	context->bootstrap = NULL;
-	pthread_mutex_unlock(&context->lock);
-	cei_bootstrap_close(bootstrap);
-}
-
 /* Closes a context while copies do not end. The memory that they access, and the engines and lanes
  * that move them, stay until the process ends. */
 static void abandon(ceov_context *context)
@@ -279,7 +234,7 @@ static void abandon(ceov_context *context)
 			"ceov_close: copies are still under way that cannot be stopped; all "
 			"buffers, signals and lanes of the context stay until the process "
 			"ends: do not free memory that was registered");
-	close_bootstrap(context);
+	cei_peers_leave(context->peers);
 	/* The caller's log function may be gone after the close; later lines go to stderr. */
 	context->report.log = NULL;
 	context->state = CEI_CONTEXT_CLOSED;
@@ -307,8 +262,10 @@ void ceov_close(ceov_context *context)
 	cei_remote_close(context);
 	write_trace(context);
 	cei_context_destroy_objects(context);
-	close_bootstrap(context);
+	cei_peers_leave(context->peers);
 	cei_works_close_engines(&context->works);
+	cei_network_leave(context->site.network);
+	cei_context_part(context);
 	cei_network_close(context->site.network);
 	cei_copier_fini(&context->copier);
 	cei_mappings_fini(&context->mappings);

@@ -11,7 +11,6 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
-#include "net/network_wire.h"
 
 /* Signals that are aborted together. */
 #define TOGETHER 64u
@@ -20,7 +19,7 @@
 
 static int is_shared(const struct ceov_signal *signal)
 {
-	return signal->export_id || signal->found_id || signal->far;
+	return signal->export_id || signal->found_use || signal->far;
 }
 
 /* Aborts all shared and found signals, and those of plans in flight that name one of them. Sets all
@@ -53,10 +52,8 @@ void cei_peer_gone(void *arg, uint32_t rank, int departed)
 	ceov_context *context = arg;
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
 
-	/* release: pairs with cei_context_is_lost(). The bootstrap and the network may both tell
-	 * of one rank. */
-	if (atomic_exchange_explicit(&context->is_lost[rank], 1, memory_order_acq_rel))
-		return;
+	/* release: pairs with cei_context_is_lost() */
+	atomic_store_explicit(&context->is_lost[rank], 1, memory_order_release);
 	if (departed) {
 		cei_log(&context->report, CEI_LOG_INFO, "rank %u has closed", rank);
 		return;
@@ -67,45 +64,17 @@ void cei_peer_gone(void *arg, uint32_t rank, int departed)
 	abort_shared(context, rank);
 }
 
-void cei_mate_gone(void *arg, uint32_t rank, int departed)
-{
-	ceov_context *context = arg;
-
-	cei_peer_gone(context, rank, departed);
-	if (context->site.network)
-		cei_network_mate_gone(context->site.network, rank, departed);
-}
-
-void cei_mate_lost(void *context, uint32_t rank)
-{
-	cei_network_mate_lost(((ceov_context *)context)->site.network, rank);
-}
-
-uint32_t cei_missing(void *context)
-{
-	return cei_network_missing(((ceov_context *)context)->site.network);
-}
-
-void cei_mate_missed(void *context, uint32_t rank)
-{
-	cei_network_mate_missed(((ceov_context *)context)->site.network, rank);
-}
-
 /* --- signals of other nodes -------------------------------------------------------- */
 
-static int is_named(const struct ceov_signal *signal, const struct cei_network_signal *named)
+static int is_named(const struct ceov_signal *signal, const struct cei_group_signal *named)
 {
-	if (signal->rank != named->rank)
-		return 0;
-	if (signal->far)
-		return signal->far->region.far_id == named->region;
-	return signal->control == &signal->own_control &&
-	       signal->own_control.far_id == named->region;
+	return signal->rank == named->rank &&
+		(signal->far ? signal->far->region.far_id : signal->export_id) == named->id;
 }
 
 /* Returns how many of the context's signals are among those named: several handles may stand for
  * one of another node. With the context's lock held. */
-static uint32_t collect(ceov_context *context, const struct cei_network_signal *named, uint32_t n,
+static uint32_t collect(ceov_context *context, const struct cei_group_signal *named, uint32_t n,
 			struct ceov_signal **ret_signals)
 {
 	struct ceov_signal *signal;
@@ -123,9 +92,9 @@ static uint32_t collect(ceov_context *context, const struct cei_network_signal *
 
 /* Renewals zero signals under the same lock, behind their new generation: what is of today's
  * generation here is aborted before it is zeroed, and what is older is left alone. */
-static void aborted(void *arg, const struct cei_note_abort *abort)
+static void aborted(void *arg, const struct cei_group_abort *abort)
 {
-	struct cei_network_signal named[CEI_NETWORK_ABORTS_MAX];
+	struct cei_group_signal named[CEI_GROUP_SIGNALS_MAX];
 	struct ceov_signal *signals[TOGETHER];
 	const struct cei_abort all = { abort->error, abort->blame };
 	struct cei_report_hold hold;
@@ -134,7 +103,7 @@ static void aborted(void *arg, const struct cei_note_abort *abort)
 
 	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
-	n = cei_network_still_aborted(context->site.network, abort, named);
+	n = cei_peers_still_aborted(context->peers, abort, named);
 	n = collect(context, named, n, signals);
 	if (n)
 		cei_abort_signals(context, signals, n, &all);
@@ -142,31 +111,29 @@ static void aborted(void *arg, const struct cei_note_abort *abort)
 	cei_report_hold_end(&context->report, &hold);
 }
 
-static void renewed(void *arg, uint32_t rank, uint32_t region)
+/* All handles of a signal have one image, which has no GPU memory whose zeroing may fail. */
+static void renewed(void *arg, uint32_t process, uint32_t id, uint64_t use)
 {
-	const struct cei_network_signal named = { rank, region };
-	struct ceov_signal *signals[TOGETHER];
+	const struct cei_roster *roster;
+	struct ceov_signal *signal;
 	ceov_context *context = arg;
+	struct cei_list *node;
 
 	pthread_mutex_lock(&context->lock);
-	if (collect(context, &named, 1, signals))
-		(void)cei_signal_clear(signals[0]);     /* an image has no GPU memory to fail */
+	roster = cei_peers_roster(context->peers);
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (!signal->far || signal->far->use != use ||
+		    signal->far->region.far_id != id ||
+		    roster->process_of[signal->rank] != process)
+			continue;
+		(void)cei_signal_clear(signal);
+		break;
+	}
 	pthread_mutex_unlock(&context->lock);
 }
 
-/* The network's threads tell it while the bootstrap opens and closes, too. */
-static void tell_mates(void *arg, uint32_t rank)
-{
-	ceov_context *context = arg;
-
-	pthread_mutex_lock(&context->lock);
-	if (context->bootstrap)
-		cei_bootstrap_tell_lost(context->bootstrap, rank);
-	pthread_mutex_unlock(&context->lock);
-}
-
-const struct cei_network_events cei_peer_network_events = {
-	.tell_mates = tell_mates,
+const struct cei_peers_events cei_peer_events = {
 	.gone = cei_peer_gone,
 	.aborted = aborted,
 	.renewed = renewed,

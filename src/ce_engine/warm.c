@@ -94,7 +94,7 @@ static int take_back(ceov_buffer *pad, uint64_t deadline_ns)
 
 static int meet(ceov_context *context, uint64_t deadline_ns)
 {
-	return context->bootstrap ? cei_bootstrap_barrier(context->bootstrap, deadline_ns) : 0;
+	return context->peers ? cei_peers_barrier(context->peers, deadline_ns) : 0;
 }
 
 int cei_warm_up(ceov_context *context, uint64_t deadline_ns)

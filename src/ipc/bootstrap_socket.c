@@ -100,7 +100,7 @@ int cei_socket_receive(int fd, struct cei_received *ret_received)
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
 	struct cei_datagram datagram = { .bytes = bytes, .n_bytes = sizeof(bytes),
 					 .fds = ret_received->fds,
-					 .n_fds = CEI_EXPORT_FDS_MAX };
+					 .n_fds = CEI_RECEIVED_FDS_MAX };
 	int r = cei_datagram_receive(fd, &datagram);
 
 	ret_received->n_fds = datagram.n_fds;

@@ -5,7 +5,7 @@
 
 /*
  * Carries messages to the processes of the own node, with descriptors beside them, over the sockets
- * that they got when they met (ipc/bootstrap_links.h): one datagram a message.
+ * that they got when they met (ipc/bootstrap.h): one datagram a message.
  *
  * A process is lost when its pidfd or the end of its socket says so, and what it said before was
  * read. A socket ends a moment before its process does, and an exec ends it, too: so that end alone
@@ -14,7 +14,7 @@
  */
 
 #include "base/report.h"
-#include "ipc/bootstrap_links.h"
+#include "ipc/bootstrap.h"
 #include "ipc/peers/carrier.h"
 
 struct cei_unix;

@@ -58,8 +58,8 @@ struct cei_region {
 						 * else 0 */
 	int                    is_open;         /* GPU memory of this process: other GPUs of the
 						 * process need only peer access */
-	uint32_t               far_id;          /* the number by which other nodes know the
-						 * memory, given by its owner; 0: they do not */
+	uint32_t               far_id;          /* of another node: the number of its export
+						 * there; else 0 */
 	uint64_t               buffer_id;       /* the driver's id of the allocation, or the
 						 * inode of the memfd */
 	uint64_t               file_device;     /* imported host memory: the device that has the

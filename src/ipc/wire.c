@@ -118,46 +118,12 @@ static const struct cei_field refuse_fields[] = {
 	{ CEI_TEXT, CEI_AT(cei_wire_refuse, text) },
 };
 
-static const struct cei_field find_fields[] = {
-	{ CEI_U64, CEI_AT(cei_wire_find, number) },
-	{ CEI_U32, CEI_AT(cei_wire_find, rank) },
-	{ CEI_TEXT, CEI_AT(cei_wire_find, name), .least = 1 },
-};
-
-static int is_reply(const void *value)
-{
-	const struct cei_wire_reply *reply = value;
-
-	return reply->result <= 0 || reply->result == CEOV_NONE;
-}
-
-#define REPLY_AT(member) \
-	CEI_AT(cei_wire_reply, member), CEI_UNLESS(cei_wire_reply, result)
-
-static const struct cei_field reply_fields[] = {
-	{ CEI_U64, CEI_AT(cei_wire_reply, number) },
-	{ CEI_I32, CEI_AT(cei_wire_reply, result), .least = CEI_ERROR_LOWEST, .most = CEOV_NONE },
-	{ CEI_U32, CEI_AT(cei_wire_reply, native_code) },
-	{ CEI_U64, REPLY_AT(id) },
-	{ CEI_U32, REPLY_AT(export.rank) },
-	{ CEI_TEXT, REPLY_AT(export.name), .least = 1 },
-	{ CEI_U32, REPLY_AT(export.n_fds), .most = CEI_EXPORT_FDS_MAX },
-	{ CEI_BYTES, REPLY_AT(export.bytes), CEI_COUNT(cei_wire_reply, export.n_bytes) },
-};
-
 static const struct cei_message_kind kinds[] = {
 	[CEI_MESSAGE_HELLO] = { "HELLO", CEI_LAYOUT(hello_fields, cei_wire_hello, NULL) },
 	[CEI_MESSAGE_REFUSE] = { "REFUSE", CEI_LAYOUT(refuse_fields, cei_wire_refuse, NULL) },
 	[CEI_MESSAGE_JOINED] = { "JOINED", CEI_NOTHING },
 	[CEI_MESSAGE_LINK] = { "LINK", CEI_LAYOUT(party_fields, cei_wire_party, NULL) },
 	[CEI_MESSAGE_WELCOME] = { "WELCOME", CEI_LAYOUT(welcome_fields, cei_wire_welcome, NULL) },
-	[CEI_MESSAGE_FIND] = { "FIND", CEI_LAYOUT(find_fields, cei_wire_find, NULL) },
-	[CEI_MESSAGE_REPLY] = { "REPLY", CEI_LAYOUT(reply_fields, cei_wire_reply, is_reply) },
-	[CEI_MESSAGE_DROP] = { "DROP", CEI_ONE_U64 },
-	[CEI_MESSAGE_BARRIER] = { "BARRIER", CEI_ONE_U64 },
-	[CEI_MESSAGE_LOST] = { "LOST", CEI_ONE_U32 },
-	[CEI_MESSAGE_MISSING] = { "MISSING", CEI_ONE_U32 },
-	[CEI_MESSAGE_BYE] = { "BYE", CEI_NOTHING },
 };
 
 static const struct cei_field head_fields[] = {
@@ -187,11 +153,5 @@ size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes)
 
 int cei_message_decode(const uint8_t *bytes, size_t n_bytes, struct cei_message *ret_message)
 {
-	int r = cei_decode(&cei_message_protocol, bytes, n_bytes, ret_message);
-	uint32_t i;
-
-	if (!r && ret_message->type == CEI_MESSAGE_REPLY && !ret_message->reply.result)
-		for (i = 0; i < CEI_EXPORT_FDS_MAX; i++)
-			ret_message->reply.export.fds[i] = -1;
-	return r;
+	return cei_decode(&cei_message_protocol, bytes, n_bytes, ret_message);
 }

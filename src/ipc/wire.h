@@ -4,9 +4,10 @@
 #define CEI_WIRE_H
 
 /*
- * Messages of the bootstrap, and what they say of exports, by the tables of base/codec.h. The head
- * of a message, and the body of a REFUSE, are the same in every version, so a process of another
- * version can be told why it is refused.
+ * Messages with which processes of a node meet, and what exports say, by the tables of
+ * base/codec.h. The head of a message, and the body of a REFUSE, are the same in every version, so
+ * a process of another version can be told why it is refused. The version counts for what linked
+ * processes say afterwards, too (ipc/group/messages.h).
  */
 
 #include <stddef.h>
@@ -14,14 +15,13 @@
 
 #include "base/codec.h"
 #include "ipc/bootstrap.h"
-#include "ipc/bootstrap_links.h"
 #include "ipc/share.h"
 
 #define CEI_WIRE_MAGIC     UINT32_C(0x564f4543) /* "CEOV" */
-#define CEI_WIRE_VERSION   3u
+#define CEI_WIRE_VERSION   4u
 
 #define CEI_WIRE_TEXT_BYTES 200u        /* of a refusal's text, including the NUL */
-#define CEI_MESSAGE_BYTES_MAX 1536u     /* of the longest encoded message */
+#define CEI_MESSAGE_BYTES_MAX 256u      /* of the longest encoded message */
 
 /* --- regions ------------------------------------------------------------- */
 
@@ -64,13 +64,6 @@ enum cei_message_type {
 	CEI_MESSAGE_JOINED,     /* the answer: it has joined; other ranks may be missing */
 	CEI_MESSAGE_LINK,       /* then, for each peer: its ranks; the socket is sent beside */
 	CEI_MESSAGE_WELCOME,    /* then: all links have been sent */
-	CEI_MESSAGE_FIND,       /* asks for an export */
-	CEI_MESSAGE_REPLY,      /* the export, or why not; descriptors are sent beside */
-	CEI_MESSAGE_DROP,       /* the sender has ended one use of the receiver's export */
-	CEI_MESSAGE_BARRIER,    /* how often the sender has called the barrier */
-	CEI_MESSAGE_LOST,       /* this rank of another node is lost */
-	CEI_MESSAGE_MISSING,    /* a rank without which the sender's barrier cannot complete */
-	CEI_MESSAGE_BYE,        /* the sender closes in order; it sends nothing more */
 };
 
 struct cei_wire_hello {
@@ -91,20 +84,6 @@ struct cei_wire_refuse {
 	char    text[CEI_WIRE_TEXT_BYTES];
 };
 
-struct cei_wire_find {
-	uint64_t number;                        /* repeated in the reply */
-	uint32_t rank;
-	char     name[CEI_NAME_BYTES];
-};
-
-struct cei_wire_reply {
-	uint64_t         number;
-	int32_t          result;                /* 0, CEOV_NONE or enum ceov_error */
-	int32_t          native_code;
-	uint64_t         id;                    /* only if result is 0 */
-	struct cei_export export;               /* only if result is 0; without descriptors */
-};
-
 struct cei_message {
 	uint32_t magic;                         /* set by decoding, as received; so are version */
 	uint32_t version;                       /* and n_bytes */
@@ -115,11 +94,6 @@ struct cei_message {
 		struct cei_wire_refuse  refuse;
 		struct cei_wire_party   link;
 		struct cei_wire_welcome welcome;
-		struct cei_wire_find    find;
-		struct cei_wire_reply   reply;
-		uint64_t                id;             /* DROP */
-		uint64_t                n_calls;        /* BARRIER */
-		uint32_t                rank;           /* LOST, MISSING */
 	};
 };
 

@@ -51,12 +51,6 @@ struct cei_far_nic {
 						 * slot, the oldest first */
 	uint64_t                now_ns;         /* of the turn */
 	struct cei_far_peer   **peers;          /* by process; NULL: never used */
-	_Atomic uint32_t       *n_expected;     /* by process: answers that the layer above
-						 * awaits; it changes them */
-	_Atomic uint32_t       *n_uses;         /* by process: exports of this process that it
-						 * uses; likewise */
-	_Atomic uint32_t        n_awaits;       /* waits for what users may do; likewise */
-	uint64_t                awaited_ns;     /* when there was such a wait last */
 	struct cei_list         urgent;         /* peers that have something to say */
 	struct cei_list         connected;      /* peers that the transport has open */
 	struct cei_rail_counts  counts;
@@ -158,18 +152,5 @@ int  cei_far_peer_say(struct cei_far_peer *peer, struct cei_far_message *message
 /* Fills a message's head. */
 void cei_far_peer_head(const struct cei_far_peer *peer, struct cei_far_message *message,
 		       uint32_t type);
-
-/* Whether this process waits for its own counters, and the peer may raise them. A moment without
- * a wait does not end it: waits follow each other. */
-static inline int cei_far_is_awaited(const struct cei_far_peer *peer)
-{
-	struct cei_far_nic *nic = peer->nic;
-
-	/* relaxed, both: numbers alone, looked at again and again */
-	if (atomic_load_explicit(&nic->n_awaits, memory_order_relaxed))
-		nic->awaited_ns = nic->now_ns;
-	return nic->awaited_ns && nic->now_ns - nic->awaited_ns <= nic->config.timeout_ns / 5 &&
-		atomic_load_explicit(&nic->n_uses[peer->process], memory_order_relaxed);
-}
 
 #endif /* CEI_FAR_PEER_H */

@@ -24,12 +24,8 @@ static uint64_t bytes_under_way(const struct cei_far_peer *peer)
 
 static int awaits(const struct cei_far_peer *peer)
 {
-	/* relaxed: a number alone, looked at again and again */
 	return peer->state == CEI_FAR_OPENING || peer->out.ended + 1 != peer->out.next ||
-		peer->in.n_coming || peer->in.n_held || peer->bye_said ||
-		cei_far_is_awaited(peer) ||
-		atomic_load_explicit(&peer->nic->n_expected[peer->process],
-				     memory_order_relaxed);
+		peer->in.n_coming || peer->in.n_held || peer->bye_said;
 }
 
 static enum cei_far_awaited awaited(const struct cei_far_peer *peer)

@@ -73,18 +73,11 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rail_turn.c \
 	%D%/rail_say.c \
 	%D%/network.c %D%/network.h \
-	%D%/network_private.h %D%/network_types.h \
+	%D%/network_private.h \
 	%D%/network_rail.c \
 	%D%/carrier_rails.c %D%/carrier_rails.h \
 	%D%/network_direct.c \
 	%D%/in_place.c %D%/in_place.h \
-	%D%/network_loss.c \
-	%D%/network_notes.c \
-	%D%/network_talk.c \
 	%D%/clock_offset.c %D%/clock_offset.h \
-	%D%/network_barrier.c \
 	%D%/network_clock.c %D%/network_clock.h \
-	%D%/network_exports.c \
-	%D%/network_regions.c \
-	%D%/network_signals.c \
-	%D%/network_wire.c %D%/network_wire.h
+	%D%/network_regions.c

@@ -27,14 +27,9 @@ const struct cei_roster *cei_network_roster(const struct cei_network *network)
 	return cei_book_roster(network->book);
 }
 
-uint32_t cei_network_process(const struct cei_network *network, uint32_t rank)
+uint64_t cei_network_timeout_ns(const struct cei_network *network)
 {
-	return cei_book_process_of(network->book, rank);
-}
-
-uint32_t cei_network_node(const struct cei_network *network, uint32_t rank)
-{
-	return cei_book_node_of(network->book, cei_network_process(network, rank));
+	return network->timeout_ns;
 }
 
 void cei_network_group_path(const struct cei_network *network,
@@ -143,24 +138,19 @@ static int open_book(struct cei_network *network, struct cei_network_opening *op
 	return 0;
 }
 
-/* By process and by rank. */
-static int make_tables(struct cei_network *network)
+/* By rank, for the site. */
+static int list_nodes(struct cei_network *network)
 {
-	uint32_t n_ranks = cei_book_n_ranks(network->book), rank;
-	uint32_t n_processes = cei_book_n_processes(network->book);
+	const struct cei_roster *roster = cei_network_roster(network);
 	struct cei_book_node node;
+	uint32_t rank;
 
-	network->nodes = calloc(n_ranks, sizeof(*network->nodes));
-	network->has_gone = calloc(n_processes, sizeof(*network->has_gone));
-	network->is_parting = calloc(n_processes, sizeof(*network->is_parting));
-	network->has_closed = calloc(n_processes, sizeof(*network->has_closed));
-	network->has_departed = calloc(n_processes, sizeof(*network->has_departed));
-	if (!network->nodes || !network->has_gone || !network->is_parting ||
-	    !network->has_closed || !network->has_departed || cei_network_notes_open(network))
+	network->nodes = calloc(roster->n_ranks, sizeof(*network->nodes));
+	if (!network->nodes)
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_open: no memory for %u ranks", n_ranks);
-	for (rank = 0; rank < n_ranks; rank++) {
-		cei_book_node(network->book, cei_network_node(network, rank), &node);
+				 "ceov_open: no memory for %u ranks", roster->n_ranks);
+	for (rank = 0; rank < roster->n_ranks; rank++) {
+		cei_book_node(network->book, roster->node_of[roster->process_of[rank]], &node);
 		network->nodes[rank] = node.number;
 	}
 	return 0;
@@ -172,8 +162,6 @@ static int init_locks(struct cei_network *network)
 {
 	int error = cei_condition_init(&network->changed);
 
-	if (!error)
-		error = cei_condition_init(&network->work);
 	if (!error)
 		error = pthread_mutex_init(&network->lock, NULL);
 	network->has_lock = !error;
@@ -203,26 +191,18 @@ static int build(struct cei_network *network, const struct cei_network_config *c
 		r = open_book(network, &opening, config->deadline_ns);
 	if (!r)
 		r = cei_network_check_rail(network);
-	if (!r)
-		r = make_tables(network);
-	return r || !network->events ? r : cei_network_start(network);
+	return r ? r : list_nodes(network);
 }
 
 static void fill(struct cei_network *network, struct cei_site *site,
 		 const struct cei_network_config *config)
 {
 	network->site = site;
-	network->events = config->events;
-	network->events_arg = config->events_arg;
 	network->copier = config->copier;
 	network->copier_arg = config->copier_arg;
 	network->machine = config->machine;
 	network->transport = config->transport ? config->transport : &cei_transport_ucx;
 	network->kinds = secure_getenv("CEOVERLAP_TRANSPORTS");
-	cei_list_init(&network->entries);
-	cei_list_init(&network->images);
-	cei_list_init(&network->requests);
-	cei_network_barrier_init(&network->barrier);
 }
 
 int cei_network_open(struct cei_site *site, const struct cei_network_config *config,
@@ -243,8 +223,6 @@ int cei_network_open(struct cei_site *site, const struct cei_network_config *con
 			      "ceov_open: no lock for a network: %s", strerror(error)) :
 		build(network, config);
 	site->nodes = network->nodes;
-	if (!r && network->events)
-		r = cei_network_begin_talk(network);
 	if (!r) {
 		*ret_network = network;
 		return 0;
@@ -254,32 +232,13 @@ int cei_network_open(struct cei_site *site, const struct cei_network_config *con
 	return r;
 }
 
-static void end_entries(struct cei_network *network)
-{
-	struct cei_network_entry *entry;
-	struct cei_list *node;
-
-	while ((node = cei_list_take(&network->entries))) {
-		entry = CEI_OWNER(node, struct cei_network_entry, link);
-		free(entry->uses);
-		free(entry->listeners);
-		free(entry);
-	}
-}
-
 void cei_network_leave(struct cei_network *network)
 {
 	if (!network || network->has_left)
 		return;
 	network->has_left = 1;
-	if (network->has_lock) {
-		if (network->is_ready && network->events) {
-			cei_network_tell_losses(network);
-			cei_network_barrier_leave(network);
-		}
+	if (network->has_lock)
 		cei_network_clock_leave(network);
-		cei_network_stop(network);
-	}
 	(void)cei_rail_close(network->rail, cei_deadline(CLOSE_NS));
 }
 
@@ -289,19 +248,12 @@ void cei_network_close(struct cei_network *network)
 		return;
 	cei_network_leave(network);
 	if (network->has_lock) {
-		end_entries(network);
 		pthread_cond_destroy(&network->changed);
-		pthread_cond_destroy(&network->work);
 		pthread_mutex_destroy(&network->lock);
 	}
-	cei_network_notes_close(network);
 	cei_carrier_rails_close(network->carrier);
 	cei_book_free(network->book);
 	free(network->nodes);
-	free(network->has_gone);
-	free(network->is_parting);
-	free(network->has_closed);
-	free(network->has_departed);
 	free(network->left);
 	free(network->clock.askers);
 	free(network);

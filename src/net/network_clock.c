@@ -12,6 +12,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
+#include "base/condition.h"
 #include "net/network_private.h"
 
 #define QUESTIONS  16u                          /* in a row; the fastest answer counts */
@@ -21,29 +22,47 @@
 
 static uint32_t reference_of(const struct cei_network *network)
 {
-	return cei_network_process(network, 0);
+	return cei_network_roster(network)->process_of[0];
 }
 
 static uint32_t own_node(const struct cei_network *network)
 {
-	return cei_book_node_of(network->book, cei_book_own_process(network->book));
+	const struct cei_roster *roster = cei_network_roster(network);
+
+	return roster->node_of[roster->own];
 }
 
-/* The lowest rank of this node. */
+/* Of this node: the one with its lowest rank. */
 static uint32_t measurer_of(const struct cei_network *network)
 {
-	struct cei_book_node node;
+	const struct cei_roster *roster = cei_network_roster(network);
 
-	cei_book_node(network->book, own_node(network), &node);
-	return node.leader;
+	return roster->in_node[roster->node_at[own_node(network)]];
 }
 
 /* Whether this process measures for its node; rank 0's node needs no offset. */
 static int is_measurer(const struct cei_network *network)
 {
-	return own_node(network) != cei_book_node_of(network->book, reference_of(network)) &&
-		cei_network_process(network, measurer_of(network)) ==
-		cei_book_own_process(network->book);
+	return own_node(network) && measurer_of(network) == cei_network_roster(network)->own;
+}
+
+/* --- waiting, with the lock held ------------------------------------------------------- */
+
+/* Waits for a change, until the deadline. CEOV_NONE: it has passed. With progress_by_caller it
+ * turns the rail instead, because the peers may have left. */
+static int wait_until(struct cei_network *network, uint64_t deadline_ns)
+{
+	if (cei_now_ns() >= deadline_ns)
+		return CEOV_NONE;
+	if (!network->site->progress_by_caller) {
+		cei_condition_wait(&network->changed, &network->lock, deadline_ns);
+		return 0;
+	}
+	pthread_mutex_unlock(&network->lock);
+	if (cei_rail_turn(network->rail, cei_now_ns()) != CEOV_PENDING)
+		cei_relax();
+	pthread_mutex_lock(&network->lock);
+	return 0;
 }
 
 /* --- asking, with the lock held ------------------------------------------------------- */
@@ -99,7 +118,7 @@ static int await_answers(struct cei_network *network)
 
 	while (clock->n_left && !clock->has_lost_reference) {
 		again_ns = clock->asked_ns + AGAIN_NS;
-		if (!cei_network_wait(network, again_ns < deadline_ns ? again_ns : deadline_ns))
+		if (!wait_until(network, again_ns < deadline_ns ? again_ns : deadline_ns))
 			continue;
 		if (cei_now_ns() >= deadline_ns)
 			return CEOV_NONE;
@@ -185,7 +204,7 @@ static void note_asker(struct cei_network *network, uint32_t process, int asks)
 	struct cei_network_clock *clock = &network->clock;
 
 	if (!clock->askers)
-		clock->askers = calloc(cei_book_n_processes(network->book), 1);
+		clock->askers = calloc(cei_network_roster(network)->n_processes, 1);
 	if (clock->askers)
 		clock->askers[process] = (uint8_t)asks;
 	if (!asks)
@@ -196,7 +215,7 @@ void cei_network_heard_clock(struct cei_network *network, uint32_t process,
 			     const struct cei_far_clock *message)
 {
 	uint64_t now = cei_now_ns();
-	int is_reference = reference_of(network) == cei_book_own_process(network->book);
+	int is_reference = reference_of(network) == cei_network_roster(network)->own;
 
 	if (message->what == CEI_FAR_CLOCK_TELL) {
 		if (process == reference_of(network) && network->clock.number &&
@@ -222,7 +241,7 @@ static uint32_t n_askers(const struct cei_network *network)
 {
 	uint32_t process, n = 0;
 
-	for (process = 0; process < cei_book_n_processes(network->book); process++)
+	for (process = 0; process < cei_network_roster(network)->n_processes; process++)
 		n += network->clock.askers[process];
 	return n;
 }
@@ -235,7 +254,7 @@ void cei_network_clock_leave(struct cei_network *network)
 
 	pthread_mutex_lock(&network->lock);
 	while (!r && network->clock.askers && (n = n_askers(network)))
-		r = cei_network_wait(network, deadline_ns);
+		r = wait_until(network, deadline_ns);
 	pthread_mutex_unlock(&network->lock);
 	if (r && n)
 		cei_log(network->site->report, CEI_LOG_INFO,
@@ -247,15 +266,15 @@ void cei_network_clock_leave(struct cei_network *network)
 
 void cei_network_clock_look(struct cei_network *network, struct cei_network_clock_view *ret_view)
 {
-	const struct cei_book *book = network->book;
+	const struct cei_roster *roster = cei_network_roster(network);
 
 	memset(ret_view, 0, sizeof(*ret_view));
-	ret_view->group = cei_book_instance(book);
-	ret_view->process = cei_book_own_process(book);
-	ret_view->n_processes = cei_book_n_processes(book);
+	ret_view->group = cei_book_instance(network->book);
+	ret_view->process = roster->own;
+	ret_view->n_processes = roster->n_processes;
 	ret_view->node = own_node(network);
-	ret_view->n_nodes = cei_book_n_nodes(book);
-	ret_view->measurer = measurer_of(network);
+	ret_view->n_nodes = roster->n_nodes;
+	ret_view->measurer = roster->first_rank[measurer_of(network)];
 	memcpy(ret_view->node_name, network->node_name, sizeof(ret_view->node_name));
 	pthread_mutex_lock(&network->lock);
 	ret_view->n_offsets = network->clock.n_offsets;

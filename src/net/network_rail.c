@@ -107,7 +107,7 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 		.instance = { network->site->instance[0], network->site->instance[1] },
 		.timeout_ns = opening->public.peer_timeout_ns,
 		.progress_by_caller = network->site->progress_by_caller,
-		.events = network->events ? &cei_network_rail_events : &events,
+		.events = &events,
 		.events_arg = network,
 		.copier = network->copier,
 		.copier_arg = network->copier_arg,
@@ -244,7 +244,6 @@ int cei_network_begin(struct cei_network *network, struct cei_peers *peers)
 {
 	if (!network->rail)
 		return 0;
-	network->peers = peers;
 	cei_carrier_rails_begin(network->carrier, peers);
 	return cei_rail_begin(network->rail, cei_book_instance(network->book));
 }

@@ -28,10 +28,8 @@ static int allocate(struct cei_rail *rail)
 	uint32_t n = nic->config.n_processes;
 
 	nic->peers = calloc(n, sizeof(struct cei_far_peer *));
-	nic->n_expected = calloc(n, sizeof(*nic->n_expected));
-	nic->n_uses = calloc(n, sizeof(*nic->n_uses));
 	rail->n_notes = calloc(n, sizeof(*rail->n_notes));
-	if (nic->peers && nic->n_expected && nic->n_uses && rail->n_notes &&
+	if (nic->peers && rail->n_notes &&
 	    !cei_ring_init(&rail->ready, CEI_RAIL_LANES_MAX) &&
 	    !cei_ring_init(&rail->notes, 4 * CEI_RAIL_NOTES_MAX))
 		return 0;
@@ -65,8 +63,6 @@ static void free_rail(struct cei_rail *rail)
 	cei_ring_fini(&rail->ready);
 	cei_bell_fini(&rail->bell);
 	free(rail->n_notes);
-	free(rail->nic.n_uses);
-	free(rail->nic.n_expected);
 	free(rail->nic.peers);
 	pthread_cond_destroy(&rail->called);
 	pthread_mutex_destroy(&rail->lock);
@@ -400,24 +396,8 @@ void cei_rail_lane_close(struct cei_rail *rail, struct cei_far_lane *lane)
 
 struct peer_call {
 	uint32_t                process;
-	const char             *why;
 	struct cei_rail_status *status;
 };
-
-static int give_up(struct cei_rail *rail, void *arg)
-{
-	struct peer_call *call = arg;
-	struct cei_far_peer *peer = cei_far_peer_get(&rail->nic, call->process);
-
-	if (!peer)
-		return CEOV_ERR_INVALID;
-	if (peer->state == CEI_FAR_UNUSED) {
-		peer->state = CEI_FAR_IS_LOST;
-		snprintf(peer->why, sizeof(peer->why), "%s", call->why);
-	}
-	cei_far_peer_lose(peer, call->why);
-	return 0;
-}
 
 static int look(struct cei_rail *rail, void *arg)
 {
@@ -475,13 +455,6 @@ int cei_rail_expected(struct cei_rail *rail, uint32_t process, uint64_t n_bytes,
 	if (process >= rail->nic.config.n_processes)
 		return CEOV_ERR_INVALID;
 	return cei_rail_run(rail, expected, &call);
-}
-
-int cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why)
-{
-	struct peer_call call = { .process = process, .why = why };
-
-	return cei_rail_run(rail, give_up, &call);
 }
 
 int cei_rail_look(struct cei_rail *rail, uint32_t process, struct cei_rail_status *ret_status)

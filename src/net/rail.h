@@ -108,25 +108,10 @@ void cei_rail_lane_close(struct cei_rail *rail, struct cei_far_lane *lane);
 int  cei_rail_say(struct cei_rail *rail, uint32_t process,
 		  const struct cei_far_message *message);
 
-/* The layer above awaits answers from the process, by as many more or less: if it
- * falls silent meanwhile, it is lost. Never blocks. */
-void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by);
-
-/* The process uses as many exports of this one more or less. Never blocks. */
-void cei_rail_use(struct cei_rail *rail, uint32_t process, int by);
-
-/* This process waits, by as many waits more or less, for what processes that use its exports may
- * do: one of those that falls silent meanwhile is lost. Never blocks. */
-void cei_rail_await_users(struct cei_rail *rail, int by);
-
 /* Gives the connection to a process up as soon as it was told so, or cannot be told: it has a
  * tenth of the timeout. From now on nothing is accepted from it. One that was never used is
  * not begun any more, and is told as lost, too. CEOV_FULL as above. Never blocks. */
 int  cei_rail_refuse(struct cei_rail *rail, uint32_t process, const char *why);
-
-/* Gives the connection to a process up: everything on it fails. One that was never used is not
- * begun any more. */
-int  cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why);
 
 struct cei_rail_status {
 	uint32_t connection;            /* enum cei_far_connection */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What other layers tell a rail without waiting for its thread: messages, and what is awaited. */
+/* What other layers tell a rail without waiting for its thread. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,24 +49,4 @@ int cei_rail_refuse(struct cei_rail *rail, uint32_t process, const char *why)
 
 	snprintf(message.refuse.text, sizeof(message.refuse.text), "%s", why);
 	return cei_rail_say(rail, process, &message);
-}
-
-void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by)
-{
-	/* relaxed: a number alone, which the rail's thread looks at again and again */
-	atomic_fetch_add_explicit(&rail->nic.n_expected[process], (uint32_t)by,
-				  memory_order_relaxed);
-}
-
-void cei_rail_use(struct cei_rail *rail, uint32_t process, int by)
-{
-	/* relaxed: as in cei_rail_expect() */
-	atomic_fetch_add_explicit(&rail->nic.n_uses[process], (uint32_t)by,
-				  memory_order_relaxed);
-}
-
-void cei_rail_await_users(struct cei_rail *rail, int by)
-{
-	/* relaxed: as in cei_rail_expect() */
-	atomic_fetch_add_explicit(&rail->nic.n_awaits, (uint32_t)by, memory_order_relaxed);
 }

@@ -30,7 +30,7 @@ harnesses=(fuzz_messages fuzz_service_ring fuzz_program_wire)
 sources=("$top"/tests/made_message.c "$top"/src/base/codec.c "$top"/src/ipc/wire.c
 	"$top"/src/ipc/service_wire.c "$top"/src/ipc/group/messages.c "$top"/src/net/store_wire.c
 	"$top"/src/net/gathered.c "$top"/src/net/record.c
-	"$top"/src/net/far_wire.c "$top"/src/net/network_wire.c "$top"/src/ipc/service_ring.c
+	"$top"/src/net/far_wire.c "$top"/src/ipc/service_ring.c
 	"$top"/src/base/clock.c "$top"/src/base/futex.c "$top"/src/base/write.c
 	"$top"/src/base/report.c "$top"/src/base/repeats.c
 	"$top"/src/ce_engine/program/program_wire.c "$top"/src/ce_engine/program/program.c)

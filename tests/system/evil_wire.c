@@ -16,8 +16,12 @@
 #include "testing.h"
 
 #define MAGIC         UINT32_C(0x564f4543)
-#define VERSION       3u
-#define HEAD_BYTES    16u
+#define VERSION       4u
+#define HELLO         1u
+#define JOINED        3u
+#define WELCOME       5u
+#define MEET_BYTES    16u               /* of the head of a message of those who meet */
+#define HEAD_BYTES    12u               /* of the head of one of the group */
 #define MESSAGE_BYTES 2048u             /* room for any message */
 
 void evil_must(int holds, const char *file, int line, const char *condition)
@@ -53,46 +57,31 @@ static int send_bytes(int fd, const void *bytes, size_t n_bytes, const int *fds,
 	return n < 0 ? -1 : 0;
 }
 
-static int send_message(int fd, uint32_t type, const struct cei_writer *body, const int *fds,
-			uint32_t n_fds)
+/* Rank 1 of 2. */
+static int say_hello(int fd, const int *fds, uint32_t n_fds)
 {
-	uint8_t bytes[MESSAGE_BYTES];
+	uint8_t bytes[MEET_BYTES + 12];
 	struct cei_writer writer = cei_writer_on(bytes, sizeof(bytes));
 
 	cei_wire_put_u32(&writer, MAGIC);
 	cei_wire_put_u32(&writer, VERSION);
-	cei_wire_put_u32(&writer, type);
-	cei_wire_put_u32(&writer, (uint32_t)body->at);
-	cei_wire_put_bytes(&writer, body->bytes, body->at);
-	must(!body->failed && !writer.failed);
+	cei_wire_put_u32(&writer, HELLO);
+	cei_wire_put_u32(&writer, 12);
+	cei_wire_put_u32(&writer, 2);
+	cei_wire_put_u32(&writer, 1);
+	cei_wire_put_u32(&writer, 1);
+	must(!writer.failed);
 	return send_bytes(fd, bytes, writer.at, fds, n_fds);
 }
 
-/* Rank 1 of 2. */
-static void put_hello(struct cei_writer *body)
+/* Begins a message of the group, with its number: this process counts none but its replies. */
+static struct cei_writer begin(uint8_t bytes[MESSAGE_BYTES], uint32_t type, uint64_t number)
 {
-	cei_wire_put_u32(body, 2);
-	cei_wire_put_u32(body, 1);
-	cei_wire_put_u32(body, 1);
-}
+	struct cei_writer writer = cei_writer_on(bytes, MESSAGE_BYTES);
 
-int evil_come(const char *path)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	const struct timespec pause = { .tv_nsec = 1000000 };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), tries = 0;
-	uint8_t bytes[HEAD_BYTES];
-	struct cei_writer body = cei_writer_on(bytes, sizeof(bytes));
-
-	must(fd >= 0 && strlen(path) < sizeof(address.sun_path));
-	strcpy(address.sun_path, path);
-	while (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
-		must(tries++ < 20000);
-		nanosleep(&pause, NULL);
-	}
-	put_hello(&body);
-	must(!send_message(fd, EVIL_HELLO, &body, NULL, 0));
-	return fd;
+	cei_wire_put_u32(&writer, type);
+	cei_wire_put_u64(&writer, number);
+	return writer;
 }
 
 static void close_fds(const struct msghdr *message)
@@ -129,6 +118,33 @@ static size_t receive(int fd, uint8_t bytes[MESSAGE_BYTES])
 	return (size_t)n;
 }
 
+static void hear_of_meeting(int fd, uint32_t type)
+{
+	uint8_t bytes[MESSAGE_BYTES];
+	struct cei_reader reader = cei_reader_on(bytes, receive(fd, bytes));
+
+	must(cei_wire_get_u32(&reader) == MAGIC && cei_wire_get_u32(&reader) == VERSION);
+	must(cei_wire_get_u32(&reader) == type && !reader.failed);
+}
+
+int evil_come(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), tries = 0;
+
+	must(fd >= 0 && strlen(path) < sizeof(address.sun_path));
+	strcpy(address.sun_path, path);
+	while (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
+		must(tries++ < 20000);
+		nanosleep(&pause, NULL);
+	}
+	must(!say_hello(fd, NULL, 0));
+	hear_of_meeting(fd, JOINED);
+	hear_of_meeting(fd, WELCOME);
+	return fd;
+}
+
 uint32_t evil_hear(int fd, struct evil_reply *ret_reply)
 {
 	uint8_t bytes[MESSAGE_BYTES];
@@ -138,50 +154,54 @@ uint32_t evil_hear(int fd, struct evil_reply *ret_reply)
 
 	if (!n)
 		return EVIL_BYE;
-	must(cei_wire_get_u32(&reader) == MAGIC && cei_wire_get_u32(&reader) == VERSION);
 	type = cei_wire_get_u32(&reader);
-	must(cei_wire_get_u32(&reader) == n - HEAD_BYTES);
 	if (type == EVIL_BARRIER && send_bytes(fd, bytes, n, NULL, 0))
 		return EVIL_BYE;
 	if (type != EVIL_FIND)
 		return type;
 	memset(ret_reply, 0, sizeof(*ret_reply));
 	ret_reply->number = cei_wire_get_u64(&reader);
-	ret_reply->rank = cei_wire_get_u32(&reader);
+	must(cei_wire_get_u32(&reader) == 1);   /* the rank that is asked */
 	cei_wire_get_bytes(&reader, ret_reply->name, sizeof(ret_reply->name));
 	must(!cei_reader_end(&reader));
+	ret_reply->id = 1;
+	ret_reply->generation = 1;
 	return type;
 }
 
 void evil_answer(int fd, const struct evil_reply *reply, const int *fds, uint32_t n_fds)
 {
 	uint8_t bytes[MESSAGE_BYTES];
-	struct cei_writer body = cei_writer_on(bytes, sizeof(bytes));
+	struct cei_writer writer = begin(bytes, EVIL_REPLY, reply->result ? 0 : 1);
 
-	cei_wire_put_u64(&body, reply->number);
-	cei_wire_put_u32(&body, (uint32_t)reply->result);
-	cei_wire_put_u32(&body, 0);             /* a native error's code */
+	cei_wire_put_u64(&writer, reply->number);
+	cei_wire_put_u32(&writer, (uint32_t)reply->result);
+	cei_wire_put_u32(&writer, 0);           /* a native error's code */
 	if (!reply->result) {
-		cei_wire_put_u64(&body, 1);     /* the export's number */
-		cei_wire_put_u32(&body, reply->rank);
-		cei_wire_put_bytes(&body, reply->name, sizeof(reply->name));
-		cei_wire_put_u32(&body, reply->n_fds);
-		cei_wire_put_u32(&body, reply->n_bytes);
-		cei_wire_put_bytes(&body, reply->bytes, reply->n_bytes);
+		cei_wire_put_u32(&writer, reply->id);
+		cei_wire_put_u32(&writer, reply->generation);
+		cei_wire_put_u32(&writer, reply->n_fds);
+		cei_wire_put_u32(&writer, reply->n_bytes);
+		cei_wire_put_bytes(&writer, reply->bytes, reply->n_bytes);
 	}
+	must(!writer.failed);
 	/* Rank 0 may have closed the connection because of a reply before. */
-	if (send_message(fd, EVIL_REPLY, &body, fds, n_fds))
+	if (send_bytes(fd, bytes, writer.at, fds, n_fds))
 		_exit(0);
 }
 
 void evil_say_odd(int fd, uint32_t type, const int *fds)
 {
-	uint8_t bytes[HEAD_BYTES];
-	struct cei_writer body = cei_writer_on(bytes, sizeof(bytes));
+	uint8_t bytes[MESSAGE_BYTES];
+	struct cei_writer writer = begin(bytes, type, 1);
 
-	if (type == EVIL_HELLO)
-		put_hello(&body);
-	else if (type != EVIL_NONE)
-		cei_wire_put_u64(&body, 12345); /* an export's number, or a count of calls */
-	must(!send_message(fd, type, &body, fds, type == EVIL_NONE ? 0 : EVIL_FDS_MAX));
+	if (type == EVIL_HELLO) {
+		must(!say_hello(fd, fds, EVIL_FDS_MAX));
+		return;
+	}
+	if (type != EVIL_NONE)
+		cei_wire_put_u64(&writer, 12345);       /* a use, or a count of calls */
+	if (type == EVIL_BARRIER)
+		cei_wire_put_u32(&writer, 0);           /* the step */
+	must(!send_bytes(fd, bytes, writer.at, fds, type == EVIL_NONE ? 0 : EVIL_FDS_MAX));
 }

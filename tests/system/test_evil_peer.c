@@ -111,8 +111,8 @@ static const struct lie lies[] = {
 #define N_LIES (sizeof(lies) / sizeof(lies[0]))
 
 /* Invalid replies; after most of them rank 0 closes the link. */
-enum answer { NONE_WITH_FILES, ERROR_WITH_FILES, OTHER_NUMBER, NUMBER_0, OTHER_RANK,
-	      OTHER_NAME, TOO_MANY_FDS_SAID, ODD_RESULT, TWICE, A_DROP, A_BARRIER, A_HELLO,
+enum answer { NONE_WITH_FILES, ERROR_WITH_FILES, OTHER_NUMBER, NUMBER_0, ID_0,
+	      GENERATION_0, TOO_MANY_FDS_SAID, ODD_RESULT, TWICE, A_DROP, A_BARRIER, A_HELLO,
 	      ODD_TYPE, N_ANSWERS };
 
 /* --- the peer -------------------------------------------------------------- */
@@ -224,10 +224,10 @@ static void give_answer(int fd, struct evil_reply *reply, enum answer answer)
 		reply->number += 1000;
 	if (answer == NUMBER_0)
 		reply->number = 0;
-	if (answer == OTHER_RANK)
-		reply->rank = 0;
-	if (answer == OTHER_NAME)
-		reply->name[0] ^= 1;
+	if (answer == ID_0)
+		reply->id = 0;
+	if (answer == GENERATION_0)
+		reply->generation = 0;
 	if (answer == TOO_MANY_FDS_SAID)
 		reply->n_fds = EVIL_FDS_MAX + 1;
 	if (answer == A_DROP)

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "net/far_peer.h"
+#include "net/rail_private.h"
 
 struct rails rails;
 
@@ -354,6 +355,16 @@ void rails_pass(uint64_t ns)
 }
 
 /* --- lanes ----------------------------------------------------------------- */
+
+void rails_give_up(uint32_t at, uint32_t of)
+{
+	struct cei_far_peer *peer = cei_far_peer_get(&rails.processes[at].rail->nic, of);
+
+	if (peer->state == CEI_FAR_UNUSED)
+		cei_far_peer_give_up(peer, "the test says so");
+	else
+		cei_far_peer_lose(peer, "the test says so");
+}
 
 struct cei_far_lane *rails_lane(uint32_t from, uint32_t to)
 {

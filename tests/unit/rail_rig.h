@@ -90,6 +90,9 @@ void rails_pass(uint64_t ns);
 
 struct cei_far_lane *rails_lane(uint32_t from, uint32_t to);
 
+/* The connection is given up at once, without a refusal. */
+void rails_give_up(uint32_t at, uint32_t of);
+
 /* Queues blocks with their marks, from one process to another: block b, and then counter b as 1.
  * Asserts that there was room. */
 void rails_send(uint32_t from, uint32_t to, uint32_t first, uint32_t n_blocks);

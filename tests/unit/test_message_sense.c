@@ -8,10 +8,10 @@
 
 #include <ceoverlap/ceoverlap.h>
 
+#include "ipc/group/messages.h"
 #include "ipc/service_wire.h"
 #include "ipc/wire.h"
 #include "net/far_wire.h"
-#include "net/network_wire.h"
 #include "made_message.h"
 #include "testing.h"
 
@@ -97,21 +97,22 @@ END_TEST
 /* A reply's result becomes the result of a call, so it must be one that calls return. */
 START_TEST(test_results_of_replies)
 {
-	struct cei_message message, back;
+	struct cei_group_message message, back;
 
-	made_message(&state, &cei_message_protocol, CEI_MESSAGE_REPLY, &message);
+	made_message(&state, &cei_group_protocol, CEI_GROUP_REPLY, &message);
 	message.reply.result = CEOV_NONE;
-	REFUSES(&cei_message_protocol, message, reply.result, CEOV_PENDING);
-	REFUSES(&cei_message_protocol, message, reply.result, CEOV_NONE + 1);
-	ck_assert_int_eq(decode(&cei_message_protocol, &message, &back), 0);
+	message.reply.native_code = 0;
+	REFUSES(&cei_group_protocol, message, reply.result, CEOV_PENDING);
+	REFUSES(&cei_group_protocol, message, reply.result, CEOV_NONE + 1);
+	ck_assert_int_eq(decode(&cei_group_protocol, &message, &back), 0);
 	ck_assert_int_eq(back.reply.result, CEOV_NONE);
 }
 END_TEST
 
 static int is_taken(const struct cei_wire_described *described, uint32_t n_fds)
 {
-	struct cei_writer writer = cei_writer_on(bytes, CEI_EXPORT_BYTES_MAX);
-	struct cei_reader reader = cei_reader_on(bytes, CEI_EXPORT_BYTES_MAX);
+	struct cei_writer writer = cei_writer_on(bytes, CEI_GROUP_BYTES_MAX);
+	struct cei_reader reader = cei_reader_on(bytes, CEI_GROUP_BYTES_MAX);
 	struct cei_wire_described back;
 
 	cei_put_layout(&writer, &cei_described_layout, described);
@@ -162,7 +163,7 @@ START_TEST(test_buffers)
 }
 END_TEST
 
-/* --- rails and notes --------------------------------------------------------------- */
+/* --- rails ------------------------------------------------------------------------- */
 
 #define FAR_REFUSES(message, field, wrong) REFUSES(&cei_far_protocol, message, field, wrong)
 
@@ -187,29 +188,6 @@ START_TEST(test_pieces_and_marks)
 }
 END_TEST
 
-static struct cei_note made_note(uint32_t type)
-{
-	struct cei_note note;
-
-	made_message(&state, &cei_note_protocol, type, &note);
-	return note;
-}
-
-#define NOTE_REFUSES(note, field, wrong) REFUSES(&cei_note_protocol, note, field, wrong)
-
-START_TEST(test_notes)
-{
-	struct cei_note note = made_note(CEI_NOTE_REPLY);
-
-	note.reply.result = CEOV_NONE;
-	NOTE_REFUSES(note, reply.result, CEOV_FULL);
-	note = made_note(CEI_NOTE_GONE);
-	note.gone.has_departed = 1;
-	note.gone.n_barriers = 3;
-	NOTE_REFUSES(note, gone.has_departed, 0);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("message_sense");
@@ -222,7 +200,6 @@ int main(void)
 	tcase_add_test(tcase, test_signals);
 	tcase_add_test(tcase, test_buffers);
 	tcase_add_test(tcase, test_pieces_and_marks);
-	tcase_add_test(tcase, test_notes);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }

@@ -20,6 +20,8 @@
 #include "unit/machine_fixture.h"
 #include "testing.h"
 
+#define REGION 3u
+
 static struct {
 	struct loop_net          net;
 	struct device_copier     copier;
@@ -41,15 +43,6 @@ static int tell_usable(struct cei_report *report, const char *kinds,
 	*ret_devices = usable;
 	return 0;
 }
-
-static void gone(void *arg, uint32_t rank, int departed)
-{
-	(void)arg;
-	(void)departed;
-	ck_abort_msg("rank %u has gone", rank);
-}
-
-static const struct cei_network_events events = { .gone = gone };
 
 /* The group has one process. */
 static int gather_one(void *arg, const void *own, size_t n_bytes, void *ret_all,
@@ -105,7 +98,6 @@ static int open_network(const struct ceov_place *places, uint32_t n, const char 
 		.copier_arg = &rig.copier,
 		.machine = rig.machine,
 		.deadline_ns = cei_deadline(TESTING_PATIENCE),
-		.events = &events,
 	};
 	uint32_t i;
 
@@ -234,22 +226,19 @@ static int is_untried(struct cei_transport *of, const char **ret_why)
 	return 0;
 }
 
-/* Exports the memory. Returns whether the first rail's transport knows it. */
+/* Opens the memory to others. Returns whether the rail's transport knows it. */
 static int is_written_in_place(void *host, uint64_t device)
 {
-	const struct cei_far_table *table;
-	const struct cei_network_export export = {
-		.name = "once",
-		.region = { .kind = CEI_NETWORK_BYTES, .base = host, .device = device,
-			    .unit = DEVICE_UNIT, .size_bytes = 4096 },
+	const struct cei_network_region region = {
+		.kind = CEI_NETWORK_BYTES, .base = host, .device = device, .unit = DEVICE_UNIT,
+		.size_bytes = 4096,
 	};
-	uint32_t region;
 	int is_known;
 
-	table = &cei_network_rail(rig.network)->nic.table;
-	ck_assert_int_eq(cei_network_export(rig.network, &export, &region), 0);
-	is_known = cei_far_region_of(table, region)->memory != NULL;
-	ck_assert_int_eq(cei_network_withdraw(rig.network, region), 0);
+	ck_assert_int_eq(cei_network_region_open(rig.network, REGION, &region), 0);
+	is_known = cei_far_region_of(&cei_network_rail(rig.network)->nic.table,
+				     REGION)->memory != NULL;
+	ck_assert_int_eq(cei_network_region_close(rig.network, REGION), 0);
 	return is_known;
 }
 

@@ -4,7 +4,7 @@
 /* The roster of a group on one node: processes are numbered in the order of their lowest ranks,
  * whatever the order of links and of a process's ranks. */
 
-#include "ipc/bootstrap_links.h"
+#include "ipc/bootstrap.h"
 
 #include "testing.h"
 

@@ -9,7 +9,8 @@
 
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
-#include "net/network_private.h"
+#include "ipc/group/group_private.h"
+#include "ipc/peers/peers_private.h"
 #include "unit/nodes_rig.h"
 
 static struct nodes nodes;
@@ -319,7 +320,6 @@ END_TEST
 START_TEST(test_an_abort_during_a_renewal_does_not_reach_the_new_signal)
 {
 	ceov_context *context;
-	struct cei_network *network;
 	ceov_signal *own;
 	ceov_ticket ticket;
 
@@ -327,13 +327,12 @@ START_TEST(test_an_abort_during_a_renewal_does_not_reach_the_new_signal)
 	own = nodes_signal(&nodes, 1, "own", 2);
 	ticket = launch(plan_that_waits(nodes_find_signal(&nodes, 0, 1, "own")), 0);
 	context = nodes_context(&nodes, 1);
-	network = context->site.network;
 	pthread_mutex_lock(&context->lock);
 	ck_assert_int_eq(ceov_abort(nodes_context(&nodes, 0), ticket), 0);
 	usleep(200000);                 /* the rail's thread waits for the lock */
-	pthread_mutex_lock(&network->lock);
-	cei_network_entry(network, own->own_control.far_id)->generation++;
-	pthread_mutex_unlock(&network->lock);
+	pthread_mutex_lock(&context->peers->lock);
+	cei_group_entry(context->peers->machine, own->export_id)->generation++;
+	pthread_mutex_unlock(&context->peers->lock);
 	ck_assert_int_eq(cei_signal_clear(own), 0);
 	pthread_mutex_unlock(&context->lock);
 	ck_assert_int_eq(ceov_signal_wait(own, 0, 1, 300 * TESTING_MS), CEOV_PENDING);

@@ -10,8 +10,10 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
-#include "net/network_private.h"
+#include "ipc/group/group_private.h"
+#include "ipc/peers/peers_private.h"
 #include "unit/nodes_rig.h"
 
 static struct nodes nodes;
@@ -34,9 +36,15 @@ static void cut(uint32_t one, uint32_t other)
 	pthread_mutex_unlock(&nodes.net.lock);
 }
 
-static struct cei_network *network_of(uint32_t rank)
+static struct cei_peers *peers_of(uint32_t rank)
 {
-	return nodes_context(&nodes, rank)->site.network;
+	return nodes_context(&nodes, rank)->peers;
+}
+
+/* As if a node had said so to another one. Each node has one process. */
+static void say(uint32_t to, uint32_t from, const struct cei_group_message *message)
+{
+	cei_peers_received(peers_of(to), from, message, NULL);
 }
 
 /* The bytes of a launch are under way when their node falls silent: nobody knows whether they have
@@ -161,6 +169,7 @@ START_TEST(test_a_stuck_node_is_lost_without_a_deadline_of_a_launch)
 	ceov_signal *third;
 	ceov_ticket ticket;
 	ceov_plan *plan;
+	uint64_t end_ns;
 	int r;
 
 	nodes_open_strict(&nodes, 3, TIMEOUT_NS);
@@ -169,17 +178,21 @@ START_TEST(test_a_stuck_node_is_lost_without_a_deadline_of_a_launch)
 	plan = plan_that_sends(BYTES);
 	(void)nodes_find_buffer(&nodes, 2, 1, "target");        /* it knows both */
 	slow_down(2 * TESTING_PATIENCE);
+	end_ns = cei_deadline(TESTING_PATIENCE);
 	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
 	r = ceov_wait(nodes_context(&nodes, 0), ticket, TESTING_PATIENCE);
 	ck_assert_msg(r == CEOV_ERR_UNCERTAIN || r == CEOV_ERR_PEER_LOST, "%d", r);
 	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 0)).rank, 1);
 	/* both look at the same time, and who is later sees that the other one closes */
-	ck_assert(says(0, "process 1, which holds rank 1 on node 1, is lost: it answers, "
-		       "but of 1048576 bytes under way to and from it none has moved") ||
-		  says(1, "process 0, which holds rank 0 on node 0, is lost: it answers, "
-		       "but of 1048576 bytes under way to and from it none has moved"));
+	while (!says(0, "process 1, which holds rank 1 on node 1, is lost: it answers, "
+		     "but of 1048576 bytes under way to and from it none has moved") &&
+	       !says(1, "process 0, which holds rank 0 on node 0, is lost: it answers, "
+		     "but of 1048576 bytes under way to and from it none has moved")) {
+		ck_assert_uint_lt(cei_now_ns(), end_ns);
+		usleep(1000);
+	}
 	ck_assert_int_eq(ceov_signal_wait(third, 0, 1, TESTING_PATIENCE), CEOV_ERR_PEER_LOST);
-	ck_assert(!says(2, "is lost: "));         /* it was told, and has seen nothing */
+	ck_assert(!says(2, "is lost: it answers"));     /* it was told, and has seen nothing */
 	nodes_close(&nodes);
 }
 END_TEST
@@ -257,9 +270,9 @@ START_TEST(test_a_loss_is_told_to_who_did_not_notice)
 	ck_assert_int_eq(ceov_signal_wait(first, 0, 1, 4 * TIMEOUT_NS), CEOV_ERR_PEER_LOST);
 	ck_assert_int_eq(ceov_signal_wait(third, 0, 1, 4 * TIMEOUT_NS), CEOV_ERR_PEER_LOST);
 	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 2)).rank, 0);
-	pthread_mutex_lock(&network_of(2)->lock);
-	ck_assert_uint_eq(network_of(2)->n_parting, 0); /* else its thread would not sleep */
-	pthread_mutex_unlock(&network_of(2)->lock);
+	pthread_mutex_lock(&peers_of(2)->lock);
+	ck_assert_int_eq(cei_group_life(peers_of(2)->machine, 0), CEI_GROUP_LOST);
+	pthread_mutex_unlock(&peers_of(2)->lock);
 	nodes_close(&nodes);
 }
 END_TEST
@@ -340,19 +353,21 @@ START_TEST(test_a_barrier_without_a_lost_node_fails_at_all)
 }
 END_TEST
 
-/* Waits until the node has heard that its partner of the round is in its first barrier. */
+/* Waits until the node, which is in no barrier, has heard that its partner of the round is in the
+ * next one. */
 static void await_barrier(uint32_t node, uint32_t round)
 {
-	struct cei_network *network = network_of(node);
-	uint64_t seen = 0, end_ns = cei_deadline(TESTING_PATIENCE);
+	const struct cei_group_barrier *barrier = &peers_of(node)->machine->barrier;
+	uint64_t end_ns = cei_deadline(TESTING_PATIENCE);
+	int has_seen = 0;
 
-	while (!seen && cei_now_ns() < end_ns) {
+	while (!has_seen && cei_now_ns() < end_ns) {
 		usleep(1000);
-		pthread_mutex_lock(&network->lock);
-		seen = network->barrier.seen[round];
-		pthread_mutex_unlock(&network->lock);
+		pthread_mutex_lock(&peers_of(node)->lock);
+		has_seen = barrier->seen[round] > barrier->n_calls;
+		pthread_mutex_unlock(&peers_of(node)->lock);
 	}
-	ck_assert_uint_eq(seen, 1);
+	ck_assert(has_seen);
 }
 
 static void *meet_in_vain(void *context)
@@ -392,14 +407,24 @@ START_TEST(test_a_node_that_leaves_before_its_first_barrier_says_so)
 }
 END_TEST
 
-static void miss_rank_3(void)
+/* Node 3 says that no barrier completes, because of the rank. */
+static void limit(uint32_t rank)
 {
-	cei_network_mate_missed(network_of(0), 3);
+	const struct cei_group_message message = {
+		.type = CEI_GROUP_LIMIT, .number = 1000, .said = { 0, rank }
+	};
+
+	say(0, 3, &message);
 }
 
-/* A process of node 0 says that rank 3 is missing, while other nodes wait for node 0, which is in
- * no barrier itself. */
-START_TEST(test_a_rank_that_a_mate_misses_is_told_to_nodes_that_wait)
+static void miss_rank_3(void)
+{
+	limit(3);
+}
+
+/* Node 0 hears that rank 3 is missing, while other nodes wait for node 0, which is in no barrier
+ * itself. */
+START_TEST(test_a_rank_that_is_missed_is_told_to_nodes_that_wait)
 {
 	nodes_open(&nodes, 4, 1);
 	meet_without(2, 1, miss_rank_3);
@@ -408,76 +433,72 @@ START_TEST(test_a_rank_that_a_mate_misses_is_told_to_nodes_that_wait)
 }
 END_TEST
 
-/* What a process says of its barriers never falls, whoever says so. */
-START_TEST(test_a_smaller_number_of_a_barrier_is_ignored)
+/* Waits until the node knows that of the other one. */
+static void await_life(uint32_t node, uint32_t of, enum cei_group_life expected)
 {
-	struct cei_note_barrier heard = { .call = 2 };
-	struct cei_network *network;
+	enum cei_group_life life = CEI_GROUP_UP;
+	uint64_t end_ns = cei_deadline(TESTING_PATIENCE);
+
+	while (life != expected && cei_now_ns() < end_ns) {
+		usleep(1000);
+		pthread_mutex_lock(&peers_of(node)->lock);
+		life = cei_group_life(peers_of(node)->machine, of);
+		pthread_mutex_unlock(&peers_of(node)->lock);
+	}
+	ck_assert_int_eq(life, expected);
+}
+
+/* What a process says of its barriers never falls: one that says so is not believed any more. */
+START_TEST(test_a_smaller_number_of_a_barrier_is_a_lie)
+{
+	struct cei_group_message heard = { .type = CEI_GROUP_BARRIER, .number = 1000 };
 
 	nodes_open(&nodes, 2, 1);
-	network = network_of(0);
-	pthread_mutex_lock(&network->lock);
-	cei_network_heard_barrier(network, &heard);
-	heard.call = 1;
-	cei_network_heard_barrier(network, &heard);
-	pthread_mutex_unlock(&network->lock);
-	ck_assert_int_eq(ceov_barrier(nodes_context(&nodes, 0), TESTING_PATIENCE), 0);
-	ck_assert_int_eq(ceov_barrier(nodes_context(&nodes, 0), TESTING_PATIENCE), 0);
+	meet_all();
+	heard.barrier = (struct cei_group_barrier_step){
+		.step = 1, .call = peers_of(0)->machine->barrier.n_calls
+	};
+	say(0, 1, &heard);
+	await_life(0, 1, CEI_GROUP_LOST);
+	ck_assert_int_eq(ceov_barrier(nodes_context(&nodes, 0), TESTING_PATIENCE),
+			 CEOV_ERR_PEER_LOST);
+	testing_log_has(&nodes.node[0].log, "process 1, which holds rank 1 on node 1, is lost",
+			"it has sent a message that makes no sense", NULL);
 	nodes_close(&nodes);
 }
 END_TEST
 
-static void *meet_nodes(void *network)
-{
-	ck_assert_int_eq(cei_network_barrier(network, cei_deadline(TESTING_PATIENCE)), 0);
-	return NULL;
-}
-
-/* Rank 1, of node 0, has closed behind a barrier whose last step node 0 is in: that one passes, and
- * the next one does not. */
-START_TEST(test_who_closes_behind_a_barrier_is_missed_in_the_next_one)
-{
-	struct cei_network *network;
-	pthread_t thread;
-
-	nodes_open(&nodes, 2, 2);
-	network = network_of(0);
-	ck_assert_int_eq(pthread_create(&thread, NULL, meet_nodes, network_of(2)), 0);
-	(void)meet_nodes(network);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	cei_network_mate_gone(network, 1, 1);
-	ck_assert_uint_eq(cei_network_missing(network), CEOV_NOBODY);
-	cei_network_barrier_passed(network);
-	ck_assert_uint_eq(cei_network_missing(network), 1);
-	nodes_close(&nodes);
-}
-END_TEST
-
-/* The other node has not come: the barrier is not in its last step. */
-START_TEST(test_who_closes_before_a_barrier_is_missed_in_it)
-{
-	nodes_open(&nodes, 2, 2);
-	ck_assert_int_eq(cei_network_barrier(network_of(0), cei_now_ns()), CEOV_ERR_TIMEOUT);
-	cei_network_mate_gone(network_of(0), 1, 1);
-	ck_assert_uint_eq(cei_network_missing(network_of(0)), 1);
-	nodes_close(&nodes);
-}
-END_TEST
-
-/* Node 3 waits in a barrier; node 0 hears from node 1 that rank 2 has closed, and passes it on. */
+/* Node 3 waits in a barrier; node 0 hears that rank 2 has closed, and passes it on. */
 START_TEST(test_a_rank_that_has_closed_is_passed_on)
 {
-	const struct cei_note_gone gone = { .rank = 2, .has_departed = 1 };
+	const struct cei_group_message message = {
+		.type = CEI_GROUP_LIMIT, .number = 1000, .said = { 0, 2 }
+	};
 	pthread_t thread;
 
 	nodes_open(&nodes, 4, 1);
 	ck_assert_int_eq(pthread_create(&thread, NULL, meet_in_vain, nodes_context(&nodes, 3)), 0);
 	await_barrier(0, 0);
-	pthread_mutex_lock(&network_of(0)->lock);
-	cei_network_heard_departed(network_of(0), 1, &gone);
-	pthread_mutex_unlock(&network_of(0)->lock);
+	say(0, 1, &message);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 3)).rank, 2);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* A process that closes in order is told as departed: nothing that was found there is aborted. */
+START_TEST(test_who_closes_in_order_is_not_lost)
+{
+	struct ceov_failure failure;
+	ceov_signal *there;
+
+	nodes_open(&nodes, 2, 1);
+	(void)nodes_signal(&nodes, 1, "own", 1);
+	there = nodes_find_signal(&nodes, 0, 1, "own");
+	nodes_close_one(&nodes, 1);
+	await_life(0, 1, CEI_GROUP_DEPARTED);
+	ck_assert_int_eq(ceov_last_failure(nodes_context(&nodes, 0), &failure), CEOV_NONE);
+	ck_assert_int_eq(ceov_signal_release(there), 0);
 	nodes_close(&nodes);
 }
 END_TEST
@@ -485,24 +506,18 @@ END_TEST
 /* Node 2 tells node 0 that node 1's signal was renewed, which is not its own. */
 START_TEST(test_only_the_owner_of_a_signal_renews_it)
 {
-	struct cei_note note = { .type = CEI_NOTE_RENEW };
-	struct cei_network *network;
+	struct cei_group_message message = { .type = CEI_GROUP_RENEW, .number = 1 };
 	ceov_signal *own, *there;
 	uint64_t value;
 
 	nodes_open(&nodes, 3, 1);
 	own = nodes_signal(&nodes, 1, "own", 2);
 	there = nodes_find_signal(&nodes, 0, 1, "own");
+	(void)nodes_find_signal(&nodes, 2, 1, "own");   /* its number 1, which is answered */
 	ck_assert_int_eq(ceov_signal_raise(own, 0, 3), 0);
 	nodes_await(there, 0, 3);
-	note.renew.number = 1;
-	note.renew.signal.named.rank = 1;
-	note.renew.signal.named.region = own->own_control.far_id;
-	note.renew.signal.generation = 7;
-	network = network_of(2);
-	pthread_mutex_lock(&network->lock);
-	cei_network_note(network, cei_network_process(network, 0), &note);
-	pthread_mutex_unlock(&network->lock);
+	message.use = (struct cei_group_use_named){ there->far->use, 7 };
+	say(0, 2, &message);
 	usleep(200000);
 	ck_assert_int_eq(ceov_signal_value(there, 0, &value), 0);
 	ck_assert_uint_eq(value, 3);
@@ -512,23 +527,21 @@ START_TEST(test_only_the_owner_of_a_signal_renews_it)
 }
 END_TEST
 
-/* Notes come in any order: a value of before a renewal may come behind it. */
+/* A value of before a renewal, or of one that was not heard yet. */
 START_TEST(test_a_value_of_another_generation_is_ignored)
 {
-	struct cei_note_counter told = { .value = 5, .generation = 7 };
-	struct cei_network *network;
+	struct cei_group_message told = { .type = CEI_GROUP_VALUE, .number = 1000 };
 	ceov_signal *there;
 
 	nodes_open(&nodes, 2, 1);
-	told.region = nodes_signal(&nodes, 1, "own", 1)->own_control.far_id;
+	told.counter = (struct cei_group_counter){
+		.id = nodes_signal(&nodes, 1, "own", 1)->export_id, .generation = 7, .value = 5
+	};
 	there = nodes_find_signal(&nodes, 0, 1, "own");
-	network = network_of(0);
-	pthread_mutex_lock(&network->lock);
-	cei_network_heard_value(network, 1, &told);
-	told.generation = 0;
-	told.value = 3;
-	cei_network_heard_value(network, 1, &told);
-	pthread_mutex_unlock(&network->lock);
+	say(0, 1, &told);
+	told.counter.generation = 1;
+	told.counter.value = 3;
+	say(0, 1, &told);
 	ck_assert_int_eq(ceov_signal_wait(there, 0, 5, 0), CEOV_PENDING);
 	nodes_await(there, 0, 3);
 	nodes_close(&nodes);
@@ -556,11 +569,10 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_first_barrier_without_a_node_that_has_closed_fails_at_all);
 	tcase_add_test(all, test_a_barrier_without_a_lost_node_fails_at_all);
 	tcase_add_test(all, test_a_node_that_leaves_before_its_first_barrier_says_so);
-	tcase_add_test(all, test_a_rank_that_a_mate_misses_is_told_to_nodes_that_wait);
-	tcase_add_test(all, test_who_closes_behind_a_barrier_is_missed_in_the_next_one);
-	tcase_add_test(all, test_who_closes_before_a_barrier_is_missed_in_it);
+	tcase_add_test(all, test_a_rank_that_is_missed_is_told_to_nodes_that_wait);
+	tcase_add_test(all, test_who_closes_in_order_is_not_lost);
 	tcase_add_test(all, test_a_rank_that_has_closed_is_passed_on);
-	tcase_add_test(all, test_a_smaller_number_of_a_barrier_is_ignored);
+	tcase_add_test(all, test_a_smaller_number_of_a_barrier_is_a_lie);
 	suite_add_tcase(made, all);
 	return made;
 }

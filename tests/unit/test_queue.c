@@ -82,7 +82,7 @@ static void found_in_a_gpu(ceov_signal *signal, int is_so)
 {
 	signal->gpu = is_so ? &signal->own_gpu : NULL;
 	signal->own_gpu.address[0] = is_so ? (uintptr_t)signal : 0;
-	signal->found_id = (uint64_t)is_so;
+	signal->found_use = (uint64_t)is_so;
 	signal->rank = (uint32_t)is_so;
 }
 

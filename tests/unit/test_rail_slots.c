@@ -168,8 +168,7 @@ START_TEST(test_lost_is_told_when_copies_have_ended)
 		rails.copier.looks_max = 1000;
 		rails_send(kind - 1, 2 - kind, 0, 32);
 		ck_assert(rails_until(is_copying, TESTING_SECOND));
-		ck_assert_int_eq(cei_rail_give_up(rails.processes[0].rail, 1, "the test says so"),
-				 0);
+		rails_give_up(0, 1);
 		while (!is_lost()) {
 			rails_step();
 			ck_assert(!is_lost() || !rails.copier.n_under_way);

@@ -92,7 +92,7 @@ START_TEST(test_a_slow_release_of_a_buffer_keeps_its_memory)
 	ck_assert_int_eq(ceov_buffer_float(context, 0, 4096, &slow), 0);
 	slow->is_floating = 0;
 	slow->region = map_again(context, &own->own);
-	slow->found_id = 1;
+	slow->found_use = 1;
 	release_many(context, N_BESIDE, slow);
 	pthread_mutex_lock(&context->mappings.lock);
 	ck_assert_int_eq(pthread_create(&thread, NULL, release_buffer, slow), 0);
@@ -125,7 +125,7 @@ START_TEST(test_a_slow_release_of_a_signal_keeps_its_memory)
 	slow = testing_signal(context, 0, 1);
 	cei_region_fini(&slow->own_control);
 	slow->control = map_again(context, &own->own_control);
-	slow->found_id = 1;
+	slow->found_use = 1;
 	release_many(context, N_BESIDE, slow);
 	pthread_mutex_lock(&context->mappings.lock);
 	ck_assert_int_eq(pthread_create(&thread, NULL, release_signal, slow), 0);

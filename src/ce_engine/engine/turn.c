@@ -16,7 +16,6 @@
 #include "ce_engine/engine/completion.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/sched/trace.h"
-#include "net/network.h"
 
 /* More than launches and their lanes that an engine can hold when it stops. */
 #define GIVE_UP_LOOKS_MAX 65536u
@@ -431,7 +430,7 @@ int ceov_turn(ceov_context *context)
 		return cei_raise(&context->report, CEOV_ERR_STATE, 0,
 				 "ceov_turn: the context's own threads turn the engines; "
 				 "open it with progress_by_caller");
-	if (context->site.network && cei_network_turn(context->site.network))
+	if (context->peers && cei_peers_turn(context->peers))
 		r = CEOV_PENDING;
 	for (i = 0; i < context->site.n_members; i++)
 		if (cei_engine_turn(context->engines[i]) != CEI_TURN_IDLE)

@@ -111,7 +111,7 @@ static int others_may_name(ceov_signal *const *signals, uint32_t n)
 
 	for (i = 0; i < n; i++)
 		if (signals[i]->object.n_users > 1 || signals[i]->export_id ||
-		    signals[i]->found_id || signals[i]->original || signals[i]->far)
+		    signals[i]->found_use || signals[i]->original || signals[i]->far)
 			return 1;
 	return 0;
 }

@@ -256,7 +256,7 @@ int cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 		buffer->region = &buffer->original->own;
 	} else {
 		buffer->region = found.regions[0];
-		buffer->found_id = found.id;
+		buffer->found_use = found.use;
 		buffer->far = found.far;
 	}
 	enter(context, buffer, ret_buffer);
@@ -289,8 +289,8 @@ static void let_go(ceov_buffer *buffer)
 		cei_far_put(context, buffer->far);
 	} else if (buffer->region != &buffer->own) {
 		cei_mapping_put(&context->mappings, buffer->region);
-		if (buffer->found_id)
-			cei_export_drop(context, buffer->rank, buffer->found_id);
+		if (buffer->found_use)
+			cei_export_drop(context, buffer->rank, buffer->found_use);
 	} else {
 		cei_region_fini(&buffer->own);
 	}
@@ -316,8 +316,7 @@ int ceov_buffer_release(ceov_buffer *buffer)
 
 void cei_buffer_destroy(ceov_buffer *buffer)
 {
-	(void)cei_export_withdraw(buffer->object.context, buffer->export_id);
-	cei_far_revoke(buffer->object.context, &buffer->own);
+	cei_export_revoke(buffer->object.context, buffer->export_id, &buffer->own);
 	cei_object_end(&buffer->object);
 	let_go(buffer);
 	cei_object_quarantine(&buffer->object);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "ce_engine/objects/object.h"
-#include "ipc/bootstrap.h"
+#include "ipc/peers/peers.h"
 #include "ipc/share.h"
 
 extern const struct cei_object_type cei_buffer_type;
@@ -23,8 +23,9 @@ struct ceov_buffer {
 	struct ceov_buffer *original;   /* found in this process: who owns the region */
 	int                 is_floating;/* own has place and size, and no address: that
 					 * comes with each launch */
-	uint64_t            export_id;  /* 0: not shared */
-	uint64_t            found_id;   /* owner's export, where found at a peer */
+	uint32_t            export_id;  /* 0: not shared */
+	uint64_t            found_use;  /* of the owner's export, where found at a process of this
+					 * node; else 0 */
 };
 
 /* ceov_buffer_find() without its checks, by the lookup's deadline. */

@@ -7,7 +7,6 @@
 
 #include "backend/place.h"
 #include "base/clock.h"
-#include "net/network.h"
 
 int cei_context_check(const ceov_context *context, const char *call)
 {
@@ -71,34 +70,12 @@ int cei_context_is_lost(ceov_context *context, uint32_t rank)
 	return atomic_load_explicit(&context->is_lost[rank], memory_order_acquire);
 }
 
-/* A barrier of several nodes is three: of each node, of the nodes, and of each node again. */
-static int pass_step(ceov_context *context, uint32_t step, uint64_t deadline_ns)
-{
-	if (step == 1)
-		return cei_network_barrier(context->site.network, deadline_ns);
-	return context->bootstrap ? cei_bootstrap_barrier(context->bootstrap, deadline_ns) : 0;
-}
-
 int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
 {
 	uint64_t deadline_ns = cei_deadline(timeout_ns);
-	uint32_t n_steps;
 	int r = cei_context_check(context, "ceov_barrier");
 
-	n_steps = !r && context->site.network ? 3 : 1;
-	/* After a timeout the next call goes on with the step that was not passed. */
-	while (!r && context->barrier_step < n_steps) {
-		r = pass_step(context, context->barrier_step, deadline_ns);
-		context->barrier_step += !r;
-	}
-	if (r == CEOV_ERR_PEER_LOST && context->bootstrap)
-		cei_bootstrap_tell_missing(context->bootstrap);
-	if (r)
-		return r;
-	context->barrier_step = 0;
-	if (context->site.network)
-		cei_network_barrier_passed(context->site.network);
-	return 0;
+	return r || !context->peers ? r : cei_peers_barrier(context->peers, deadline_ns);
 }
 
 int ceov_n_ranks(ceov_context *context, uint32_t *ret_n_ranks)
@@ -133,6 +110,7 @@ int ceov_members(ceov_context *context, struct ceov_member *ret_members, uint32_
 
 int ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node)
 {
+	const struct cei_roster *roster;
 	int r = cei_context_check(context, "ceov_rank_node");
 
 	if (r)
@@ -141,7 +119,11 @@ int ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_rank_node: rank %u of %u, or no ret_node", rank,
 				 context->site.n_ranks);
-	*ret_node = context->site.network ? cei_network_node(context->site.network, rank) : 0;
+	*ret_node = 0;
+	if (!context->peers)
+		return 0;
+	roster = cei_peers_roster(context->peers);
+	*ret_node = roster->node_of[roster->process_of[rank]];
 	return 0;
 }
 

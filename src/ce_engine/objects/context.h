@@ -18,7 +18,7 @@
 #include "ce_engine/objects/tickets.h"
 #include "ce_engine/objects/works.h"
 #include "ipc/mapping.h"
-#include "ipc/bootstrap.h"
+#include "ipc/peers/peers.h"
 
 #define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
 
@@ -41,7 +41,9 @@ enum cei_context_state {
 	CEI_CONTEXT_CLOSED = 0x73687574,
 };
 
+struct cei_node_roster;                 /* ipc/bootstrap.h */
 struct cei_remote;                      /* ce_engine/remote/remote_private.h */
+struct cei_unix;                        /* ipc/carrier_unix.h */
 
 struct ceov_context {
 	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a
@@ -54,7 +56,11 @@ struct ceov_context {
 	struct cei_remote    *remote;   /* the daemon that moves bytes; NULL: none does */
 	uint32_t              slot;     /* of the client for which its plans move bytes, in the
 					 * works' table (sched/flows.h); 0: this process */
-	struct cei_bootstrap *bootstrap; /* NULL: alone */
+	struct cei_peers     *peers;    /* NULL: this process holds all ranks, and there is no
+					 * network */
+	struct cei_unix      *mates;    /* carries messages to processes of this node; NULL: there
+					 * are none */
+	struct cei_node_roster *roster; /* of a group without a network; else NULL */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;
 	uint32_t              urgency;  /* enum ceov_urgency: of plans that say normal */
@@ -75,9 +81,8 @@ struct ceov_context {
 	struct cei_copier     copier;   /* for rails */
 	pthread_mutex_t       far_lock; /* guards the next list; taken before the context's lock */
 	struct cei_list       far;      /* struct cei_far: what was found at other nodes */
-	uint32_t              barrier_step;     /* of ceov_barrier(): which part is next */
-	uint32_t              reopen_step;      /* of ceov_reopen(), likewise */
-	uint64_t              last_export;
+	uint32_t              reopen_step;      /* of ceov_reopen(): which part is next */
+	uint32_t              last_export;      /* number of an export where there are no peers */
 	struct cei_list       quarantine;       /* released objects, oldest first; see object.h */
 	uint32_t              n_quarantined;
 

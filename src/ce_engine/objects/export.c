@@ -12,17 +12,19 @@
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/far.h"
+#include "ce_engine/objects/signal.h"
 #include "ipc/wire.h"
+#include "net/network.h"
 
 static int check_name(ceov_context *context, const char *name)
 {
-	size_t length = name ? strnlen(name, CEI_NAME_BYTES) : 0;
+	size_t length = name ? strnlen(name, CEI_GROUP_NAME_BYTES) : 0;
 
-	if (length && length < CEI_NAME_BYTES)
+	if (length && length < CEI_GROUP_NAME_BYTES)
 		return 0;
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 			 "share or find: the name must have 1 to %u bytes",
-			 CEI_NAME_BYTES - 1);
+			 CEI_GROUP_NAME_BYTES - 1);
 }
 
 /* Both functions are called with the context's lock held. */
@@ -40,7 +42,7 @@ static struct cei_local_export *local_named(ceov_context *context, uint32_t rank
 	return NULL;
 }
 
-static struct cei_local_export *local_numbered(ceov_context *context, uint64_t id)
+static struct cei_local_export *local_numbered(ceov_context *context, uint32_t id)
 {
 	struct cei_local_export *export;
 	struct cei_list *node;
@@ -53,9 +55,29 @@ static struct cei_local_export *local_numbered(ceov_context *context, uint64_t i
 	return NULL;
 }
 
+static int has_mates(const ceov_context *context)
+{
+	const struct cei_roster *roster = cei_peers_roster(context->peers);
+	uint32_t node = roster->node_of[roster->own];
+
+	return roster->node_at[node + 1] - roster->node_at[node] > 1;
+}
+
+/* Describes a region. Memory that nobody on this node maps needs no descriptor. */
+static int describe(ceov_context *context, struct cei_region *region,
+		    struct cei_region_wire *ret_wire, int *ret_fd)
+{
+	if (has_mates(context))
+		return cei_share_for(region->kind)->export(region, ret_wire, ret_fd);
+	cei_region_fill_wire(region, ret_wire);
+	ret_wire->has_fd = region->kind == CEOV_PLACE_HOST;
+	*ret_fd = -1;
+	return 0;
+}
+
 /* Encodes regions and collects their descriptors. */
 static int encode(ceov_context *context, const struct cei_export_body *body,
-		  struct cei_export *wire)
+		  struct cei_group_export *wire)
 {
 	struct cei_writer writer = cei_writer_on(wire->bytes, sizeof(wire->bytes));
 	struct cei_wire_described described = {
@@ -69,12 +91,11 @@ static int encode(ceov_context *context, const struct cei_export_body *body,
 	int fd, r;
 
 	for (i = 0; i < body->n_regions; i++) {
-		r = cei_share_for(body->regions[i]->kind)->export(body->regions[i],
-						&described.regions[i], &fd);
+		r = describe(context, body->regions[i], &described.regions[i], &fd);
 		if (r)
 			return r;
 		if (fd >= 0)
-			wire->fds[wire->n_fds++] = fd;
+			wire->fds.fds[wire->fds.n++] = fd;
 	}
 	cei_put_layout(&writer, &cei_described_layout, &described);
 	wire->n_bytes = (uint32_t)writer.at;
@@ -82,26 +103,89 @@ static int encode(ceov_context *context, const struct cei_export_body *body,
 					 "share: the export does not fit its message") : 0;
 }
 
-static int export_to_group(ceov_context *context, struct cei_local_export *export)
+/* Other nodes raise counters in host memory; those of a GPU have no address for them. */
+static int has_counters(const struct cei_export_body *body)
 {
-	struct cei_export wire;
+	return body->kind == CEI_EXPORT_SIGNAL && body->place_kind == CEOV_PLACE_HOST;
+}
+
+static _Atomic uint64_t *counters_of(const struct cei_export_body *body)
+{
+	return (_Atomic uint64_t *)(void *)((char *)body->regions[0]->host +
+					    cei_signal_words_at());
+}
+
+/* Lets the rail reach bytes and counters. */
+static int open_region(ceov_context *context, const struct cei_local_export *export, uint32_t id)
+{
+	const struct cei_export_body *body = &export->body;
+	struct cei_network_region region = {
+		.kind = CEI_NETWORK_BYTES,
+		.unit = cei_context_member(context, export->rank),
+		.base = body->regions[0]->host,
+		.size_bytes = body->regions[0]->size_bytes,
+	};
+
+	if (!context->site.network || (body->kind == CEI_EXPORT_SIGNAL && !has_counters(body)))
+		return 0;
+	if (has_counters(body)) {
+		region.kind = CEI_NETWORK_COUNTERS;
+		region.base = counters_of(body);
+		region.size_bytes = body->n_counters * (uint64_t)sizeof(uint64_t);
+	} else if (body->regions[0]->kind == CEOV_PLACE_GPU) {
+		region.base = NULL;
+		region.device = body->regions[0]->device;
+	}
+	return cei_network_region_open(context->site.network, id, &region);
+}
+
+/* Exports to other processes, which do not find it yet. */
+static int export_to_peers(ceov_context *context, const struct cei_local_export *export,
+			   uint32_t *ret_id)
+{
+	struct cei_group_export wire;
 	int r;
 
-	if (!context->bootstrap)
-		return 0;
 	memset(&wire, 0, sizeof(wire));
 	wire.rank = export->rank;
+	wire.is_hidden = 1;
 	memcpy(wire.name, export->name, sizeof(wire.name));
+	if (has_counters(&export->body)) {
+		wire.words = counters_of(&export->body);
+		wire.n_words = export->body.n_counters;
+	}
 	r = encode(context, &export->body, &wire);
+	if (!r)
+		r = cei_peers_export(context->peers, &wire, ret_id);
 	if (r)
 		return r;
-	return cei_bootstrap_export(context->bootstrap, &wire, &export->bootstrap_id);
+	r = open_region(context, export, *ret_id);
+	if (r)
+		(void)cei_peers_withdraw(context->peers, *ret_id, 1);
+	return r;
+}
+
+/* Enters the export into the context's list, so that its name is taken. */
+static int enter(ceov_context *context, struct cei_local_export *export)
+{
+	int is_taken;
+
+	pthread_mutex_lock(&context->lock);
+	is_taken = local_named(context, export->rank, export->name) != NULL;
+	if (!is_taken)
+		cei_list_append(&context->exports, &export->link);
+	pthread_mutex_unlock(&context->lock);
+	if (!is_taken)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_STATE, 0,
+			 "share: rank %u exports '%s' already", export->rank, export->name);
 }
 
 int cei_export_make(ceov_context *context, uint32_t rank, const char *name,
-		    const struct cei_export_body *body, uint64_t *ret_id)
+		    const struct cei_export_body *body, uint32_t *ret_id)
 {
 	struct cei_local_export *export;
+	uint32_t id = 0;
 	int r = check_name(context, name);
 
 	if (r)
@@ -113,59 +197,44 @@ int cei_export_make(ceov_context *context, uint32_t rank, const char *name,
 	export->rank = rank;
 	export->body = *body;
 	memcpy(export->name, name, strlen(name));
-	pthread_mutex_lock(&context->lock);
-	r = local_named(context, rank, name) ? CEOV_ERR_STATE : 0;
-	if (!r) {
-		export->id = ++context->last_export;
-		cei_list_append(&context->exports, &export->link);
-	}
-	pthread_mutex_unlock(&context->lock);
+	r = enter(context, export);
 	if (r) {
 		free(export);
-		return cei_raise(&context->report, r, 0,
-				 "share: rank %u exports '%s' already", rank, name);
+		return r;
 	}
-	r = export_to_group(context, export);
-	if (!r)
-		r = cei_far_export(context, export);
-	if (r && export->bootstrap_id)
-		(void)cei_bootstrap_withdraw(context->bootstrap, export->bootstrap_id);
+	if (context->peers)
+		r = export_to_peers(context, export, &id);
 	pthread_mutex_lock(&context->lock);
 	if (r)
 		cei_list_remove(&export->link);
 	else
-		*ret_id = export->id;
+		*ret_id = export->id = context->peers ? id : ++context->last_export;
 	pthread_mutex_unlock(&context->lock);
 	if (r)
 		free(export);
+	else if (context->peers)
+		cei_peers_show(context->peers, id);
 	return r;
 }
 
-/* Hides the export from finds in this process; *ret_bootstrap_id is its number at peers, 0:
- * it has none, *ret_region its region that other nodes may know, or NULL. CEOV_PENDING: `owner`
- * (NULL: not checked) has users. */
-static int hide(ceov_context *context, uint64_t id, const struct cei_object *owner,
-		uint64_t *ret_bootstrap_id, struct cei_region **ret_region)
+/* Hides the export from finds in this process. CEOV_PENDING: `owner` (NULL: not checked) has
+ * users. */
+static int hide(ceov_context *context, uint32_t id, const struct cei_object *owner)
 {
 	struct cei_local_export *export;
 	int r = 0;
 
-	*ret_bootstrap_id = 0;
-	*ret_region = NULL;
 	pthread_mutex_lock(&context->lock);
-	export = local_numbered(context, id);
-	if (owner && owner->n_users) {
+	export = id ? local_numbered(context, id) : NULL;
+	if (owner && owner->n_users)
 		r = CEOV_PENDING;
-	} else if (export) {
+	else if (export)
 		export->is_withdrawn = 1;
-		*ret_bootstrap_id = export->bootstrap_id;
-		*ret_region = export->body.regions[0];
-	}
 	pthread_mutex_unlock(&context->lock);
 	return r;
 }
 
-static void forget(ceov_context *context, uint64_t id)
+static void forget(ceov_context *context, uint32_t id)
 {
 	struct cei_local_export *export;
 
@@ -177,27 +246,53 @@ static void forget(ceov_context *context, uint64_t id)
 	free(export);
 }
 
-static int withdraw(ceov_context *context, uint64_t id, const struct cei_object *owner)
+/* Ends the export at other processes. CEOV_PENDING: they use it, unless that is_forced, or bytes
+ * land in it. */
+static int withdraw_from_peers(ceov_context *context, uint32_t id, int is_forced)
 {
-	struct cei_region *region;
-	uint64_t bootstrap_id;
-	int r = hide(context, id, owner, &bootstrap_id, &region);
+	int r = context->peers ? cei_peers_withdraw(context->peers, id, is_forced) : 0;
 
-	if (!r && bootstrap_id)
-		r = cei_bootstrap_withdraw(context->bootstrap, bootstrap_id);
-	if (!r && region)
-		r = cei_far_withdraw(context, region);
+	if (!r && context->site.network)
+		r = cei_network_region_close(context->site.network, id);
+	return r;
+}
+
+static int withdraw(ceov_context *context, uint32_t id, const struct cei_object *owner)
+{
+	int r = hide(context, id, owner);
+
+	if (r || !id)
+		return r;
+	r = withdraw_from_peers(context, id, 0);
 	if (!r)
 		forget(context, id);
 	return r;
 }
 
-int cei_export_withdraw(ceov_context *context, uint64_t id)
+int cei_export_withdraw(ceov_context *context, uint32_t id)
 {
-	return id ? withdraw(context, id, NULL) : 0;
+	return withdraw(context, id, NULL);
 }
 
-int cei_export_release(struct cei_object *owner, uint64_t *export_id, const char *call)
+void cei_export_revoke(ceov_context *context, uint32_t id, struct cei_region *region)
+{
+	int r;
+
+	if (!id)
+		return;
+	(void)hide(context, id, NULL);
+	r = withdraw_from_peers(context, id, 1);
+	forget(context, id);
+	if (r != CEOV_PENDING)
+		return;
+	(void)cei_raise(&context->report, CEOV_ERR_UNCERTAIN, 0,
+			"bytes of another node are still landing in %llu bytes of memory at %p, "
+			"which stay until the process ends",
+			(unsigned long long)region->size_bytes, region->host);
+	memset(region, 0, sizeof(*region));     /* nobody releases it */
+}
+
+int cei_export_release(struct cei_object *owner, uint32_t *export_id, const char *call)
 {
 	ceov_context *context = owner->context;
 	int r = withdraw(context, *export_id, owner);
@@ -213,7 +308,7 @@ int cei_export_release(struct cei_object *owner, uint64_t *export_id, const char
 }
 
 static int find_here(ceov_context *context, uint32_t rank, const char *name,
-		     struct cei_found *found, uint32_t *ret_kind)
+		     struct cei_found *found)
 {
 	struct cei_local_export *export;
 
@@ -223,23 +318,23 @@ static int find_here(ceov_context *context, uint32_t rank, const char *name,
 		found->owner = export->body.owner;
 		found->owner->n_users++;        /* counted under the lock, so that it cannot be
 						 * released meanwhile */
+		found->kind = export->body.kind;
 		found->place_kind = export->body.place_kind;
 		found->n_counters = export->body.n_counters;
 		found->flags = export->body.flags;
 		found->n_regions = export->body.n_regions;
 		memcpy(found->regions, export->body.regions, sizeof(found->regions));
-		*ret_kind = export->body.kind;
 	}
 	pthread_mutex_unlock(&context->lock);
 	return export ? 0 : CEOV_NONE;
 }
 
-static void close_fds(const struct cei_export *wire, uint32_t first)
+static void close_fds(const struct cei_group_fds *fds, uint32_t first)
 {
 	uint32_t i;
 
-	for (i = first; i < wire->n_fds; i++)
-		close(wire->fds[i]);
+	for (i = first; i < fds->n; i++)
+		close(fds->fds[i]);
 }
 
 static void put_regions(ceov_context *context, const struct cei_found *found)
@@ -250,67 +345,86 @@ static void put_regions(ceov_context *context, const struct cei_found *found)
 		cei_mapping_put(&context->mappings, found->regions[i]);
 }
 
-/* Maps an export's regions. Takes ownership of the descriptors in any case. The peer's
- * description is checked as a whole before anything is mapped. */
-static int import(ceov_context *context, const struct cei_export *wire,
-		  struct cei_found *found, uint32_t *ret_kind)
+/* Maps regions of a process of this node. Takes ownership of the descriptors in any case. */
+static int map(ceov_context *context, const struct cei_wire_described *described,
+	       const struct cei_group_fds *fds, struct cei_found *found)
 {
-	struct cei_reader reader = cei_reader_on(wire->bytes, wire->n_bytes);
-	struct cei_wire_described described;
 	uint32_t i, n_fds = 0;
 	int fd, r = 0;
 
-	cei_wire_get_described(&reader, wire->n_fds, &described);
-	if (cei_reader_end(&reader)) {
-		close_fds(wire, 0);
-		return cei_raise(&context->report, CEOV_ERR_VERSION, 0,
-				 "find: rank %u's export '%s' does not make sense here",
-				 wire->rank, wire->name);
-	}
-	*ret_kind = described.kind;
-	found->place_kind = described.place_kind;
-	found->n_counters = described.n_counters;
-	found->flags = described.flags;
-	for (i = 0; !r && i < described.n_regions; i++) {
-		fd = described.regions[i].has_fd ? wire->fds[n_fds++] : -1;
-		r = cei_mapping_get(&context->mappings, &described.regions[i], fd,
+	for (i = 0; !r && i < described->n_regions; i++) {
+		fd = described->regions[i].has_fd ? fds->fds[n_fds++] : -1;
+		r = cei_mapping_get(&context->mappings, &described->regions[i], fd,
 				    &found->regions[i]);
 		found->n_regions += !r;
 	}
-	close_fds(wire, n_fds);
+	close_fds(fds, n_fds);
 	if (r)
 		put_regions(context, found);
 	return r;
 }
 
-static int find_there(ceov_context *context, const struct cei_lookup *lookup,
-		      struct cei_found *found, uint32_t *ret_kind)
+/* The description is checked as a whole before anything is mapped. It comes without descriptors
+ * from another node. */
+static int decode(ceov_context *context, const struct cei_lookup *lookup, int is_far,
+		  const struct cei_group_found *there, struct cei_wire_described *ret_described)
 {
-	struct cei_export wire;
-	int r;
+	struct cei_reader reader = cei_reader_on(there->bytes, there->n_bytes);
 
-	if (!cei_site_is_local(&context->site, lookup->rank))
-		return cei_far_find(context, lookup, found, ret_kind);
-	if (!context->bootstrap)
-		return CEOV_NONE;
-	r = cei_bootstrap_find(context->bootstrap, lookup, &wire, &found->id);
+	if (is_far)
+		cei_get_layout(&reader, &cei_described_layout, ret_described);
+	else
+		cei_wire_get_described(&reader, there->fds.n, ret_described);
+	if (!cei_reader_end(&reader))
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_VERSION, 0,
+			 "find: rank %u's export '%s' does not make sense here", lookup->rank,
+			 lookup->name);
+}
+
+/* Makes what was found usable here. Takes the descriptors, and on success the use. */
+static int import(ceov_context *context, const struct cei_lookup *lookup,
+		  const struct cei_group_found *there, uint64_t use, struct cei_found *found)
+{
+	int is_far = !cei_site_is_local(&context->site, lookup->rank);
+	struct cei_wire_described described;
+	int r = decode(context, lookup, is_far, there, &described);
+
+	if (r || is_far)
+		close_fds(&there->fds, 0);
 	if (r)
 		return r;
-	r = import(context, &wire, found, ret_kind);
+	found->kind = described.kind;
+	found->place_kind = described.place_kind;
+	found->n_counters = described.n_counters;
+	found->flags = described.flags;
+	if (is_far)
+		return cei_far_use(context, &(struct cei_far_find){ lookup, &described, there->id,
+								    use }, found);
+	found->use = use;
+	return map(context, &described, &there->fds, found);
+}
+
+static int find_there(ceov_context *context, const struct cei_lookup *lookup,
+		      struct cei_found *found)
+{
+	struct cei_group_found there;
+	uint64_t use;
+	int r = context->peers ? cei_peers_find(context->peers, lookup, &there, &use) : CEOV_NONE;
+
 	if (r)
-		cei_bootstrap_drop(context->bootstrap, lookup->rank, found->id);
+		return r;
+	r = import(context, lookup, &there, use, found);
+	if (r)
+		cei_peers_drop(context->peers, lookup->rank, use);
 	return r;
 }
 
 struct cei_lookup cei_export_lookup(const ceov_context *context, uint32_t rank,
 				    const char *name)
 {
-	uint64_t timeout_ns = context->deadline_ns;
-	struct cei_lookup lookup = { rank, name, 0 };
+	struct cei_lookup lookup = { rank, name, cei_deadline(context->deadline_ns) };
 
-	if (timeout_ns > CEI_FIND_MOST_NS)
-		timeout_ns = CEI_FIND_MOST_NS;
-	lookup.deadline_ns = cei_deadline(timeout_ns);
 	return lookup;
 }
 
@@ -319,7 +433,6 @@ int cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 {
 	const char *name = lookup->name;
 	uint32_t rank = lookup->rank;
-	uint32_t found_kind = 0;
 	int r = check_name(context, name);
 
 	if (r)
@@ -330,10 +443,10 @@ int cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 				 rank, context->site.n_ranks);
 	memset(ret_found, 0, sizeof(*ret_found));
 	if (cei_context_member(context, rank) != CEOV_NOBODY)
-		r = find_here(context, rank, name, ret_found, &found_kind);
+		r = find_here(context, rank, name, ret_found);
 	else
-		r = find_there(context, lookup, ret_found, &found_kind);
-	if (r || found_kind == kind)
+		r = find_there(context, lookup, ret_found);
+	if (r || ret_found->kind == (uint32_t)kind)
 		return r;
 	if (ret_found->owner) {
 		cei_object_unuse(ret_found->owner);
@@ -341,15 +454,15 @@ int cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 		cei_far_put(context, ret_found->far);
 	} else {
 		put_regions(context, ret_found);
-		cei_export_drop(context, rank, ret_found->id);
+		cei_export_drop(context, rank, ret_found->use);
 	}
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 			 "find: rank %u exports '%s' as a %s", rank, name,
-			 found_kind == CEI_EXPORT_SIGNAL ? "signal" : "buffer");
+			 ret_found->kind == CEI_EXPORT_SIGNAL ? "signal" : "buffer");
 }
 
-void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t id)
+void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t use)
 {
-	if (context->bootstrap)
-		cei_bootstrap_drop(context->bootstrap, rank, id);
+	if (context->peers)
+		cei_peers_drop(context->peers, rank, use);
 }

@@ -5,14 +5,17 @@
 
 /*
  * Exports of buffers and signals to the group, and finding them: at another process through
- * the bootstrap, in this process in a list of the context.
+ * the peers, in this process in a list of the context.
+ *
+ * An export has one number, by which processes of all nodes know it, and the rail its memory: that
+ * of the peers or, where there are none, of the context.
  */
 
 #include <stdint.h>
 
 #include "base/list.h"
 #include "ce_engine/objects/object.h"
-#include "ipc/bootstrap.h"
+#include "ipc/peers/peers.h"
 #include "ipc/share.h"
 #include "ipc/wire.h"
 
@@ -31,11 +34,10 @@ struct cei_export_body {
 /* An export of this process, in the context's list and guarded by its lock. */
 struct cei_local_export {
 	struct cei_list       link;
-	uint64_t              id;       /* its number in this process */
-	uint64_t              bootstrap_id; /* its number at peers; 0: there are none */
+	uint32_t              id;       /* 0: it has none yet */
 	uint32_t              rank;
 	int                   is_withdrawn;     /* no longer found, but peers may still use it */
-	char                  name[CEI_NAME_BYTES];
+	char                  name[CEI_GROUP_NAME_BYTES];
 	struct cei_export_body body;
 };
 
@@ -44,10 +46,12 @@ struct cei_far;                         /* ce_engine/objects/far.h */
 struct cei_found {
 	struct cei_object *owner;       /* the handle, where this process exports it, counted as
 					 * used by the finder; else NULL */
+	uint32_t           kind;        /* enum cei_export_kind */
 	uint32_t           place_kind;
 	uint32_t           n_counters;
 	uint32_t           flags;
-	uint64_t           id;          /* for cei_export_drop(); of other nodes: 0 */
+	uint64_t           use;         /* for cei_export_drop(); 0: this process or another node
+					 * exports it */
 	struct cei_far    *far;         /* found at another node, used until cei_far_put(); else
 					 * NULL */
 	uint32_t           n_regions;
@@ -56,21 +60,23 @@ struct cei_found {
 };
 
 /* Exports under a name that the rank does not use yet. *ret_id is not 0, and is written
- * with the context's lock held, under which the bootstrap thread reads it. */
+ * with the context's lock held, under which events of the peers read it. */
 int  cei_export_make(ceov_context *context, uint32_t rank, const char *name,
-		     const struct cei_export_body *body, uint64_t *ret_id);
+		     const struct cei_export_body *body, uint32_t *ret_id);
 
 /* Withdraws an export: it can no longer be found. 0 also if id is 0 or withdrawn already.
  * CEOV_PENDING: peers still use it; call again. */
-int  cei_export_withdraw(ceov_context *context, uint64_t id);
+int  cei_export_withdraw(ceov_context *context, uint32_t id);
+
+/* Withdraws the export, if there is one, of a region whose handle ends in any case. If bytes of
+ * another node still land in its memory, the memory stays until the process ends, and an error line
+ * says so. */
+void cei_export_revoke(ceov_context *context, uint32_t id, struct cei_region *region);
 
 /* Withdraws the owner's export (*export_id; 0: there is none) and claims the owner for its
  * release, atomically with respect to finds. CEOV_PENDING: it has users in this process or
  * at peers, and is not released; in the latter case it can no longer be found. */
-int  cei_export_release(struct cei_object *owner, uint64_t *export_id, const char *call);
-
-/* The longest time that a find waits for a peer's answer. */
-#define CEI_FIND_MOST_NS UINT64_C(10000000000)
+int  cei_export_release(struct cei_object *owner, uint32_t *export_id, const char *call);
 
 /* A lookup by a find of the public API, with the context's deadline. */
 struct cei_lookup cei_export_lookup(const ceov_context *context, uint32_t rank,
@@ -81,6 +87,6 @@ struct cei_lookup cei_export_lookup(const ceov_context *context, uint32_t rank,
  * CEOV_ERR_INVALID: it is of another kind. */
 int  cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 		     enum cei_export_kind kind, struct cei_found *ret_found);
-void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t id);
+void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t use);
 
 #endif /* CEI_EXPORT_H */

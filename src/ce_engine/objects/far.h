@@ -4,7 +4,7 @@
 #define CEI_FAR_H
 
 /*
- * Memory and signals of other nodes, as a context knows them. Each is found once and counted, so
+ * Memory and signals of other nodes, as a context knows them. Each is used once and counted, so
  * that two handles of one signal are the same signal for a plan.
  *
  * A signal of another node has an image here: host memory laid out like a signal's control
@@ -20,32 +20,26 @@
 #include "base/list.h"
 #include "ce_engine/objects/export.h"
 #include "ipc/share.h"
-#include "net/network.h"
 
 struct cei_far {
 	struct cei_list   link;         /* in the context's list `far`, guarded by far_lock */
 	uint32_t          rank;         /* the owner */
+	uint64_t          use;          /* of its export: the find that is told to the owner */
 	uint32_t          n_users;      /* finds that were not put; guarded by far_lock */
 	struct cei_region region;       /* of origin CEI_REGION_FAR */
 	struct cei_region image;        /* of a signal; else zeroed */
 };
 
-/* Exports the first region of an export to other nodes, if there are any, and sets its far_id.
- * Bytes in memory of GPUs are reached from there by way of slots (net/far_slots.h), signals there
- * are not. */
-int  cei_far_export(ceov_context *context, const struct cei_local_export *export);
+struct cei_far_find {                   /* what a find brought from another node */
+	const struct cei_lookup         *lookup;
+	const struct cei_wire_described *described;
+	uint32_t                         id;            /* of the export */
+	uint64_t                         use;           /* that has begun */
+};
 
-/* Ends the export of a region. 0 also if it has none. CEOV_PENDING: other nodes still use it. */
-int  cei_far_withdraw(ceov_context *context, struct cei_region *region);
-
-/* Ends the export of a region whose handle ends in any case. If bytes still land in its memory,
- * the memory stays until the process ends, and an error line says so. */
-void cei_far_revoke(ceov_context *context, struct cei_region *region);
-
-/* Finds an export of a rank of another node, as cei_export_find() does for either kind.
- * CEOV_ERR_NO_ROUTE, raised: it is a signal in the memory of a GPU. */
-int  cei_far_find(ceov_context *context, const struct cei_lookup *lookup,
-		  struct cei_found *found, uint32_t *ret_kind);
+/* Fills the rest of *found in, and takes over the find's use on success. CEOV_ERR_NO_ROUTE, raised:
+ * it is a signal in the memory of a GPU. */
+int  cei_far_use(ceov_context *context, const struct cei_far_find *find, struct cei_found *found);
 
 /* The process waits, by as many waits more or less, for counters of its own: while it does, nodes
  * that may raise them and fall silent are lost. Never blocks. */

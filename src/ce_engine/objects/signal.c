@@ -64,9 +64,14 @@ int cei_signal_is_visible(const struct ceov_signal *signal)
 		(signal->flags & CEOV_SIGNAL_HOST_VISIBLE);
 }
 
+int cei_signal_is_shared_afar(const struct ceov_signal *signal)
+{
+	return signal->export_id && signal->object.context->site.network;
+}
+
 int cei_signal_frees_streams(const struct ceov_signal *signal)
 {
-	return !signal->gpu || !signal->found_id || signal->original;
+	return !signal->gpu || !signal->found_use || signal->original;
 }
 
 /* The member of the context that can write to the counters, or CEOV_NOBODY. Its backend may be of
@@ -131,8 +136,8 @@ static void let_go(ceov_signal *signal)
 	} else if (signal->control != &signal->own_control) {
 		cei_mapping_put(&context->mappings, signal->control);
 		cei_mapping_put(&context->mappings, signal->gpu);
-		if (signal->found_id)
-			cei_export_drop(context, signal->rank, signal->found_id);
+		if (signal->found_use)
+			cei_export_drop(context, signal->rank, signal->found_use);
 	} else {
 		cei_region_fini(&signal->own_gpu);
 		cei_region_fini(&signal->own_control);
@@ -306,7 +311,7 @@ static void fill_found(ceov_signal *signal, const struct cei_found *found)
 	signal->gpu = found->n_regions > 1 ? found->regions[1] : NULL;
 	signal->place.kind = (enum ceov_place_kind)found->place_kind;
 	signal->place.index = signal->gpu ? signal->gpu->gpu : 0;
-	signal->found_id = found->id;
+	signal->found_use = found->use;
 	signal->far = found->far;
 	if (found->owner)
 		signal->original = CEI_OWNER(found->owner, ceov_signal, object);
@@ -435,9 +440,8 @@ int ceov_signal_release(ceov_signal *signal)
 
 void cei_signal_destroy(ceov_signal *signal)
 {
-	(void)cei_export_withdraw(signal->object.context, signal->export_id);
-	cei_far_revoke(signal->object.context, &signal->own_control);
-	/* first, because the bootstrap thread writes aborts to the memory of signals that have not
+	cei_export_revoke(signal->object.context, signal->export_id, &signal->own_control);
+	/* first, because the thread of the peers writes aborts to the memory of signals that have not
 	 * ended */
 	cei_object_end(&signal->object);
 	let_go(signal);

@@ -19,7 +19,7 @@
 
 #include "backend/place.h"
 #include "ce_engine/objects/object.h"
-#include "ipc/bootstrap.h"
+#include "ipc/peers/peers.h"
 #include "ipc/share.h"
 
 struct cei_far;                         /* ce_engine/objects/far.h */
@@ -55,8 +55,9 @@ struct ceov_signal {
 	struct cei_far     *far;        /* found at another node; else NULL */
 	struct ceov_signal *original;   /* found in this process: the handle that owns the
 					 * regions */
-	uint64_t            export_id;  /* 0: not shared */
-	uint64_t            found_id;   /* owner's export, where found at a peer */
+	uint32_t            export_id;  /* 0: not shared */
+	uint64_t            found_use;  /* of the owner's export, where found at a process of this
+					 * node; else 0 */
 	int                 is_due;     /* ceov_reopen() is about to renew it */
 	_Atomic uint32_t    is_named;   /* set (release) when the name is written, which then
 					 * stays */
@@ -173,6 +174,9 @@ struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal);
 _Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t index);
 _Atomic uint32_t *cei_signal_host_arrivals(const struct ceov_signal *signal,
 					   uint32_t index);
+
+/* Whether it is this process's, and shared with processes of other nodes. */
+int cei_signal_is_shared_afar(const struct ceov_signal *signal);
 
 /* Whether an abort can always release streams that wait for the signal's counters. It cannot if
  * they are in the GPU of another process: when that process has ended, nobody can write to them. */

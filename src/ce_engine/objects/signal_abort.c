@@ -162,32 +162,31 @@ void cei_signal_poison_one(struct ceov_signal *signal, uint32_t index)
 	atomic_store_explicit(cei_signal_word(signal, index), poison, memory_order_release);
 }
 
-/* Whether processes of other nodes know the signal, and have not heard of its abort. */
-static int is_told(const struct ceov_signal *signal)
+/* Adds a signal that other nodes have to hear of. */
+static void add(struct cei_group_abort *told, const struct ceov_signal *signal)
 {
-	return signal->far || (signal->control == &signal->own_control &&
-			       signal->own_control.far_id);
+	struct cei_group_signal *named = &told->signals[told->n];
+
+	if (!signal->far && !cei_signal_is_shared_afar(signal))
+		return;
+	named->rank = signal->rank;
+	named->id = signal->far ? signal->far->region.far_id : signal->export_id;
+	told->n++;
 }
 
 void cei_signals_tell(struct ceov_signal *const *signals, uint32_t n, int error, uint32_t rank)
 {
-	struct cei_network_signal told[CEI_NETWORK_ABORTS_MAX];
-	struct cei_network *network = n ? signals[0]->object.context->site.network : NULL;
-	uint32_t i, n_told = 0;
+	struct cei_group_abort told = { .error = error, .blame = rank };
+	ceov_context *context = n ? signals[0]->object.context : NULL;
+	uint32_t i;
 
-	for (i = 0; network && i < n; i++) {
-		if (!is_told(signals[i]))
+	for (i = 0; i < n && context->site.network; i++) {
+		add(&told, signals[i]);
+		if (!told.n || (told.n < CEI_GROUP_SIGNALS_MAX && i + 1 < n))
 			continue;
-		told[n_told].rank = signals[i]->rank;
-		told[n_told++].region = signals[i]->far ? signals[i]->far->region.far_id
-			: signals[i]->own_control.far_id;
-		if (n_told < CEI_NETWORK_ABORTS_MAX)
-			continue;
-		cei_network_abort(network, told, n_told, error, rank);
-		n_told = 0;
+		cei_peers_abort(context->peers, &told);
+		told.n = 0;
 	}
-	if (n_told)
-		cei_network_abort(network, told, n_told, error, rank);
 }
 
 uint32_t cei_signals_raise_abort(struct ceov_signal *const *signals, uint32_t n, int error,

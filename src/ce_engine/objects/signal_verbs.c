@@ -76,15 +76,15 @@ static int store_gpu(ceov_signal *signal, uint32_t index, uint64_t value, const 
 void cei_signal_ask(const struct ceov_signal *signal, uint32_t index, uint64_t value)
 {
 	if (signal->far)
-		cei_network_ask(signal->object.context->site.network, signal->rank,
-				signal->far->region.far_id, index, value);
+		cei_peers_ask(signal->object.context->peers, signal->rank, signal->far->use, index,
+			      value);
 }
 
 /* Has the owner on another node raise the counter, and notes that in the image. */
 static int raise_far(ceov_signal *signal, uint32_t index, uint64_t value)
 {
-	int r = cei_network_raise(signal->object.context->site.network, signal->rank,
-				  signal->far->region.far_id, index, value);
+	int r = cei_peers_raise(signal->object.context->peers, signal->rank, signal->far->use,
+				index, value);
 
 	if (!r)
 		(void)cei_word_raise(cei_signal_word(signal, index), value);

@@ -84,7 +84,8 @@ static int far(const struct cei_explain *explain, uint32_t rank, uint64_t n_byte
 	const struct cei_engine *engine = explain->arg;
 	struct cei_network *network = engine->site->network;
 
-	return cei_rail_expected(cei_network_rail(network), cei_network_process(network, rank),
+	return cei_rail_expected(cei_network_rail(network),
+				 cei_network_roster(network)->process_of[rank],
 				 n_bytes, ret_expected);
 }
 

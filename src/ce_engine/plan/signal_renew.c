@@ -12,7 +12,6 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_release.h"
-#include "net/network.h"
 
 /* Whether the plan has launches in flight, or a lane that was given up and may still
  * raise its marks. */
@@ -81,7 +80,7 @@ static int clear(ceov_signal *signal)
 	ceov_context *context = signal->object.context;
 	int r;
 
-	if (!signal->own_control.far_id)
+	if (!cei_signal_is_shared_afar(signal))
 		return cei_signal_clear(signal);        /* other nodes do not know it */
 	pthread_mutex_lock(&context->lock);
 	r = cei_signal_clear(signal);
@@ -112,10 +111,9 @@ int cei_signal_renew(ceov_signal *signal)
 	free(zeros);
 	/* Other nodes are told first, so that nothing which they said of the old counters has an
 	 * effect on the new ones. */
-	if (!r && signal->own_control.far_id)
-		r = cei_network_renew(signal->object.context->site.network,
-				      signal->own_control.far_id,
-				      cei_deadline(signal->object.context->deadline_ns));
+	if (!r && cei_signal_is_shared_afar(signal))
+		r = cei_peers_renew(signal->object.context->peers, signal->export_id,
+				    cei_deadline(signal->object.context->deadline_ns));
 	if (!r && signal->control == &signal->own_control)
 		r = clear(signal);
 	if (!r)

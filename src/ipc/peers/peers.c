@@ -38,7 +38,7 @@ const char *cei_peers_end_of(const struct cei_peers *peers, uint32_t rank, int h
 	if (has_departed)
 		return "has closed its context";
 	return is_near(peers, peers->config.roster->process_of[rank]) ?
-		"is lost: its process has ended" : "is lost";
+		"is lost: its process has ended" : "is lost: the log says why";
 }
 
 /* --- actions -------------------------------------------------------------------------- */
@@ -174,6 +174,14 @@ void cei_peers_exit(struct cei_peers *peers, int holds_none)
 	pthread_mutex_unlock(&peers->lock);
 }
 
+/* The caller may make no progress behind the call, and others wait for what it has said. */
+static void flush(struct cei_peers *peers, uint64_t deadline_ns)
+{
+	while (cei_peers_turn(peers))
+		if (cei_now_ns() >= deadline_ns)
+			return;
+}
+
 /* The thread tells the machine the time, but it may be held up by the layer above. */
 void cei_peers_await(struct cei_peers *peers, const struct cei_group_call *call)
 {
@@ -193,6 +201,8 @@ void cei_peers_await(struct cei_peers *peers, const struct cei_group_call *call)
 		cei_peers_tick(peers);
 	}
 	cei_peers_exit(peers, 1);
+	if (peers->config.progress_by_caller)
+		flush(peers, call->deadline_ns);
 }
 
 /* --- events of carriers --------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ static ceov_signal **slot(const ceov_workspace *workspace, const struct part *pa
 /* Writes the name under which a part is exported into buffer, and returns it. */
 static const char *name_of(const ceov_workspace *workspace, const char *part, char *buffer)
 {
-	snprintf(buffer, CEI_NAME_BYTES, "ws.%s.%s", workspace->name, part);
+	snprintf(buffer, CEI_GROUP_NAME_BYTES, "ws.%s.%s", workspace->name, part);
 	return buffer;
 }
 
@@ -120,7 +120,7 @@ int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 int cei_shared_offer(ceov_workspace *workspace)
 {
 	uint32_t rank = workspace->rank, i;
-	char name[CEI_NAME_BYTES];
+	char name[CEI_GROUP_NAME_BYTES];
 	int r = 0;
 
 	for (i = 0; !r && i < PARTS; i++)
@@ -168,7 +168,7 @@ static int check_size(ceov_workspace *workspace, uint32_t rank)
 /* Looks for the scratch of a peer. CEOV_NONE: the peer has not exported it yet. */
 static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 {
-	char name[CEI_NAME_BYTES];
+	char name[CEI_GROUP_NAME_BYTES];
 	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
 	int r;
 
@@ -182,7 +182,7 @@ static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 
 int cei_shared_find(ceov_workspace *workspace, uint32_t rank)
 {
-	char name[CEI_NAME_BYTES];
+	char name[CEI_GROUP_NAME_BYTES];
 	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
 	ceov_signal **signal;
 	uint32_t i;
