@@ -158,6 +158,7 @@ void cei_far_peer_give_up(struct cei_far_peer *peer, const char *why)
 	}
 	peer->state = CEI_FAR_IS_LOST;
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
+	config->events->losing(config->events_arg, peer->process, peer->why, 0);
 	config->events->lost(config->events_arg, peer->process, peer->why, 0);
 }
 

@@ -110,7 +110,7 @@ int  cei_rail_say(struct cei_rail *rail, uint32_t process,
 
 /* Gives the connection to a process up as soon as it was told so, or cannot be told: it has a
  * tenth of the timeout. From now on nothing is accepted from it. One that was never used is
- * not begun any more, and is told as lost, too. CEOV_FULL as above. Never blocks. */
+ * not begun any more, and is told as losing and lost, too. CEOV_FULL as above. Never blocks. */
 int  cei_rail_refuse(struct cei_rail *rail, uint32_t process, const char *why);
 
 struct cei_rail_status {
