@@ -15,8 +15,8 @@
 
 #include "ipc/group/spread.h"
 
-#define BEATS  5u       /* in the time in which silence is a loss */
-#define LOOKS  4u       /* likewise: whether users are awaited */
+#define BEATS  10u      /* in the time in which silence is a loss */
+#define LOOKS  10u      /* likewise: whether users are awaited */
 #define DOUBTS 16u      /* of this time one such part: see must_part() */
 
 uint32_t cei_group_leader(const struct cei_group *group, uint32_t node)
@@ -317,7 +317,7 @@ static uint64_t silent_at(const struct cei_group *group, const struct cei_group_
 		return CEI_FOREVER;
 	if (peer->doubted_ns > since_ns)
 		return peer->doubted_ns + group->timeout_ns / DOUBTS;
-	return since_ns + group->timeout_ns;
+	return since_ns + group->timeout_ns - group->timeout_ns / DOUBTS;
 }
 
 /* The process was silent for so long that it may be lost. If this process stood still a little, the
