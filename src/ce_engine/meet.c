@@ -97,10 +97,13 @@ int cei_context_meet(ceov_context *context, const char *group)
 		r = meet_nodes(context, group, &links);
 	else if (has_mates(context))
 		r = meet_node(context, group, &links);
-	if (!r && context->mates)
-		return cei_unix_attach(context->mates, context->peers, &links);
-	cei_bootstrap_links_close(&links);
-	return r;
+	if (r || !context->mates) {
+		cei_bootstrap_links_close(&links);
+		return r;
+	}
+	cei_log(&context->report, CEI_LOG_DEBUG, "the %u processes of this node have met",
+		links.n_links + 1);
+	return cei_unix_attach(context->mates, context->peers, &links);
 }
 
 void cei_context_part(ceov_context *context)

@@ -21,7 +21,7 @@
 #define NS_PER_MS   UINT64_C(1000000)
 #define PATIENCE_MS UINT64_C(20000)             /* limit for a wait that should be short */
 #define FIND_MS     UINT64_C(10000)             /* time limit of a find */
-#define N_STEPS     4
+#define N_STEPS     5
 #define ALL_RANKS   16
 
 struct seen {                           /* what one process has learned about the loss of one
