@@ -240,6 +240,10 @@ struct cei_owed_ops {
 	void (*unsent)(struct cei_group *group, struct cei_owed *owed, int result,
 		       int native_code);        /* the descriptors of a REPLY */
 	void (*answered)(struct cei_group *group);      /* an answer was sent */
+
+	/* A question was sent; and one was answered, or is not to be any more. */
+	void (*asked)(struct cei_group *group, struct cei_group_peer *peer);
+	void (*settled)(struct cei_group *group, struct cei_group_peer *peer);
 };
 
 enum cei_group_pool {

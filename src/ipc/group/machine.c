@@ -109,6 +109,8 @@ static const struct cei_owed_ops owed_ops = {
 	.paid = owed_paid,
 	.unsent = cei_group_reply_unsent,
 	.answered = cei_group_leave_go,
+	.asked = cei_life_ask,
+	.settled = cei_life_answered,
 };
 
 /* --- making ------------------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ void cei_owed_forget(struct cei_group *group, struct cei_owed *owed)
 		peer->n_unanswered--;
 		owed->was_sent = 0;
 	}
-	cei_life_answered(group, peer);
+	group->ops->settled(group, peer);
 	group->n_owed--;
 	peer->n_drops -= owed->kind == CEI_OWED_DROP;
 	peer->n_replies -= owed->kind == CEI_OWED_REPLY;
@@ -255,7 +255,7 @@ static void ask(struct cei_group *group, struct cei_group_peer *peer, struct cei
 	int is_sure = cei_group_carrier_of(group, peer->process)->is_sure;
 
 	take(peer, owed);
-	cei_life_ask(group, peer);
+	group->ops->asked(group, peer);
 	if (!owed->was_sent) {
 		peer->n_unanswered++;
 		peer->n_finds += owed->kind == CEI_OWED_FIND;
