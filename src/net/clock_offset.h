@@ -14,6 +14,8 @@
 /* Times are below this, 146 years in nanoseconds, so that sums of two fit. */
 #define CEI_CLOCK_NS_MAX (UINT64_C(1) << 62)
 
+#define CEI_CLOCK_OFFSETS_MAX 2u        /* that a context measures: at its open and its close */
+
 /* The rates of two monotonic clocks differ by at most this: the kernel corrects each by up to 500
  * parts in a million, and a bad crystal is off by a few hundred. */
 #define CEI_CLOCK_DRIFT_PPM 2000u

@@ -20,14 +20,19 @@
 #define AGAIN_NS   UINT64_C(250000000)          /* without an answer: a rail had no room */
 #define LEAVE_NS   UINT64_C(2000000000)         /* that the reference waits for the last ones */
 
+static const struct cei_roster *roster_of(const struct cei_network *network)
+{
+	return cei_book_roster(network->book);
+}
+
 static uint32_t reference_of(const struct cei_network *network)
 {
-	return cei_network_roster(network)->process_of[0];
+	return roster_of(network)->process_of[0];
 }
 
 static uint32_t own_node(const struct cei_network *network)
 {
-	const struct cei_roster *roster = cei_network_roster(network);
+	const struct cei_roster *roster = roster_of(network);
 
 	return roster->node_of[roster->own];
 }
@@ -35,7 +40,7 @@ static uint32_t own_node(const struct cei_network *network)
 /* Of this node: the one with its lowest rank. */
 static uint32_t measurer_of(const struct cei_network *network)
 {
-	const struct cei_roster *roster = cei_network_roster(network);
+	const struct cei_roster *roster = roster_of(network);
 
 	return roster->in_node[roster->node_at[own_node(network)]];
 }
@@ -43,7 +48,7 @@ static uint32_t measurer_of(const struct cei_network *network)
 /* Whether this process measures for its node; rank 0's node needs no offset. */
 static int is_measurer(const struct cei_network *network)
 {
-	return own_node(network) && measurer_of(network) == cei_network_roster(network)->own;
+	return own_node(network) && measurer_of(network) == roster_of(network)->own;
 }
 
 /* --- waiting, with the lock held ------------------------------------------------------- */
@@ -204,7 +209,7 @@ static void note_asker(struct cei_network *network, uint32_t process, int asks)
 	struct cei_network_clock *clock = &network->clock;
 
 	if (!clock->askers)
-		clock->askers = calloc(cei_network_roster(network)->n_processes, 1);
+		clock->askers = calloc(roster_of(network)->n_processes, 1);
 	if (clock->askers)
 		clock->askers[process] = (uint8_t)asks;
 	if (!asks)
@@ -215,7 +220,7 @@ void cei_network_heard_clock(struct cei_network *network, uint32_t process,
 			     const struct cei_far_clock *message)
 {
 	uint64_t now = cei_now_ns();
-	int is_reference = reference_of(network) == cei_network_roster(network)->own;
+	int is_reference = reference_of(network) == roster_of(network)->own;
 
 	if (message->what == CEI_FAR_CLOCK_TELL) {
 		if (process == reference_of(network) && network->clock.number &&
@@ -241,7 +246,7 @@ static uint32_t n_askers(const struct cei_network *network)
 {
 	uint32_t process, n = 0;
 
-	for (process = 0; process < cei_network_roster(network)->n_processes; process++)
+	for (process = 0; process < roster_of(network)->n_processes; process++)
 		n += network->clock.askers[process];
 	return n;
 }
@@ -266,7 +271,7 @@ void cei_network_clock_leave(struct cei_network *network)
 
 void cei_network_clock_look(struct cei_network *network, struct cei_network_clock_view *ret_view)
 {
-	const struct cei_roster *roster = cei_network_roster(network);
+	const struct cei_roster *roster = roster_of(network);
 
 	memset(ret_view, 0, sizeof(*ret_view));
 	ret_view->group = cei_book_instance(network->book);
@@ -275,6 +280,7 @@ void cei_network_clock_look(struct cei_network *network, struct cei_network_cloc
 	ret_view->node = own_node(network);
 	ret_view->n_nodes = roster->n_nodes;
 	ret_view->measurer = roster->first_rank[measurer_of(network)];
+	_Static_assert(sizeof(ret_view->node_name) == sizeof(network->node_name), "names fit");
 	memcpy(ret_view->node_name, network->node_name, sizeof(ret_view->node_name));
 	pthread_mutex_lock(&network->lock);
 	ret_view->n_offsets = network->clock.n_offsets;

@@ -17,8 +17,7 @@
 
 #include "net/clock_offset.h"
 
-#define CEI_NETWORK_CLOCK_OFFSETS_MAX 2u        /* at the open and at the close */
-#define CEI_NETWORK_NODE_NAME_BYTES   64u       /* with the final 0 */
+#define CEI_NETWORK_NODE_NAME_BYTES 64u         /* with the final 0 */
 
 struct cei_network;
 
@@ -39,7 +38,7 @@ struct cei_network_clock_view {
 	uint32_t n_nodes;
 	uint32_t measurer;              /* the node's lowest rank, whose process measures */
 	uint32_t n_offsets;             /* measured by this process, in their order */
-	struct cei_clock_offset offsets[CEI_NETWORK_CLOCK_OFFSETS_MAX];
+	struct cei_clock_offset offsets[CEI_CLOCK_OFFSETS_MAX];
 	char     node_name[CEI_NETWORK_NODE_NAME_BYTES];
 };
 

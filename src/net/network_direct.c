@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "net/far_slots.h"
+#include "net/network.h"
 #include "net/network_private.h"
 
 static int read_direct(struct cei_report *report, int *ret_is_direct)

@@ -22,16 +22,16 @@
 
 #include "net/book.h"
 #include "net/carrier_rails.h"
+#include "net/clock_offset.h"
 #include "net/exchange.h"
 #include "net/in_place.h"
-#include "net/network.h"
-#include "net/network_clock.h"
 #include "net/rail.h"
+#include "topology/nics.h"
 
 struct cei_network_clock {
 	int                     has_begun;
 	uint32_t                n_offsets;      /* the results */
-	struct cei_clock_offset offsets[CEI_NETWORK_CLOCK_OFFSETS_MAX];
+	struct cei_clock_offset offsets[CEI_CLOCK_OFFSETS_MAX];
 
 	uint64_t                last_number;
 	int                     has_lost_reference;     /* or it has departed */
@@ -64,7 +64,7 @@ struct cei_network {
 	struct cei_network_left         *left;          /* NICs that are not used */
 	uint32_t                         n_left;
 	uint64_t                         timeout_ns;    /* of silent processes */
-	char                             node_name[CEI_NETWORK_NODE_NAME_BYTES];
+	char                             node_name[64];         /* for traces */
 
 	int                              has_left;
 

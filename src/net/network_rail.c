@@ -10,8 +10,8 @@
 
 #include <ceoverlap/ceoverlap.h>
 
+#include "net/network.h"
 #include "net/network_private.h"
-#include "topology/nics.h"
 
 _Static_assert(CEI_NIC_DEVICE_BYTES == CEI_TRANSPORT_DEVICE_BYTES, "names fit");
 

@@ -6,6 +6,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
+#include "net/network.h"
 #include "net/network_private.h"
 
 /* How long a close waits for a piece that is landing. */
