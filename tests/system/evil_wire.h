@@ -39,8 +39,8 @@ struct evil_reply {                     /* to a find, whose number it repeats */
  * joined and that all have come. */
 int evil_come(const char *path);
 
-/* Returns the type of the next message. A find fills in the name and what a reply repeats. A barrier
- * is answered. EVIL_BYE: also if the connection has ended. */
+/* Returns the type of the next message. A find fills in the name and what a reply repeats. A
+ * barrier is answered. EVIL_BYE: also if the connection has ended. */
 uint32_t evil_hear(int fd, struct evil_reply *ret_reply);
 
 void evil_answer(int fd, const struct evil_reply *reply, const int *fds, uint32_t n_fds);

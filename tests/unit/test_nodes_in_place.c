@@ -128,7 +128,7 @@ START_TEST(test_host_memory_goes_through_slots_beside_a_gpu)
 }
 END_TEST
 
-/* Opens the memory as a region and closes that; it is open at the rail meanwhile, and not behind. */
+/* Opens the memory as a region and closes that; the rail has it meanwhile, and not behind. */
 static void open_once(struct cei_network *network, const struct cei_network_region *memory)
 {
 	const struct cei_far_table *table = &network->rail->nic.table;

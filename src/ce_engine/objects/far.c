@@ -24,8 +24,8 @@ static struct cei_far *known(ceov_context *context, uint32_t rank, uint32_t id)
 	return NULL;
 }
 
-/* An owner that lies can claim any size: the rail bounds every access at the owner, and an image has
- * as many counters as were claimed, which is bounded. */
+/* An owner that lies can claim any size: the rail bounds every access at the owner, and an image
+ * has as many counters as were claimed, which is bounded. */
 static int check(ceov_context *context, const struct cei_far_find *find)
 {
 	const struct cei_wire_described *described = find->described;

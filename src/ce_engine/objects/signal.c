@@ -441,8 +441,8 @@ int ceov_signal_release(ceov_signal *signal)
 void cei_signal_destroy(ceov_signal *signal)
 {
 	cei_export_revoke(signal->object.context, signal->export_id, &signal->own_control);
-	/* first, because the thread of the peers writes aborts to the memory of signals that have not
-	 * ended */
+	/* first, because the thread of the peers writes aborts to the memory of signals that have
+	 * not ended */
 	cei_object_end(&signal->object);
 	let_go(signal);
 	cei_object_quarantine(&signal->object);
