@@ -141,12 +141,14 @@ static int wire(const struct namespaces *nodes, uint32_t node, uint32_t cable)
 			   cable, (int)pid);
 }
 
-/* The kernel notices a carrier up to a second later. Returns 0 when it has. */
+/* The kernel notices a carrier up to a second later, at each end by itself, and the bridge drops
+ * what comes until then. Returns 0 when both have. */
 static int await_carrier(const struct namespaces *nodes, uint32_t node, uint32_t cable)
 {
 	return run_quietly("for i in $(seq 500); do nsenter -t %d -n ip link show dev e%u | "
-			   "grep -q 'state UP' && exit 0; sleep 0.01; done; exit 1",
-			   (int)nodes->holders[node], cable);
+			   "grep -q 'state UP' && ip -d link show dev p%un%u | "
+			   "grep -q 'state forwarding' && exit 0; sleep 0.01; done; exit 1",
+			   (int)nodes->holders[node], cable, cable, node);
 }
 
 static int await_carriers(const struct namespaces *nodes)

@@ -174,12 +174,19 @@ void cei_peers_exit(struct cei_peers *peers, int holds_none)
 	pthread_mutex_unlock(&peers->lock);
 }
 
-/* The caller may make no progress behind the call, and others wait for what it has said. */
+/* The caller may make no progress behind the call, and others wait for what it has said: the last
+ * turn has the rail send what the one before has given to it. */
 static void flush(struct cei_peers *peers, uint64_t deadline_ns)
 {
-	while (cei_peers_turn(peers))
-		if (cei_now_ns() >= deadline_ns)
-			return;
+	uint32_t n_owed;
+
+	do {
+		(void)cei_peers_turn(peers);
+		pthread_mutex_lock(&peers->lock);
+		n_owed = cei_group_n_owed(peers->machine);
+		pthread_mutex_unlock(&peers->lock);
+	} while (n_owed && cei_now_ns() < deadline_ns);
+	(void)cei_peers_turn(peers);
 }
 
 /* The thread tells the machine the time, but it may be held up by the layer above. */
