@@ -27,7 +27,7 @@ struct cei_peers {
 	int                      wake_fd;       /* an eventfd that wakes the thread; -1: none */
 	struct pollfd           *fds;           /* wake_fd, then those of the near carrier */
 	int                      has_lock;
-	int                      has_thread;
+	int                      has_thread;    /* for who opens and leaves; others may run */
 	pthread_t                thread;
 
 	pthread_mutex_t          lock;          /* guards what follows */

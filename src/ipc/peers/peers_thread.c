@@ -41,7 +41,7 @@ void cei_peers_wake(struct cei_peers *peers)
 {
 	const uint64_t one = 1;
 
-	if (!peers->has_thread)
+	if (peers->wake_fd < 0)
 		return;
 	/* acq_rel: pairs with begin_round(): either it sees what was written before, or its
 	 * descriptor is written to once more */
@@ -143,7 +143,7 @@ int cei_peers_turn(struct cei_peers *peers)
 	int has_worked;
 
 	pthread_mutex_lock(&peers->lock);
-	if (peers->is_turning || peers->has_thread) {
+	if (peers->is_turning || peers->has_left || !peers->config.progress_by_caller) {
 		pthread_mutex_unlock(&peers->lock);
 		return 0;
 	}
@@ -172,7 +172,6 @@ int cei_peers_start(struct cei_peers *peers)
 		return errno;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	peers->has_thread = 1;
 	error = pthread_create(&peers->thread, NULL, run, peers);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	peers->has_thread = !error;
@@ -188,5 +187,4 @@ void cei_peers_stop(struct cei_peers *peers)
 	pthread_mutex_unlock(&peers->lock);
 	cei_peers_wake(peers);
 	pthread_join(peers->thread, NULL);
-	peers->has_thread = 0;
 }
