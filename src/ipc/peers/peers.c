@@ -232,6 +232,10 @@ void cei_peers_received(struct cei_peers *peers, uint32_t process,
 	if (!enter_event(peers))
 		return;
 	cei_group_received(peers->machine, process, message, fds);
+	if (fds) {                              /* before a call that it ends returns */
+		close_fds(fds);
+		fds->n = 0;
+	}
 	cei_peers_exit(peers, 1);
 }
 
