@@ -200,6 +200,25 @@ START_TEST(test_a_forced_withdrawal_forgets_users_whose_drops_still_come)
 }
 END_TEST
 
+/* Its reply waits for room. */
+START_TEST(test_a_find_is_answered_in_spite_of_a_forced_withdrawal)
+{
+	uint32_t id = rig_export(&rig, 0, "a");
+	struct rig_find find;
+
+	rig.is_full[0][1] = 1;
+	rig_find(&rig, 1, &find, 0, "a");
+	ck_assert_int_eq(cei_group_withdraw(rig.groups[0], id, _i), _i ? 0 : CEOV_PENDING);
+	ck_assert_int_eq(cei_group_withdraw(rig.groups[0], id, 1), 0);
+	rig.is_full[0][1] = 0;
+	cei_group_ready(rig.groups[0], 1);
+	rig_run(&rig);
+	ck_assert_int_eq(find.call.is_ended, 1);
+	ck_assert_int_eq(find.call.result, CEOV_NONE);
+	ck_assert_uint_eq(cei_group_n_owed(rig.groups[0]), 0);
+}
+END_TEST
+
 START_TEST(test_the_uses_of_a_lost_process_end)
 {
 	uint32_t id = rig_export(&rig, 0, "a");
@@ -572,6 +591,8 @@ static Suite *suite(void)
 	tcase_add_test(near, test_a_hidden_export_is_found_when_it_is_shown);
 	tcase_add_test(near, test_a_withdrawal_waits_for_users_but_its_name_is_free);
 	tcase_add_test(near, test_a_forced_withdrawal_forgets_users_whose_drops_still_come);
+	tcase_add_loop_test(near, test_a_find_is_answered_in_spite_of_a_forced_withdrawal, 0,
+			    2);
 	tcase_add_test(near, test_the_uses_of_a_lost_process_end);
 	tcase_add_test(near, test_descriptors_go_to_processes_of_the_node);
 	tcase_add_test(near, test_a_forced_withdrawal_gives_descriptors_back);

@@ -71,12 +71,15 @@ static void find_any(uint32_t process, struct held *held)
 {
 	uint32_t rank = draw(world.n);
 	char name[64];
+	int r;
 
 	if (held->use || rank == process)
 		return;
 	snprintf(name, sizeof(name), "of %u.%u", rank, draw(CALLERS));
 	held->rank = rank;
-	if (find(process, rank, name, &held->use) == CEOV_NONE)
+	r = find(process, rank, name, &held->use);
+	ck_assert(!r || r == CEOV_NONE);
+	if (r)
 		held->use = 0;
 }
 

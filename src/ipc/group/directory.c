@@ -161,11 +161,32 @@ static void leave_entry(struct cei_group *group, struct cei_group_user *user)
 	user->entry = NULL;
 }
 
-/* Users are forgotten, whose drops are still to come. */
+static int refuse(struct cei_group *group, struct cei_group_peer *peer, uint64_t number,
+		  int result)
+{
+	const struct cei_group_answer answer = {
+		.type = CEI_GROUP_REPLY, .number = number, .result = result };
+
+	(void)cei_group_answer(group, peer, &answer);
+	return 0;
+}
+
+/* Users are forgotten, whose drops are still to come. Who has not been told that it found the
+ * export has not found it. */
 static void force_out(struct cei_group *group, struct cei_group_entry *entry)
 {
-	while (entry->n_users)
-		leave_entry(group, first_user(entry));
+	struct cei_group_user *user;
+	int is_unheard;
+
+	while (entry->n_users) {
+		user = first_user(entry);
+		is_unheard = user->reply.state == CEI_OWED_WAITS && !user->reply.was_sent;
+		leave_entry(group, user);
+		if (!is_unheard)
+			continue;
+		(void)refuse(group, group->peers[user->process], user->number, CEOV_NONE);
+		cei_group_end_user(group, user);
+	}
 	look_at_renewals(group, entry, CEOV_NOBODY);
 }
 
@@ -253,16 +274,6 @@ void cei_group_end_users(struct cei_group *group, struct cei_group_peer *peer)
 	while (!cei_list_is_empty(&peer->users))
 		end_user_blaming(group, CEI_OWNER(peer->users.next, struct cei_group_user, link),
 				 blame);
-}
-
-static int refuse(struct cei_group *group, struct cei_group_peer *peer, uint64_t number,
-		  int result)
-{
-	const struct cei_group_answer answer = {
-		.type = CEI_GROUP_REPLY, .number = number, .result = result };
-
-	(void)cei_group_answer(group, peer, &answer);
-	return 0;
 }
 
 int cei_group_hear_find(struct cei_group *group, struct cei_group_peer *peer, uint64_t number,
