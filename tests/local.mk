@@ -16,7 +16,7 @@ threaded_suites = \
 	%D%/unit/test_alive_watch \
 	%D%/unit/test_mapping \
 	%D%/unit/test_share_host \
-	%D%/unit/test_bootstrap_socket \
+	%D%/unit/test_datagram \
 	%D%/unit/test_node_roster \
 	%D%/unit/test_carrier_unix \
 	%D%/unit/test_carrier_unix_ends \

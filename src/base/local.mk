@@ -22,6 +22,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/lane_set.h \
 	%D%/cursor.h \
 	%D%/codec.c %D%/codec.h \
+	%D%/datagram.c %D%/datagram.h \
 	%D%/ids.c %D%/ids.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/futex.c %D%/futex.h \

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/datagram.h"
 #include "base/report.h"
 
 #define RETRY_MIN_NS UINT64_C(1000000)
@@ -107,7 +108,7 @@ static int is_worth_a_retry(int error)
 static int check_user(struct cei_meeting *meeting, int fd)
 {
 	uint32_t uid = 0;
-	int error = cei_socket_peer_uid(fd, &uid);
+	int error = cei_peer_uid(fd, &uid);
 
 	if (error)
 		return cei_raise(meeting->site->report, CEOV_ERR_SYSTEM, error,
@@ -360,7 +361,7 @@ static int finish(struct cei_meeting *meeting, int fd,
 		return raise_first(meeting, CEOV_ERR_INVALID,
 				    "sent an invalid welcome");
 	}
-	cei_meeting_add(meeting, &welcome->party, fd, cei_socket_pidfd(fd));
+	cei_meeting_add(meeting, &welcome->party, fd, cei_peer_pidfd(fd));
 	known = known_ranks(meeting);
 	if (cei_rank_set_missing(&known, 0, n_ranks) == n_ranks)
 		return 0;

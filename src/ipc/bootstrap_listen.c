@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/datagram.h"
 
 /* Connections that have not sent a hello yet. Further ones wait in the listener's queue. */
 #define STRANGERS_MAX 32u
@@ -178,7 +179,7 @@ static int welcome_hello(struct gathering *gathering, struct knock *knock)
 		return -1;
 	knock->has_joined = 1;
 	knock->party = message->hello.party;
-	knock->pidfd = cei_socket_pidfd(knock->fd);
+	knock->pidfd = cei_peer_pidfd(knock->fd);
 	cei_party_add(&knock->party, &gathering->present);
 	gathering->n_joined++;
 	cei_log(gathering->report, CEI_LOG_DEBUG, "rank %u has joined",
@@ -223,7 +224,7 @@ static int accept_knocks(struct gathering *gathering)
 			return 0;       /* no connection is waiting, or it has ended again */
 		if (fd < 0)
 			return errno;
-		if (cei_socket_peer_uid(fd, &uid) || uid != (uint32_t)geteuid()) {
+		if (cei_peer_uid(fd, &uid) || uid != (uint32_t)geteuid()) {
 			turn_away(gathering, fd, CEOV_ERR_STATE,
 				  "it is of another user than rank %u's process, user %u",
 				  gathering->meeting->first, (unsigned)geteuid());

@@ -67,12 +67,6 @@ void cei_received_close_fds(struct cei_received *received);
 /* Closes a descriptor; -1 is allowed. */
 void cei_fd_close(int fd);
 
-/* cei_socket_pidfd() returns a descriptor that becomes readable when the process at the other end
- * of a connected unix socket ends; -1: the system cannot make one. cei_socket_peer_uid() finds that
- * process's user, and returns 0 or an errno. */
-int cei_socket_pidfd(int fd);
-int cei_socket_peer_uid(int fd, uint32_t *ret_uid);
-
 /* --- the rendezvous ------------------------------------------------------ */
 
 struct cei_meeting {

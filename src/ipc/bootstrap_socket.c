@@ -9,12 +9,11 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ipc/datagram.h"
+#include "base/datagram.h"
 
 #define NS_PER_MS       UINT64_C(1000000)
 #define POLL_MS_MAX     3600000u
@@ -109,33 +108,4 @@ int cei_socket_receive(int fd, struct cei_received *ret_received)
 	if (r)
 		cei_received_close_fds(ret_received);
 	return r;
-}
-
-static int peer_credentials(int fd, struct ucred *ret_credentials)
-{
-	socklen_t n_bytes = sizeof(*ret_credentials);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_credentials, &n_bytes))
-		return errno;
-	return 0;
-}
-
-int cei_socket_peer_uid(int fd, uint32_t *ret_uid)
-{
-	struct ucred credentials;
-	int error = peer_credentials(fd, &credentials);
-
-	if (!error)
-		*ret_uid = (uint32_t)credentials.uid;
-	return error;
-}
-
-int cei_socket_pidfd(int fd)
-{
-	struct ucred credentials;
-
-	/* pid 0: the process is in a pid namespace that cannot be seen from here */
-	if (peer_credentials(fd, &credentials) || credentials.pid <= 0)
-		return -1;
-	return (int)syscall(SYS_pidfd_open, credentials.pid, 0);
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ipc/datagram.h"
+#include "base/datagram.h"
 
 /* How many messages of one link are handled before other links get their turn. */
 #define TURN_MESSAGES 64u

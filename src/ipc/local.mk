@@ -4,7 +4,6 @@
 # ipc: makes a peer's memory addressable; moves nothing
 libceoverlap_core_la_SOURCES += \
 	%D%/wire.c %D%/wire.h \
-	%D%/datagram.c %D%/datagram.h \
 	%D%/service_area.h \
 	%D%/service_ask.c \
 	%D%/service_link.c %D%/service_link.h \

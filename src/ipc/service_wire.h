@@ -29,7 +29,7 @@
 #include "base/codec.h"
 #include "base/cuda_driver.h"
 #include "base/site.h"
-#include "ipc/datagram.h"
+#include "base/datagram.h"
 
 #define CEI_SERVICE_MAGIC     UINT32_C(0x44564f43)      /* "COVD" */
 #define CEI_SERVICE_VERSION   4u

@@ -4,8 +4,8 @@
 #define CEI_DATAGRAM_H
 
 /* Bytes with descriptors beside them, as one message over a unix socket that keeps message
- * boundaries (SOCK_SEQPACKET). Nothing here blocks or raises errors; any thread may call it, one at
- * a time for each direction of a socket. */
+ * boundaries (SOCK_SEQPACKET), and who is at the other end. Nothing here blocks or raises errors;
+ * any thread may call it, one at a time for each direction of a socket. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +32,11 @@ int  cei_datagram_send(int fd, const struct cei_datagram *datagram);
 int  cei_datagram_receive(int fd, struct cei_datagram *datagram);
 
 void cei_datagram_close_fds(struct cei_datagram *datagram);
+
+/* cei_peer_pidfd() returns a descriptor that becomes readable when the process at the other end of
+ * a connected unix socket ends; -1: the system cannot make one. cei_peer_uid() finds that process's
+ * user, and returns 0 or an errno. */
+int cei_peer_pidfd(int fd);
+int cei_peer_uid(int fd, uint32_t *ret_uid);
 
 #endif /* CEI_DATAGRAM_H */

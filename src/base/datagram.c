@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Sends and receives bytes with descriptors. */
+/* Sends and receives bytes with descriptors, and asks the kernel who is at the other end. */
 
-#include "ipc/datagram.h"
+#include "base/datagram.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <ceoverlap/ceoverlap.h>
@@ -134,4 +135,33 @@ int cei_datagram_receive(int fd, struct cei_datagram *datagram)
 		return 0;
 	cei_datagram_close_fds(datagram);
 	return n_bytes ? CEOV_ERR_INVALID : CEOV_ERR_PEER_LOST;
+}
+
+static int peer_credentials(int fd, struct ucred *ret_credentials)
+{
+	socklen_t n_bytes = sizeof(*ret_credentials);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_credentials, &n_bytes))
+		return errno;
+	return 0;
+}
+
+int cei_peer_uid(int fd, uint32_t *ret_uid)
+{
+	struct ucred credentials;
+	int error = peer_credentials(fd, &credentials);
+
+	if (!error)
+		*ret_uid = (uint32_t)credentials.uid;
+	return error;
+}
+
+int cei_peer_pidfd(int fd)
+{
+	struct ucred credentials;
+
+	/* pid 0: the process is in a pid namespace that cannot be seen from here */
+	if (peer_credentials(fd, &credentials) || credentials.pid <= 0)
+		return -1;
+	return (int)syscall(SYS_pidfd_open, credentials.pid, 0);
 }
