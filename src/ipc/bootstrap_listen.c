@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/datagram.h"
+#include "net/store_path.h"
 
 /* Connections that have not sent a hello yet. Further ones wait in the listener's queue. */
 #define STRANGERS_MAX 32u
@@ -45,7 +46,7 @@ struct gathering {
 	struct cei_report  *report;
 	const char         *path;
 	uint64_t            deadline_ns;
-	struct cei_listener listener;
+	struct cei_store_path listener;
 	struct cei_rank_set present;            /* ranks that have joined, or need not */
 	uint32_t            n_knocks;
 	uint32_t            n_joined;
@@ -438,13 +439,13 @@ static int listen_and_gather(struct gathering *gathering)
 {
 	int r;
 
-	r = cei_listener_open(&gathering->listener, gathering->report, gathering->path,
+	r = cei_store_path_open(&gathering->listener, gathering->report, gathering->path,
 			      gathering->deadline_ns);
 	if (r == CEOV_NONE)
 		return cei_meeting_find_twin(gathering->meeting);
 	if (!r)
 		r = gather(gathering);
-	cei_listener_close(&gathering->listener, gathering->report);
+	cei_store_path_close(&gathering->listener, gathering->report);
 	tell_rest(gathering);
 	if (r)
 		return r;

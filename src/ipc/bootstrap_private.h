@@ -8,7 +8,6 @@
  *
  *   bootstrap_meet.c    meets the other processes, see bootstrap.h
  *   bootstrap_listen.c  in the first rank's process: gathers the group, sends out links
- *   bootstrap_path.c    the path of the socket at which the first rank's process listens
  *   bootstrap_join.c    in the other processes: connects, says hello, receives links
  *   bootstrap_socket.c  sends or receives one message, with descriptors
  */
@@ -91,22 +90,6 @@ void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set)
 
 /* Adds the ranks of other nodes, for which nobody waits here. */
 void cei_ranks_elsewhere_add(const struct cei_site *site, struct cei_rank_set *set);
-
-/* The listening socket. Its path has been checked to be short enough. */
-struct cei_listener {
-	const char *path;
-	int         fd;
-	int         is_bound;           /* 1: we created the file and must remove it */
-	dev_t       device;             /* with inode: identifies the file that we created, so
-					 * that no other file is removed */
-	ino_t       inode;
-};
-
-/* Creates the socket file and listens. CEOV_NONE: another process listens there. Call
- * cei_listener_close() after a failure, too. */
-int  cei_listener_open(struct cei_listener *listener, struct cei_report *report,
-		       const char *path, uint64_t deadline_ns);
-void cei_listener_close(struct cei_listener *listener, struct cei_report *report);
 
 /* Establish the links to all other processes of the node. Errors are raised. */
 int cei_meeting_listen(struct cei_meeting *meeting);

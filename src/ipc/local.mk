@@ -14,7 +14,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/bootstrap_private.h \
 	%D%/bootstrap.h \
 	%D%/bootstrap_meet.c \
-	%D%/bootstrap_path.c \
 	%D%/bootstrap_socket.c \
 	%D%/bootstrap_listen.c \
 	%D%/bootstrap_join.c \

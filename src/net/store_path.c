@@ -13,7 +13,7 @@
  * next process reuses and removes that file.
  */
 
-#include "ipc/bootstrap_private.h"
+#include "net/store_path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -182,45 +182,44 @@ static int clear_path(struct cei_report *report, const char *path,
 }
 
 /* Binds the socket to the path and listens. Returns an errno. */
-static int bind_and_listen(struct cei_listener *listener,
-			   const struct sockaddr_un *address)
+static int bind_and_listen(struct cei_store_path *at, const struct sockaddr_un *address)
 {
 	struct stat stat;
 
-	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (listener->fd < 0)
+	at->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (at->fd < 0)
 		return errno;
 	/* The file gets its mode at bind(), so this comes before: at no time can other users
 	 * connect. */
-	if (fchmod(listener->fd, S_IRUSR | S_IWUSR))
+	if (fchmod(at->fd, S_IRUSR | S_IWUSR))
 		return errno;
-	if (bind(listener->fd, (const struct sockaddr *)address, sizeof(*address)))
+	if (bind(at->fd, (const struct sockaddr *)address, sizeof(*address)))
 		return errno;
-	listener->is_bound = 1;
-	if (lstat(listener->path, &stat))
+	at->is_bound = 1;
+	if (lstat(at->path, &stat))
 		return errno;
-	listener->device = stat.st_dev;
-	listener->inode = stat.st_ino;
-	return listen(listener->fd, BACKLOG) ? errno : 0;
+	at->device = stat.st_dev;
+	at->inode = stat.st_ino;
+	return listen(at->fd, BACKLOG) ? errno : 0;
 }
 
-int cei_listener_open(struct cei_listener *listener, struct cei_report *report,
-		      const char *path, uint64_t deadline_ns)
+int cei_store_path_open(struct cei_store_path *at, struct cei_report *report, const char *path,
+			uint64_t deadline_ns)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct path_lock lock = { .fd = -1 };
 	int error = 0;
 	int r;
 
-	listener->path = path;
-	listener->fd = -1;
+	at->path = path;
+	at->fd = -1;
 	memcpy(address.sun_path, path, strlen(path));
 	snprintf(lock.path, sizeof(lock.path), "%s" LOCK_SUFFIX, path);
 	r = take_lock(report, &lock, deadline_ns);
 	if (!r)
 		r = clear_path(report, path, &address);
 	if (!r)
-		error = bind_and_listen(listener, &address);
+		error = bind_and_listen(at, &address);
 	unlock(&lock);
 	if (error)
 		return cei_raise(report, CEOV_ERR_SYSTEM, error,
@@ -230,16 +229,17 @@ int cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 
 /* Removes the file only if it still is the one that we bound: no other group replaces it while we
  * listen. */
-void cei_listener_close(struct cei_listener *listener, struct cei_report *report)
+void cei_store_path_close(struct cei_store_path *at, struct cei_report *report)
 {
 	struct stat stat;
 
-	if (listener->is_bound && !lstat(listener->path, &stat) &&
-	    stat.st_dev == listener->device && stat.st_ino == listener->inode &&
-	    unlink(listener->path))
-		cei_log(report, CEI_LOG_WARN, "cannot remove %s: %s", listener->path,
+	if (at->is_bound && !lstat(at->path, &stat) &&
+	    stat.st_dev == at->device && stat.st_ino == at->inode &&
+	    unlink(at->path))
+		cei_log(report, CEI_LOG_WARN, "cannot remove %s: %s", at->path,
 			strerror(errno));
-	listener->is_bound = 0;
-	cei_fd_close(listener->fd);
-	listener->fd = -1;
+	at->is_bound = 0;
+	if (at->fd >= 0)
+		close(at->fd);
+	at->fd = -1;
 }
