@@ -23,7 +23,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/exchange_callback.c \
 	%D%/store_wire.c %D%/store_wire.h \
 	%D%/store_socket.c %D%/store_socket.h \
-	%D%/store_server.c %D%/store_server.h \
+	%D%/store_server.c %D%/store_server.h %D%/store_server_private.h \
+	%D%/store_answer.c \
 	%D%/store_path.c %D%/store_path.h \
 	%D%/exchange_store.c
 if HAVE_PMIX

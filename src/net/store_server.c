@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-#include "net/store_server.h"
+#include "net/store_server_private.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -14,51 +14,18 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/list.h"
-#include "net/store_socket.h"
 
 #define HELLO_WAIT_NS UINT64_C(1000000000)
 #define BIND_WAIT_NS  UINT64_C(2000000000)
 #define OTHER_FDS     64u               /* descriptors that the application may have open */
 #define EVENTS_MAX    64
 #define TOLD_MAX      8u                /* refused processes that get a log line */
-#define NOBODY        UINT32_MAX
-
-struct guest {                          /* a connection */
-	struct cei_list        link;    /* in strangers, joined or gone */
-	int                    fd;
-	uint32_t               process; /* NOBODY: it has not said yet who it is */
-	uint64_t               hello_by_ns;
-	struct cei_store_inbox inbox;   /* its body is kept as the part of this round */
-	int                    has_part;
-	uint64_t               n_sent;  /* of the answer */
-};
-
-struct cei_store_server {
-	const struct cei_exchange *exchange;
-	struct cei_report *report;
-	int                epoll_fd;
-	int                listen_fd;   /* -1: it does not listen any more */
-	uint32_t           n_strangers;
-	struct cei_list    strangers;   /* the oldest first */
-	struct cei_list    joined;
-	struct cei_list    gone;        /* closed; freed when no event can name them */
-	struct guest     **guests;      /* by process; NULL: not joined */
-	uint8_t           *has;         /* by process: its part of this round is there */
-	uint32_t           n_has;
-	uint64_t           n_refused;
-	uint32_t           twin;        /* the last process that came twice; NOBODY: none */
-	int                error;       /* raised already; the round has failed */
-	uint8_t           *answer;      /* while it is sent: the bytes of all */
-	uint64_t           n_answer;
-	uint32_t           n_unsent;    /* processes that have not got all of it */
-};
 
 /* --- connections ------------------------------------------------------------------- */
 
-static void close_guest(struct cei_store_server *server, struct guest *guest)
+void cei_store_close_guest(struct cei_store_server *server, struct cei_store_guest *guest)
 {
-	if (guest->process == NOBODY) {
+	if (guest->process == CEOV_NOBODY) {
 		server->n_strangers--;
 	} else {
 		server->guests[guest->process] = NULL;
@@ -78,11 +45,11 @@ static void free_gone(struct cei_store_server *server)
 	struct cei_list *node;
 
 	while ((node = cei_list_take(&server->gone)))
-		free(CEI_OWNER(node, struct guest, link));
+		free(CEI_OWNER(node, struct cei_store_guest, link));
 }
 
 /* Sends a refusal, if the socket takes it at once. */
-static void refuse(const struct guest *guest, int error, const char *text)
+static void refuse(const struct cei_store_guest *guest, int error, const char *text)
 {
 	struct cei_store_message message = { .type = CEI_STORE_REFUSE, .refuse.error = error };
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
@@ -94,7 +61,7 @@ static void refuse(const struct guest *guest, int error, const char *text)
 
 /* Refuses a process, logs it, because the group then waits for it in vain, and closes. */
 static void __attribute__((format(printf, 4, 5)))
-turn_away(struct cei_store_server *server, struct guest *guest, int error,
+turn_away(struct cei_store_server *server, struct cei_store_guest *guest, int error,
 	  const char *format, ...)
 {
 	char text[CEI_STORE_TEXT_BYTES];
@@ -107,7 +74,7 @@ turn_away(struct cei_store_server *server, struct guest *guest, int error,
 	if (server->n_refused++ < TOLD_MAX)
 		cei_log(server->report, CEI_LOG_WARN, "store at %s: a process was refused: %s",
 			server->exchange->where, text);
-	close_guest(server, guest);
+	cei_store_close_guest(server, guest);
 }
 
 /* Returns an errno. */
@@ -115,7 +82,7 @@ static int accept_guest(struct cei_store_server *server)
 {
 	int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct epoll_event event = { .events = EPOLLIN };
-	struct guest *guest;
+	struct cei_store_guest *guest;
 	int error = errno;
 
 	if (fd < 0)
@@ -126,7 +93,7 @@ static int accept_guest(struct cei_store_server *server)
 		return ENOMEM;
 	}
 	guest->fd = fd;
-	guest->process = NOBODY;
+	guest->process = CEOV_NOBODY;
 	guest->hello_by_ns = cei_deadline(HELLO_WAIT_NS);
 	event.data.ptr = guest;
 	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
@@ -140,11 +107,16 @@ static int accept_guest(struct cei_store_server *server)
 	return 0;
 }
 
-static struct guest *oldest_stranger(const struct cei_store_server *server)
+/* NULL: there is none. */
+static struct cei_store_guest *first_of(const struct cei_list *guests)
 {
-	if (cei_list_is_empty(&server->strangers))
-		return NULL;
-	return CEI_OWNER(server->strangers.next, struct guest, link);
+	return cei_list_is_empty(guests) ? NULL :
+		CEI_OWNER(guests->next, struct cei_store_guest, link);
+}
+
+static struct cei_store_guest *oldest_stranger(const struct cei_store_server *server)
+{
+	return first_of(&server->strangers);
 }
 
 /* Accepts who waits. Where there is no room, the oldest stranger makes some. */
@@ -155,14 +127,14 @@ static void accept_guests(struct cei_store_server *server)
 
 	for (i = 0; i < CEI_STORE_STRANGERS_MAX; i++) {
 		if (server->n_strangers == CEI_STORE_STRANGERS_MAX)
-			close_guest(server, oldest_stranger(server));
+			cei_store_close_guest(server, oldest_stranger(server));
 		error = accept_guest(server);
 		if (!error || error == EINTR || error == ECONNABORTED)
 			continue;
 		if (error == EAGAIN)
 			return;
 		if (oldest_stranger(server)) {
-			close_guest(server, oldest_stranger(server));
+			cei_store_close_guest(server, oldest_stranger(server));
 			continue;
 		}
 		server->error = cei_raise(server->report, CEOV_ERR_SYSTEM, error,
@@ -182,14 +154,14 @@ static uint32_t say_missing(const struct cei_store_server *server, char *ret_tex
 	uint32_t n = cei_missing_text(server->has, server->exchange->n_processes, missing);
 	int at = snprintf(ret_text, n_bytes, "%s missing", missing);
 
-	if (server->twin != NOBODY)
+	if (server->twin != CEOV_NOBODY)
 		snprintf(ret_text + at, n_bytes - (size_t)at,
 			 ", and two processes say that they are process %u", server->twin);
 	return n;
 }
 
 /* Returns whether the HELLO fits; else the process was turned away. */
-static int check_hello(struct cei_store_server *server, struct guest *guest,
+static int check_hello(struct cei_store_server *server, struct cei_store_guest *guest,
 		       const struct cei_store_hello *hello)
 {
 	const struct cei_exchange *own = server->exchange;
@@ -217,7 +189,7 @@ static int check_hello(struct cei_store_server *server, struct guest *guest,
 	return 0;
 }
 
-static void welcome(struct cei_store_server *server, struct guest *guest)
+static void welcome(struct cei_store_server *server, struct cei_store_guest *guest)
 {
 	static const struct cei_store_message joined = { .type = CEI_STORE_JOINED };
 	struct cei_store_hello hello = guest->inbox.message.hello;
@@ -227,7 +199,7 @@ static void welcome(struct cei_store_server *server, struct guest *guest)
 		return;
 	cei_store_inbox_clear(&guest->inbox);
 	if (cei_store_send(guest->fd, bytes, cei_encode(&cei_store_protocol, &joined, bytes), 0)) {
-		close_guest(server, guest);
+		cei_store_close_guest(server, guest);
 		return;
 	}
 	guest->process = hello.process;
@@ -237,7 +209,7 @@ static void welcome(struct cei_store_server *server, struct guest *guest)
 	cei_list_append(&server->joined, &guest->link);
 }
 
-static void take_part(struct cei_store_server *server, struct guest *guest)
+static void take_part(struct cei_store_server *server, struct cei_store_guest *guest)
 {
 	if (guest->inbox.message.part.round != server->exchange->n_rounds) {
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is in another exchange "
@@ -251,12 +223,12 @@ static void take_part(struct cei_store_server *server, struct guest *guest)
 
 /* A connection has ended, or sends what it must not. Before all have come, the process may
  * connect again. */
-static void lose(struct cei_store_server *server, struct guest *guest)
+static void lose(struct cei_store_server *server, struct cei_store_guest *guest)
 {
 	uint32_t process = guest->process;
 
-	close_guest(server, guest);
-	if (process == NOBODY)
+	cei_store_close_guest(server, guest);
+	if (process == CEOV_NOBODY)
 		return;
 	if (server->listen_fd < 0 && !server->error)
 		server->error = cei_raise(server->report, CEOV_ERR_PEER_LOST, 0,
@@ -267,11 +239,11 @@ static void lose(struct cei_store_server *server, struct guest *guest)
 			"before all had come", server->exchange->where, process);
 }
 
-static void hear(struct cei_store_server *server, struct guest *guest)
+static void hear(struct cei_store_server *server, struct cei_store_guest *guest)
 {
 	const struct cei_store_expected expected = {
 		.n_processes = server->exchange->n_processes,
-		.types = 1u << (guest->process == NOBODY ? CEI_STORE_HELLO : CEI_STORE_PART),
+		.types = 1u << (guest->process == CEOV_NOBODY ? CEI_STORE_HELLO : CEI_STORE_PART),
 	};
 	int r;
 
@@ -290,7 +262,7 @@ static void hear(struct cei_store_server *server, struct guest *guest)
 			  guest->inbox.message.version, CEI_STORE_VERSION);
 	else if (r)
 		lose(server, guest);
-	else if (guest->process == NOBODY)
+	else if (guest->process == CEOV_NOBODY)
 		welcome(server, guest);
 	else
 		take_part(server, guest);
@@ -302,10 +274,10 @@ static void hear(struct cei_store_server *server, struct guest *guest)
 static uint64_t close_silent(struct cei_store_server *server, uint64_t deadline_ns)
 {
 	uint64_t now_ns = cei_now_ns();
-	struct guest *guest;
+	struct cei_store_guest *guest;
 
 	while ((guest = oldest_stranger(server)) && guest->hello_by_ns <= now_ns)
-		close_guest(server, guest);
+		cei_store_close_guest(server, guest);
 	return guest && guest->hello_by_ns < deadline_ns ? guest->hello_by_ns : deadline_ns;
 }
 
@@ -316,12 +288,11 @@ static int ms_until(uint64_t deadline_ns)
 	return left_ns > UINT64_C(1000000000) ? 1000 : (int)((left_ns + 999999) / 1000000);
 }
 
-/* Waits for events once and passes guests with events on; NULL: to accept. */
-static void turn(struct cei_store_server *server, uint64_t deadline_ns,
-		 void (*handle)(struct cei_store_server *, struct guest *))
+void cei_store_turn(struct cei_store_server *server, uint64_t deadline_ns,
+		    void (*handle)(struct cei_store_server *, struct cei_store_guest *))
 {
 	struct epoll_event events[EVENTS_MAX];
-	struct guest *guest;
+	struct cei_store_guest *guest;
 	int n, i;
 
 	n = epoll_wait(server->epoll_fd, events, EVENTS_MAX, ms_until(deadline_ns));
@@ -353,134 +324,37 @@ static int gather(struct cei_store_server *server, uint64_t deadline_ns)
 					 server->exchange->where, missing,
 					 (unsigned long long)server->n_refused);
 		}
-		turn(server, close_silent(server, deadline_ns), hear);
+		cei_store_turn(server, close_silent(server, deadline_ns), hear);
 	}
 	return server->error;
 }
 
-static int put_together(struct cei_store_server *server, const void *own, uint32_t n_bytes,
-			struct cei_gathered *ret_gathered)
-{
-	uint32_t n = server->exchange->n_processes, i, length;
-	uint32_t *lengths = calloc(n, sizeof(*lengths));
-	int r = CEOV_ERR_NO_MEMORY;
-	uint8_t *part;
-
-	if (lengths) {
-		lengths[0] = n_bytes;
-		for (i = 1; i < n; i++)
-			lengths[i] = (uint32_t)server->guests[i]->inbox.message.part.n_bytes;
-		r = cei_gathered_init(ret_gathered, n, lengths);
-		free(lengths);
-	}
-	if (r)
-		return cei_raise(server->report, r, 0, "no memory for the bytes of %u processes",
-				 n);
-	if (n_bytes)
-		memcpy(cei_gathered_part(ret_gathered, 0, &length), own, n_bytes);
-	for (i = 1; i < n; i++) {
-		part = cei_gathered_part(ret_gathered, i, &length);
-		memcpy(part, server->guests[i]->inbox.message.part.bytes, length);
-	}
-	return 0;
-}
-
-/* --- answering --------------------------------------------------------------------- */
+/* --- ending ------------------------------------------------------------------------ */
 
 static void stop_listening(struct cei_store_server *server)
 {
 	while (oldest_stranger(server))
-		close_guest(server, oldest_stranger(server));
+		cei_store_close_guest(server, oldest_stranger(server));
 	free_gone(server);
 	if (server->listen_fd >= 0)
 		close(server->listen_fd);
 	server->listen_fd = -1;
 }
 
-/* Sends more of the answer. A process that has gone is left out: the others notice that later. */
-static void send_more(struct cei_store_server *server, struct guest *guest)
-{
-	struct epoll_event event = { .events = EPOLLIN, .data.ptr = guest };
-	ssize_t n = send(guest->fd, server->answer + guest->n_sent,
-			 (size_t)(server->n_answer - guest->n_sent),
-			 MSG_NOSIGNAL | MSG_DONTWAIT);
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	guest->n_sent += n > 0 ? (uint64_t)n : 0;
-	if (n > 0 && guest->n_sent < server->n_answer)
-		return;
-	server->n_unsent--;
-	if (n >= 0 && !epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event))
-		return;
-	cei_log(server->report, CEI_LOG_WARN, "store at %s: process %u has ended before it got "
-		"the bytes of all", server->exchange->where, guest->process);
-	close_guest(server, guest);
-}
-
-/* Prepares all joined processes for the answer. */
-static void begin_answer(struct cei_store_server *server)
-{
-	struct epoll_event event = { .events = EPOLLOUT };
-	struct cei_list *node, *next;
-	struct guest *guest;
-
-	server->n_unsent = 0;
-	for (node = server->joined.next; node != &server->joined; node = next) {
-		next = node->next;
-		guest = CEI_OWNER(node, struct guest, link);
-		cei_store_inbox_clear(&guest->inbox);
-		guest->has_part = 0;
-		guest->n_sent = 0;
-		event.data.ptr = guest;
-		if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event))
-			close_guest(server, guest);
-		else
-			server->n_unsent++;
-	}
-}
-
-static int answer(struct cei_store_server *server, const struct cei_gathered *gathered,
-		  uint64_t deadline_ns)
-{
-	uint64_t least_ns = cei_deadline(CEI_EXCHANGE_GRACE_NS);
-
-	server->answer = cei_store_put_all(server->exchange->n_rounds, gathered,
-					   &server->n_answer);
-	if (!server->answer)
-		return cei_raise(server->report, CEOV_ERR_NO_MEMORY, 0,
-				 "no memory for the bytes of %u processes",
-				 server->exchange->n_processes);
-	if (deadline_ns < least_ns)
-		deadline_ns = least_ns;
-	begin_answer(server);
-	while (server->n_unsent && !server->error && cei_now_ns() < deadline_ns)
-		turn(server, deadline_ns, send_more);
-	if (server->n_unsent && !server->error)
-		server->error = cei_raise(server->report, CEOV_ERR_TIMEOUT, 0, "store at %s: %u "
-					  "processes do not read what was gathered",
-					  server->exchange->where, server->n_unsent);
-	free(server->answer);
-	server->answer = NULL;
-	memset(server->has, 0, server->exchange->n_processes);
-	server->has[0] = 1;
-	server->n_has = 1;
-	return server->error;
-}
-
 /* Tells all that have come that they wait in vain, and why. */
 static void send_away(struct cei_store_server *server, int error)
 {
 	char text[CEI_STORE_TEXT_BYTES], missing[CEI_STORE_TEXT_BYTES - 40];
+	struct cei_store_guest *guest;
 
 	if (error == CEOV_ERR_TIMEOUT && say_missing(server, missing, sizeof(missing)))
 		snprintf(text, sizeof(text), "not all processes have come in time: %s", missing);
 	else
 		snprintf(text, sizeof(text), "it could not gather the group: %s; its log says more",
 			 ceov_strerror(error));
-	while (!cei_list_is_empty(&server->joined)) {
-		refuse(CEI_OWNER(server->joined.next, struct guest, link), error, text);
-		close_guest(server, CEI_OWNER(server->joined.next, struct guest, link));
+	while ((guest = first_of(&server->joined))) {
+		refuse(guest, error, text);
+		cei_store_close_guest(server, guest);
 	}
 }
 
@@ -491,9 +365,9 @@ int cei_store_server_gather(struct cei_store_server *server, const void *own, ui
 
 	stop_listening(server);
 	if (!r)
-		r = put_together(server, own, n_bytes, ret_gathered);
+		r = cei_store_put_together(server, own, n_bytes, ret_gathered);
 	if (!r)
-		r = answer(server, ret_gathered, deadline_ns);
+		r = cei_store_answer(server, ret_gathered, deadline_ns);
 	if (!r)
 		return 0;
 	cei_gathered_fini(ret_gathered);
@@ -561,8 +435,8 @@ int cei_store_server_open(const struct cei_exchange *exchange, uint64_t deadline
 	cei_list_init(&server->joined);
 	cei_list_init(&server->gone);
 	server->listen_fd = -1;
-	server->twin = NOBODY;
-	server->guests = calloc(exchange->n_processes, sizeof(struct guest *));
+	server->twin = CEOV_NOBODY;
+	server->guests = calloc(exchange->n_processes, sizeof(struct cei_store_guest *));
 	server->has = calloc(exchange->n_processes, 1);
 	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (!server->guests || !server->has || server->epoll_fd < 0) {
@@ -583,8 +457,8 @@ int cei_store_server_open(const struct cei_exchange *exchange, uint64_t deadline
 void cei_store_server_close(struct cei_store_server *server)
 {
 	stop_listening(server);
-	while (!cei_list_is_empty(&server->joined))
-		close_guest(server, CEI_OWNER(server->joined.next, struct guest, link));
+	while (first_of(&server->joined))
+		cei_store_close_guest(server, first_of(&server->joined));
 	free_gone(server);
 	if (server->epoll_fd >= 0)
 		close(server->epoll_fd);
