@@ -4,8 +4,10 @@
 #define CEI_DATAGRAM_H
 
 /* Bytes with descriptors beside them, as one message over a unix socket that keeps message
- * boundaries (SOCK_SEQPACKET), and who is at the other end. Nothing here blocks or raises errors;
- * any thread may call it, one at a time for each direction of a socket. */
+ * boundaries (SOCK_SEQPACKET), and who is at the other end. Over another socket as many bytes come
+ * as there is room for, and descriptors with the first of the bytes beside which they were sent.
+ * Nothing here blocks or raises errors; any thread may call it, one at a time for each direction of
+ * a socket. */
 
 #include <stddef.h>
 #include <stdint.h>

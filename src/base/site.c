@@ -60,6 +60,38 @@ uint32_t cei_site_local_index(const struct cei_site *site, uint32_t rank)
 	return n;
 }
 
+void cei_party_of_site(const struct cei_site *site, struct cei_party *ret_party)
+{
+	uint32_t i;
+
+	*ret_party = (struct cei_party){ .n_ranks = site->n_members };
+	for (i = 0; i < site->n_members; i++)
+		ret_party->ranks[i] = site->members[i].rank;
+}
+
+int cei_party_has(const struct cei_party *party, uint32_t rank)
+{
+	uint32_t i;
+
+	for (i = 0; i < party->n_ranks; i++)
+		if (party->ranks[i] == rank)
+			return 1;
+	return 0;
+}
+
+int cei_party_has_twice(const struct cei_party *party)
+{
+	struct cei_party before = { .n_ranks = 0 };
+
+	while (before.n_ranks < party->n_ranks) {
+		if (cei_party_has(&before, party->ranks[before.n_ranks]))
+			return 1;
+		before.ranks[before.n_ranks] = party->ranks[before.n_ranks];
+		before.n_ranks++;
+	}
+	return 0;
+}
+
 uint32_t cei_site_n_on_gpu(const struct cei_site *site, uint32_t gpu)
 {
 	uint32_t i, n = 0;

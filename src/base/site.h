@@ -20,6 +20,12 @@ struct cei_cuda;                /* base/cuda_driver.h */
 struct cei_network;                     /* net/network.h */
 struct cei_place_ops;         /* backend/place.h */
 
+/* A process and the ranks that it holds. */
+struct cei_party {
+	uint32_t n_ranks;
+	uint32_t ranks[CEI_MEMBERS_MAX];
+};
+
 struct cei_site {
 	struct cei_report *report;
 	struct cei_cuda   *cuda;        /* NULL: no member is on a GPU */
@@ -53,6 +59,12 @@ int      cei_site_is_local(const struct cei_site *site, uint32_t rank);
 uint32_t cei_site_n_local(const struct cei_site *site);
 uint32_t cei_site_first_local(const struct cei_site *site);
 uint32_t cei_site_local_index(const struct cei_site *site, uint32_t rank);
+
+/* Fills in the ranks of this process; returns whether a rank is in a party, and whether one is in it
+ * twice. */
+void cei_party_of_site(const struct cei_site *site, struct cei_party *ret_party);
+int  cei_party_has(const struct cei_party *party, uint32_t rank);
+int  cei_party_has_twice(const struct cei_party *party);
 
 /* Returns how many ranks of this process are on the GPU. They share its CUDA context, so a driver
  * call that waits for the context waits for the kernels of all of them. */

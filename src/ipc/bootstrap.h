@@ -20,14 +20,8 @@
 
 #define CEI_LINKS_MAX (CEI_LOCAL_MAX - 1)
 
-/* A process and the ranks that it holds. */
-struct cei_wire_party {
-	uint32_t n_ranks;
-	uint32_t ranks[CEI_MEMBERS_MAX];
-};
-
 struct cei_bootstrap_link {             /* to one other process of the node */
-	struct cei_wire_party party;
+	struct cei_party party;
 	int                   fd;       /* a socket that keeps message boundaries */
 	int                   pidfd;    /* of that process; -1: the system cannot make one */
 };

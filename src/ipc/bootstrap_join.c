@@ -29,17 +29,7 @@
 #define RETRY_MAX_NS UINT64_C(32000000)
 #define TWIN_NS      UINT64_C(1000000000)
 
-int cei_party_has(const struct cei_wire_party *party, uint32_t rank)
-{
-	uint32_t i;
-
-	for (i = 0; i < party->n_ranks; i++)
-		if (party->ranks[i] == rank)
-			return 1;
-	return 0;
-}
-
-void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set)
+void cei_party_add(const struct cei_party *party, struct cei_rank_set *set)
 {
 	uint32_t i;
 
@@ -54,16 +44,6 @@ void cei_ranks_elsewhere_add(const struct cei_site *site, struct cei_rank_set *s
 	for (rank = 0; rank < site->n_ranks; rank++)
 		if (!cei_site_is_local(site, rank))
 			cei_rank_set_add(set, rank);
-}
-
-void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party)
-{
-	uint32_t i;
-
-	memset(ret_party, 0, sizeof(*ret_party));
-	ret_party->n_ranks = site->n_members;
-	for (i = 0; i < site->n_members; i++)
-		ret_party->ranks[i] = site->members[i].rank;
 }
 
 static int raise_first(struct cei_meeting *meeting, int error, const char *what)
@@ -274,7 +254,7 @@ static int join(struct cei_meeting *meeting, int *ret_fd)
 static struct cei_rank_set known_ranks(const struct cei_meeting *meeting)
 {
 	struct cei_rank_set known = { { 0 } };
-	struct cei_wire_party own;
+	struct cei_party own;
 	uint32_t i;
 
 	cei_ranks_elsewhere_add(meeting->site, &known);
@@ -287,7 +267,7 @@ static struct cei_rank_set known_ranks(const struct cei_meeting *meeting)
 
 /* Returns whether the party's ranks are valid, distinct, and not among the known ranks. */
 static int is_new_party(const struct cei_meeting *meeting,
-			const struct cei_wire_party *party)
+			const struct cei_party *party)
 {
 	struct cei_rank_set known = known_ranks(meeting);
 	uint32_t i;

@@ -38,7 +38,7 @@ struct knock {
 	int                   pidfd;
 	int                   has_joined;
 	uint64_t              hello_by_ns;
-	struct cei_wire_party party;            /* its ranks; valid once it has joined */
+	struct cei_party party;            /* its ranks; valid once it has joined */
 };
 
 struct gathering {
@@ -457,7 +457,7 @@ int cei_meeting_listen(struct cei_meeting *meeting)
 {
 	struct cei_report *report = meeting->site->report;
 	struct gathering *gathering;
-	struct cei_wire_party own;
+	struct cei_party own;
 	uint32_t i;
 	int r;
 

@@ -12,21 +12,9 @@
 #include <string.h>
 #include <sys/un.h>
 
-static int has_a_rank_twice(const struct cei_site *site)
-{
-	struct cei_rank_set seen = { { 0 } };
-	uint32_t i;
-
-	for (i = 0; i < site->n_members; i++) {
-		if (cei_rank_set_has(&seen, site->members[i].rank))
-			return 1;
-		cei_rank_set_add(&seen, site->members[i].rank);
-	}
-	return 0;
-}
-
 static int check_site(const struct cei_site *site, const char *path)
 {
+	struct cei_party own;
 	uint32_t i, n_local;
 
 	if (!site->n_ranks || site->n_ranks > CEI_RANKS_MAX ||
@@ -51,7 +39,8 @@ static int check_site(const struct cei_site *site, const char *path)
 				 "socket, which takes %zu; choose a shorter one: %s",
 				 strlen(path),
 				 sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1, path);
-	if (has_a_rank_twice(site))
+	cei_party_of_site(site, &own);
+	if (cei_party_has_twice(&own))
 		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
 				 "a rank is given twice to this process");
 	if (site->n_members < n_local && (!path || !path[0]))
@@ -72,7 +61,7 @@ void cei_bootstrap_links_close(struct cei_bootstrap_links *links)
 	links->n_links = 0;
 }
 
-void cei_meeting_add(struct cei_meeting *meeting, const struct cei_wire_party *party, int fd,
+void cei_meeting_add(struct cei_meeting *meeting, const struct cei_party *party, int fd,
 		     int pidfd)
 {
 	meeting->links->links[meeting->links->n_links++] =
@@ -83,7 +72,7 @@ int cei_bootstrap_meet(struct cei_site *site, const char *path, uint64_t deadlin
 		       struct cei_bootstrap_links *ret_links)
 {
 	struct cei_meeting meeting = { site, path, deadline_ns, 0, ret_links };
-	struct cei_wire_party party;
+	struct cei_party party;
 	int r;
 
 	ret_links->n_links = 0;
@@ -103,7 +92,7 @@ int cei_bootstrap_meet(struct cei_site *site, const char *path, uint64_t deadlin
 
 /* --- the roster of one node --------------------------------------------------- */
 
-static uint32_t lowest(const struct cei_wire_party *party)
+static uint32_t lowest(const struct cei_party *party)
 {
 	uint32_t rank = party->ranks[0], i;
 
@@ -114,7 +103,7 @@ static uint32_t lowest(const struct cei_wire_party *party)
 }
 
 /* The process is numbered behind those that have a lower first rank. */
-static uint32_t number(const struct cei_bootstrap_links *links, const struct cei_wire_party *own,
+static uint32_t number(const struct cei_bootstrap_links *links, const struct cei_party *own,
 		       uint32_t first)
 {
 	uint32_t n = lowest(own) < first, i;
@@ -124,7 +113,7 @@ static uint32_t number(const struct cei_bootstrap_links *links, const struct cei
 	return n;
 }
 
-static void enter(struct cei_node_roster *roster, const struct cei_wire_party *party,
+static void enter(struct cei_node_roster *roster, const struct cei_party *party,
 		  uint32_t process)
 {
 	uint32_t i;
@@ -138,7 +127,7 @@ static void enter(struct cei_node_roster *roster, const struct cei_wire_party *p
 void cei_node_roster_make(const struct cei_site *site, const struct cei_bootstrap_links *links,
 			  struct cei_node_roster *ret_roster)
 {
-	struct cei_wire_party own;
+	struct cei_party own;
 	uint32_t i;
 
 	cei_party_of_site(site, &own);

@@ -78,15 +78,11 @@ struct cei_meeting {
 };
 
 /* Adds a link. Takes ownership of fd and pidfd. */
-void cei_meeting_add(struct cei_meeting *meeting, const struct cei_wire_party *party, int fd,
+void cei_meeting_add(struct cei_meeting *meeting, const struct cei_party *party, int fd,
 		     int pidfd);
 
-/* Fills in the ranks of this process, and returns whether a party holds a rank. */
-void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party);
-int  cei_party_has(const struct cei_wire_party *party, uint32_t rank);
-
 /* Adds the party's ranks to the set. */
-void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set);
+void cei_party_add(const struct cei_party *party, struct cei_rank_set *set);
 
 /* Adds the ranks of other nodes, for which nobody waits here. */
 void cei_ranks_elsewhere_add(const struct cei_site *site, struct cei_rank_set *set);

@@ -384,7 +384,7 @@ const struct cei_carrier *cei_unix_carrier(const struct cei_unix *carrier)
 
 /* The process whose ranks these are; NULL: there is none such at this node, but maybe some of the
  * ranks are of several. */
-static struct mate *mate_with(struct cei_unix *carrier, const struct cei_wire_party *party)
+static struct mate *mate_with(struct cei_unix *carrier, const struct cei_party *party)
 {
 	const struct cei_roster *roster = carrier->roster;
 	uint32_t i;

@@ -96,8 +96,8 @@ void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 static const struct cei_layout rank_layout = CEI_ONE_U32;
 
 static const struct cei_field party_fields[] = {
-	{ CEI_LIST, CEI_AT(cei_wire_party, ranks),
-	  CEI_COUNT(cei_wire_party, n_ranks), .least = 1, .of = &rank_layout },
+	{ CEI_LIST, CEI_AT(cei_party, ranks),
+	  CEI_COUNT(cei_party, n_ranks), .least = 1, .of = &rank_layout },
 };
 
 static const struct cei_field hello_fields[] = {
@@ -122,7 +122,7 @@ static const struct cei_message_kind kinds[] = {
 	[CEI_MESSAGE_HELLO] = { "HELLO", CEI_LAYOUT(hello_fields, cei_wire_hello, NULL) },
 	[CEI_MESSAGE_REFUSE] = { "REFUSE", CEI_LAYOUT(refuse_fields, cei_wire_refuse, NULL) },
 	[CEI_MESSAGE_JOINED] = { "JOINED", CEI_NOTHING },
-	[CEI_MESSAGE_LINK] = { "LINK", CEI_LAYOUT(party_fields, cei_wire_party, NULL) },
+	[CEI_MESSAGE_LINK] = { "LINK", CEI_LAYOUT(party_fields, cei_party, NULL) },
 	[CEI_MESSAGE_WELCOME] = { "WELCOME", CEI_LAYOUT(welcome_fields, cei_wire_welcome, NULL) },
 };
 

@@ -68,13 +68,13 @@ enum cei_message_type {
 
 struct cei_wire_hello {
 	uint32_t              n_ranks;          /* ranks of the group */
-	struct cei_wire_party party;            /* decoding checks how many ranks it has, but not
+	struct cei_party party;            /* decoding checks how many ranks it has, but not
 						 * their values */
 };
 
 struct cei_wire_welcome {
 	uint32_t              n_links;          /* how many LINK messages were sent before */
-	struct cei_wire_party party;            /* the ranks of the first rank's process. The
+	struct cei_party party;            /* the ranks of the first rank's process. The
 						 * link to it is the connection on which this
 						 * message arrives */
 };
@@ -92,7 +92,7 @@ struct cei_message {
 	union {
 		struct cei_wire_hello   hello;
 		struct cei_wire_refuse  refuse;
-		struct cei_wire_party   link;
+		struct cei_party   link;
 		struct cei_wire_welcome welcome;
 	};
 };

@@ -458,7 +458,7 @@ static int raise_missing(const struct cei_exchange *exchange)
 	if (has) {
 		has[exchange->process] = 1;
 		ask_who_is_there(exchange, has);
-		n = cei_missing_text(has, exchange->n_processes, missing);
+		n = cei_missing_text(&cei_processes, has, exchange->n_processes, missing);
 	}
 	free(has);
 	return cei_raise(exchange->config.report, CEOV_ERR_TIMEOUT, 0,

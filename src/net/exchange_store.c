@@ -164,7 +164,7 @@ static int try_join(struct cei_exchange *exchange, uint64_t deadline_ns, int *re
 {
 	struct cei_store_message hello = {
 		.type = CEI_STORE_HELLO,
-		.hello = { exchange->process, exchange->n_processes,
+		.hello = { exchange->n_processes, { 1, { exchange->process } },
 			   (uint32_t)strlen(exchange->job), "" },
 	};
 	struct store *store = exchange->private;

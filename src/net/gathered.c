@@ -54,24 +54,33 @@ uint8_t *cei_gathered_part(const struct cei_gathered *gathered, uint32_t process
 	return gathered->bytes + begin;
 }
 
-uint32_t cei_missing_text(const uint8_t *has, uint32_t n_processes,
+const struct cei_gathered_words cei_processes = {
+	"process", "processes", "are process", "store at", "another port (CEOVERLAP_STORE)",
+};
+const struct cei_gathered_words cei_ranks_of_node = {
+	"rank", "ranks", "have rank", "group at",
+	"another path if another group uses this one (CEOVERLAP_GROUP)",
+};
+
+uint32_t cei_missing_text(const struct cei_gathered_words *words, const uint8_t *has, uint32_t n,
 			  char ret_text[CEI_MISSING_TEXT_BYTES])
 {
-	uint32_t process, n = 0, n_missing = 0;
+	uint32_t number, n_named = 0, n_missing = 0;
 	int at;
 
-	for (process = 0; process < n_processes; process++)
-		n_missing += !has[process];
+	for (number = 0; number < n; number++)
+		n_missing += !has[number];
 	ret_text[0] = '\0';
 	if (!n_missing)
 		return 0;
-	at = snprintf(ret_text, CEI_MISSING_TEXT_BYTES, "process%s", n_missing > 1 ? "es" : "");
-	for (process = 0; process < n_processes && n < NAMED_MAX; process++)
-		if (!has[process])
+	at = snprintf(ret_text, CEI_MISSING_TEXT_BYTES, "%s",
+		      n_missing > 1 ? words->many : words->one);
+	for (number = 0; number < n && n_named < NAMED_MAX; number++)
+		if (!has[number])
 			at += snprintf(ret_text + at, CEI_MISSING_TEXT_BYTES - (size_t)at,
-				       "%s %u", n++ ? "," : "", process);
-	if (n_missing > n)
+				       "%s %u", n_named++ ? "," : "", number);
+	if (n_missing > n_named)
 		snprintf(ret_text + at, CEI_MISSING_TEXT_BYTES - (size_t)at, " and %u more",
-			 n_missing - n);
+			 n_missing - n_named);
 	return n_missing;
 }

@@ -29,10 +29,20 @@ void cei_gathered_fini(struct cei_gathered *gathered);
 uint8_t *cei_gathered_part(const struct cei_gathered *gathered, uint32_t process,
 			   uint32_t *ret_n_bytes);
 
-/* Lists the processes whose byte in has is 0, for messages: "process 3", "processes 3, 4, 9 and
- * 12 more". Returns how many they are; 0: the text is empty. */
+/* How messages call those whose bytes are gathered. */
+struct cei_gathered_words {
+	const char *one, *many;         /* "process", "processes" */
+	const char *are;                /* what two say of the same one: "are process" */
+	const char *at;                 /* what is before an address: "store at" */
+	const char *other;              /* what can be chosen if the address is taken */
+};
+
+extern const struct cei_gathered_words cei_processes, cei_ranks_of_node;
+
+/* Lists those of n whose byte in has is 0, for messages: "process 3", "processes 3, 4, 9 and 12
+ * more". Returns how many they are; 0: the text is empty. */
 #define CEI_MISSING_TEXT_BYTES 128u
-uint32_t cei_missing_text(const uint8_t *has, uint32_t n_processes,
+uint32_t cei_missing_text(const struct cei_gathered_words *words, const uint8_t *has, uint32_t n,
 			  char ret_text[CEI_MISSING_TEXT_BYTES]);
 
 #endif /* CEI_GATHERED_H */

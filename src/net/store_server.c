@@ -151,7 +151,8 @@ static void accept_guests(struct cei_store_server *server)
 static uint32_t say_missing(const struct cei_store_server *server, char *ret_text, size_t n_bytes)
 {
 	char missing[CEI_MISSING_TEXT_BYTES];
-	uint32_t n = cei_missing_text(server->has, server->exchange->n_processes, missing);
+	uint32_t n = cei_missing_text(&cei_processes, server->has, server->exchange->n_processes,
+				      missing);
 	int at = snprintf(ret_text, n_bytes, "%s missing", missing);
 
 	if (server->twin != CEOV_NOBODY)
@@ -165,25 +166,30 @@ static int check_hello(struct cei_store_server *server, struct cei_store_guest *
 		       const struct cei_store_hello *hello)
 {
 	const struct cei_exchange *own = server->exchange;
+	uint32_t process = hello->party.ranks[0];
 
+	if (hello->party.n_ranks > 1) {
+		cei_store_close_guest(server, guest);
+		return 0;
+	}
 	if (hello->n_job != strlen(own->job) || memcmp(hello->job, own->job, hello->n_job))
 		/* without the job's name, which a stranger could use */
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another job than "
 			  "process 0: is the job's name the same (CEOVERLAP_JOB)?",
-			  hello->process);
+			  process);
 	else if (hello->n_processes != own->n_processes)
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u says the group has %u "
-			  "processes, process 0 says %u", hello->process, hello->n_processes,
+			  "processes, process 0 says %u", process, hello->n_processes,
 			  own->n_processes);
-	else if (hello->process >= own->n_processes)
+	else if (process >= own->n_processes)
 		turn_away(server, guest, CEOV_ERR_INVALID, "a process says it is process %u of %u",
-			  hello->process, own->n_processes);
-	else if (hello->process && !server->guests[hello->process])
+			  process, own->n_processes);
+	else if (process && !server->guests[process])
 		return 1;
 	else {
-		server->twin = hello->process;
+		server->twin = process;
 		turn_away(server, guest, CEOV_ERR_STATE, "two processes say that they are "
-			  "process %u of %u: check how they are numbered", hello->process,
+			  "process %u of %u: check how they are numbered", process,
 			  own->n_processes);
 	}
 	return 0;
@@ -202,8 +208,8 @@ static void welcome(struct cei_store_server *server, struct cei_store_guest *gue
 		cei_store_close_guest(server, guest);
 		return;
 	}
-	guest->process = hello.process;
-	server->guests[hello.process] = guest;
+	guest->process = hello.party.ranks[0];
+	server->guests[hello.party.ranks[0]] = guest;
 	server->n_strangers--;
 	cei_list_remove(&guest->link);
 	cei_list_append(&server->joined, &guest->link);

@@ -12,9 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/datagram.h"
 
 #define BACKLOG     4096                /* the kernel cuts it to its own limit */
 #define POLL_MAX_NS UINT64_C(1000000000)
@@ -162,6 +164,17 @@ int cei_store_resolve(struct cei_report *report, const struct cei_store_place *p
 			 place->host, r ? gai_strerror(r) : "it has none");
 }
 
+void cei_store_address_of(const char *path, struct cei_store_addresses *ret_addresses)
+{
+	struct sockaddr_un *address = (void *)&ret_addresses->all[0];
+
+	ret_addresses->n = 1;
+	ret_addresses->n_bytes[0] = sizeof(*address);
+	memset(address, 0, sizeof(*address));
+	address->sun_family = AF_UNIX;
+	memcpy(address->sun_path, path, strlen(path));
+}
+
 /* --- connections ------------------------------------------------------------------- */
 
 static int is_loopback(const char *host)
@@ -298,19 +311,18 @@ int cei_store_send(int fd, const void *bytes, uint64_t n_bytes, uint64_t deadlin
 	return 0;
 }
 
-/* Receives up to n_bytes. Returns CEOV_NONE or CEOV_ERR_PEER_LOST where there are none. */
-static int receive_some(int fd, uint8_t *bytes, uint64_t n_bytes, uint64_t *ret_n_bytes)
+/* Receives up to n_bytes, and what comes beside them. Returns CEOV_NONE or CEOV_ERR_PEER_LOST where
+ * there are none. */
+static int receive_some(int fd, struct cei_store_inbox *inbox, uint8_t *bytes, uint64_t n_bytes)
 {
-	ssize_t n;
+	struct cei_datagram part = { bytes, (size_t)n_bytes, inbox->fds + inbox->n_fds,
+				     CEI_STORE_FDS_MAX - inbox->n_fds };
+	int r = cei_datagram_receive(fd, &part);
 
-	do
-		n = recv(fd, bytes, (size_t)n_bytes, MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
-	if (n < 0 && errno == EAGAIN)
-		return CEOV_NONE;
-	if (n <= 0)
-		return CEOV_ERR_PEER_LOST;
-	*ret_n_bytes = (uint64_t)n;
+	if (r)
+		return r;
+	inbox->n_fds += part.n_fds;
+	inbox->n_got += part.n_bytes;
 	return 0;
 }
 
@@ -330,15 +342,14 @@ static int open_body(const struct cei_store_expected *expected, struct cei_store
 int cei_store_receive(int fd, const struct cei_store_expected *expected,
 		      struct cei_store_inbox *inbox)
 {
-	uint64_t n_body, n;
+	uint64_t n_body;
 	int r;
 
 	while (inbox->n_got < CEI_STORE_HEAD_BYTES) {
-		r = receive_some(fd, inbox->head_bytes + inbox->n_got,
-				 CEI_STORE_HEAD_BYTES - inbox->n_got, &n);
+		r = receive_some(fd, inbox, inbox->head_bytes + inbox->n_got,
+				 CEI_STORE_HEAD_BYTES - inbox->n_got);
 		if (r)
 			return r;
-		inbox->n_got += n;
 	}
 	if (!inbox->body) {
 		r = open_body(expected, inbox);
@@ -346,16 +357,17 @@ int cei_store_receive(int fd, const struct cei_store_expected *expected,
 			return r;
 	}
 	while ((n_body = inbox->n_got - CEI_STORE_HEAD_BYTES) < inbox->message.n_bytes) {
-		r = receive_some(fd, inbox->body + n_body, inbox->message.n_bytes - n_body, &n);
+		r = receive_some(fd, inbox, inbox->body + n_body, inbox->message.n_bytes - n_body);
 		if (r)
 			return r;
-		inbox->n_got += n;
 	}
 	return cei_store_get_body(inbox->body, &inbox->message);
 }
 
 void cei_store_inbox_clear(struct cei_store_inbox *inbox)
 {
+	while (inbox->n_fds)
+		close(inbox->fds[--inbox->n_fds]);
 	free(inbox->body);
 	memset(inbox, 0, sizeof(*inbox));
 }

@@ -3,8 +3,8 @@
 #ifndef CEI_STORE_SOCKET_H
 #define CEI_STORE_SOCKET_H
 
-/* TCP sockets of the store: addresses, connections, and messages that come in pieces. No call
- * blocks beyond its deadline. */
+/* Sockets of the store, TCP ones or those at a path: addresses, connections, and messages that come
+ * in pieces. No call blocks beyond its deadline. */
 
 #include <stdint.h>
 #include <sys/socket.h>
@@ -34,6 +34,9 @@ struct cei_store_addresses {
 int cei_store_resolve(struct cei_report *report, const struct cei_store_place *place,
 		      uint64_t deadline_ns, struct cei_store_addresses *ret_addresses);
 
+/* The address of a path, which is short enough for a socket. */
+void cei_store_address_of(const char *path, struct cei_store_addresses *ret_addresses);
+
 /* Listens at the port: on the loopback interface if the place's host is called localhost,
  * 127.0.0.1 or ::1, else on all interfaces. Returns 0 or an errno. */
 int cei_store_listen(const struct cei_store_place *place, int *ret_fd);
@@ -48,12 +51,16 @@ int cei_store_send(int fd, const void *bytes, uint64_t n_bytes, uint64_t deadlin
 /* Waits for events, as in poll(2). CEOV_NONE: the deadline passed. */
 int cei_store_wait(int fd, short events, uint64_t deadline_ns);
 
+#define CEI_STORE_FDS_MAX 3u            /* a socket, a pidfd, and one too many */
+
 /* A message that is being received. */
 struct cei_store_inbox {
 	uint8_t                  head_bytes[CEI_STORE_HEAD_BYTES];
 	struct cei_store_message message;
 	uint64_t                 n_got;         /* bytes, the head's included */
 	uint8_t                 *body;          /* NULL until the head is complete */
+	uint32_t                 n_fds;
+	int                      fds[CEI_STORE_FDS_MAX];        /* that came beside */
 };
 
 /* What may come: other types are CEOV_ERR_INVALID. */

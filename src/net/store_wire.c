@@ -9,9 +9,12 @@
 
 #include "base/report.h"
 
+static const struct cei_layout number_layout = CEI_ONE_U32;
+
 static const struct cei_field hello_fields[] = {
-	{ CEI_U32, CEI_AT(cei_store_hello, process) },
 	{ CEI_U32, CEI_AT(cei_store_hello, n_processes) },
+	{ CEI_LIST, CEI_AT(cei_store_hello, party.ranks),
+	  CEI_COUNT(cei_store_hello, party.n_ranks), .least = 1, .of = &number_layout },
 	{ CEI_BYTES, CEI_AT(cei_store_hello, job),
 	  CEI_COUNT(cei_store_hello, n_job), .most = CEI_JOB_BYTES - 1 },
 };
@@ -37,6 +40,11 @@ static const struct cei_field all_fields[] = {
 	  .most = CEI_GATHERED_PROCESSES_MAX * ALL_OF_ONE_MAX },
 };
 
+static const struct cei_field link_fields[] = {
+	{ CEI_LIST, CEI_AT(cei_party, ranks),
+	  CEI_COUNT(cei_party, n_ranks), .least = 1, .of = &number_layout },
+};
+
 static const struct cei_field head_fields[] = {
 	{ CEI_U32, CEI_AT(cei_store_message, magic) },
 	{ CEI_U32, CEI_AT(cei_store_message, version) },
@@ -51,6 +59,7 @@ static const struct cei_message_kind kinds[] = {
 	[CEI_STORE_REFUSE] = { "REFUSE", CEI_LAYOUT(refuse_fields, cei_store_refuse, NULL) },
 	[CEI_STORE_PART] = { "PART", CEI_LAYOUT(part_fields, cei_store_part, NULL) },
 	[CEI_STORE_ALL] = { "ALL", CEI_LAYOUT(all_fields, cei_store_all, NULL) },
+	[CEI_STORE_LINK] = { "LINK", CEI_LAYOUT(link_fields, cei_party, NULL) },
 };
 
 const struct cei_protocol cei_store_protocol = {

@@ -4,38 +4,46 @@
 #define CEI_STORE_WIRE_H
 
 /*
- * Messages between process 0's store and the other processes. Pure functions.
+ * Messages between process 0's store and the other processes, or between the processes of a node
+ * that meet at a path. Pure functions.
  * Each message is a head and n_bytes of body. Head and REFUSE are the same in every version, so
- * that a process can tell one of another version why it is refused.
+ * that a process can tell one of another version why it is refused. The version counts for what
+ * linked processes say afterwards, too (ipc/group/messages.h).
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/codec.h"
+#include "base/site.h"
 #include "net/gathered.h"
 #include "net/record.h"
 
 #define CEI_STORE_MAGIC      UINT32_C(0x54534543)       /* "CEST" */
-#define CEI_STORE_VERSION    2u
+#define CEI_STORE_VERSION    3u
 #define CEI_STORE_HEAD_BYTES 20u
 #define CEI_STORE_TEXT_BYTES 200u               /* of a refusal, with the final 0 */
 
 enum cei_store_type {
 	CEI_STORE_HELLO = 1,    /* to process 0: who I am */
-	CEI_STORE_JOINED,       /* from process 0: you are in; others may be missing */
+	CEI_STORE_JOINED,       /* from process 0: you are in; others may be missing. At a path
+				 * once more: it has sent all links */
 	CEI_STORE_REFUSE,       /* from process 0: you cannot join, or it has failed, and why */
 	CEI_STORE_PART,         /* to process 0: my bytes of a round */
 	CEI_STORE_ALL,          /* from process 0: the bytes of all */
+	CEI_STORE_LINK,         /* at a path: the ranks of another process. A socket to it is sent
+				 * beside, and a pidfd, if the system can make one */
 };
 
-#define CEI_STORE_SMALL_BYTES  (CEI_STORE_HEAD_BYTES + 12u + CEI_JOB_BYTES)
+#define CEI_STORE_SMALL_BYTES \
+	(CEI_STORE_HEAD_BYTES + 12u + 4u * CEI_MEMBERS_MAX + CEI_JOB_BYTES)
 
 struct cei_store_hello {
-	uint32_t process;
-	uint32_t n_processes;
-	uint32_t n_job;                         /* bytes of the job's name, without a final 0 */
-	char     job[CEI_JOB_BYTES];
+	uint32_t         n_processes;           /* of the group; at a path its ranks */
+	struct cei_party party;                 /* one number: of the process; at a path its
+						 * ranks */
+	uint32_t         n_job;                 /* bytes of the job's name, without a final 0 */
+	char             job[CEI_JOB_BYTES];
 };
 
 struct cei_store_refuse {
@@ -67,6 +75,7 @@ struct cei_store_message {
 		struct cei_store_refuse refuse;
 		struct cei_store_part   part;
 		struct cei_store_all    all;
+		struct cei_party        link;
 	};
 };
 

@@ -145,7 +145,7 @@ static size_t hello_of(uint32_t process, const char *job, uint8_t *bytes)
 {
 	struct cei_store_message message = {
 		.type = CEI_STORE_HELLO,
-		.hello = { process, meeting.n_processes, (uint32_t)strlen(job), "" },
+		.hello = { meeting.n_processes, { 1, { process } }, (uint32_t)strlen(job), "" },
 	};
 
 	memcpy(message.hello.job, job, strlen(job));
@@ -202,6 +202,9 @@ static void assert_closed(const uint8_t *bytes, size_t n_bytes)
 
 START_TEST(test_odd_hellos)
 {
+	struct cei_store_message two = {        /* numbers of one process */
+		.type = CEI_STORE_HELLO, .hello = { 3, { 2, { 1, 2 } }, 0, "" },
+	};
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 	size_t n;
 
@@ -224,6 +227,9 @@ START_TEST(test_odd_hellos)
 	n = hello_of(1, OWN_JOB, bytes);
 	bytes[12]++;                            /* the length */
 	assert_closed(bytes, n);
+	two.hello.n_job = (uint32_t)strlen(OWN_JOB);
+	memcpy(two.hello.job, OWN_JOB, two.hello.n_job);
+	assert_closed(bytes, cei_encode(&cei_store_protocol, &two, bytes));
 	start(1);
 	start(2);
 	await_all();

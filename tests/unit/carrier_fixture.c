@@ -61,9 +61,9 @@ static struct cei_report report;
 struct testing_log log_lines;
 static uint32_t n_fds_before;
 
-static struct cei_wire_party party_of(uint32_t process)
+static struct cei_party party_of(uint32_t process)
 {
-	struct cei_wire_party party = { 1, { process } };
+	struct cei_party party = { 1, { process } };
 
 	if (!process)
 		party.ranks[party.n_ranks++] = 3;
@@ -92,7 +92,7 @@ static void add_link(struct side *side, uint32_t process, int fd)
 static void make_roster(uint32_t own)
 {
 	struct cei_site site = { .n_ranks = 4 };
-	struct cei_wire_party party = party_of(own);
+	struct cei_party party = party_of(own);
 	uint32_t i;
 
 	site.n_members = party.n_ranks;

@@ -250,7 +250,7 @@ START_TEST(test_links_that_do_not_fit_the_roster_are_refused)
 	} else if (_i == 2) {
 		links->links[1].party.ranks[0] = 4;
 	} else {
-		links->links[1].party = (struct cei_wire_party){ 2, { 1, 2 } };
+		links->links[1].party = (struct cei_party){ 2, { 1, 2 } };
 	}
 	ck_assert_int_eq(cei_unix_attach(sides[0].carrier, &sides[0].peers, links),
 			 CEOV_ERR_INVALID);

@@ -248,17 +248,17 @@ START_TEST(test_missing_processes_as_text)
 	uint32_t i;
 
 	memset(has, 1, sizeof(has));
-	ck_assert_uint_eq(cei_missing_text(has, 4, text), 0);
+	ck_assert_uint_eq(cei_missing_text(&cei_processes, has, 4, text), 0);
 	ck_assert_str_eq(text, "");
 	has[2] = 0;
-	ck_assert_uint_eq(cei_missing_text(has, 4, text), 1);
+	ck_assert_uint_eq(cei_missing_text(&cei_processes, has, 4, text), 1);
 	ck_assert_str_eq(text, "process 2");
 	has[3] = 0;
-	ck_assert_uint_eq(cei_missing_text(has, 4, text), 2);
+	ck_assert_uint_eq(cei_missing_text(&cei_processes, has, 4, text), 2);
 	ck_assert_str_eq(text, "processes 2, 3");
 	for (i = 60000; i < 65536; i++)
 		has[i] = 0;
-	ck_assert_uint_eq(cei_missing_text(has, 65536, text), 5538);
+	ck_assert_uint_eq(cei_missing_text(&cei_processes, has, 65536, text), 5538);
 	ck_assert_str_eq(text, "processes 2, 3, 60000, 60001, 60002, 60003, 60004, 60005 and "
 			 "5530 more");
 }

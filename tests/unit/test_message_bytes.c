@@ -67,7 +67,7 @@ static void assert_store(struct cei_store_message *message, uint32_t type, const
 START_TEST(test_store)
 {
 	struct cei_store_message message = {
-		.hello = { 0x11121314, 0x21222324, 3, "job" },
+		.hello = { 0x11121314, { 2, { 0x21222324, 0x31323334 } }, 3, "job" },
 	};
 	uint8_t *all;
 	const uint32_t lengths[] = { 2, 0, 1 };
@@ -75,20 +75,24 @@ START_TEST(test_store)
 	uint64_t n_bytes;
 
 	assert_store(&message, CEI_STORE_HELLO,
-		     "4345535402000000010000000f00*7 1413121124232221030000006a6f62");
+		     "4345535403000000010000001700*7 141312110200000024232221343332310300000"
+		     "06a6f62");
 	assert_store(&message, CEI_STORE_JOINED,
-		     "43455354020000000200*11 ");
+		     "43455354030000000200*11 ");
 	message.refuse = (struct cei_store_refuse){ CEOV_ERR_STATE, "no room" };
 	assert_store(&message, CEI_STORE_REFUSE,
-		     "434553540200000003000000cc00*7 feffffff6e6f20726f6f6d00*193 ");
+		     "434553540300000003000000cc00*7 feffffff6e6f20726f6f6d00*193 ");
+	message.link = (struct cei_party){ 2, { 0x41424344, 0x51525354 } };
+	assert_store(&message, CEI_STORE_LINK,
+		     "4345535403000000060000000c00*7 020000004443424154535251");
 	message.part = (struct cei_store_part){ 0x31323334, 0x4142, NULL };
 	assert_store(&message, CEI_STORE_PART,
-		     "434553540200000004000000464100*6 34333231");
+		     "434553540300000004000000464100*6 34333231");
 	ck_assert_int_eq(cei_gathered_init(&gathered, 3, lengths), 0);
 	memcpy(gathered.bytes, "abc", 3);
 	all = cei_store_put_all(0x51525354, &gathered, &n_bytes);
 	assert_bytes(all, n_bytes,
-		     "4345535402000000050000001700*7 54535251030000000200*7 01000000616263");
+		     "4345535403000000050000001700*7 54535251030000000200*7 01000000616263");
 	cei_gathered_fini(&gathered);
 	free(all);
 }
@@ -188,7 +192,7 @@ START_TEST(test_bootstrap)
 	message.welcome = (struct cei_wire_welcome){ 3, { 1, { 0x31323334 } } };
 	assert_message(&message, CEI_MESSAGE_WELCOME,
 		     "43454f5604000000050000000c000000030000000100000034333231");
-	message.link = (struct cei_wire_party){ 2, { 0x41424344, 0x51525354 } };
+	message.link = (struct cei_party){ 2, { 0x41424344, 0x51525354 } };
 	assert_message(&message, CEI_MESSAGE_LINK,
 		     "43454f5604000000040000000c000000020000004443424154535251");
 	message.refuse = (struct cei_wire_refuse){ CEOV_ERR_STATE, "why" };

@@ -9,7 +9,7 @@
 #include "testing.h"
 
 /* Ranks 4 and 1; 0, 5 and 3; 2. */
-static const struct cei_wire_party parties[3] = {
+static const struct cei_party parties[3] = {
 	{ 2, { 4, 1 } }, { 3, { 5, 0, 3 } }, { 1, { 2 } },
 };
 static const uint32_t numbers[3] = { 1, 0, 2 };
