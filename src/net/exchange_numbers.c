@@ -72,3 +72,18 @@ int cei_exchange_where(struct cei_exchange *exchange, const char *text)
 	snprintf(exchange->where, sizeof(exchange->where), "%s", text);
 	return 0;
 }
+
+const struct cei_gathered_words *cei_exchange_words(const struct cei_exchange *exchange)
+{
+	return exchange->site ? &cei_ranks_of_node : &cei_processes;
+}
+
+struct ceov_failure cei_exchange_failure(const struct cei_exchange *exchange, uint32_t number,
+					 int error, int native_code)
+{
+	struct ceov_failure failure = cei_failure(error, native_code);
+
+	if (exchange->site)
+		failure.rank = number;          /* else ranks are not known yet */
+	return failure;
+}

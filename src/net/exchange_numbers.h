@@ -18,4 +18,11 @@ int cei_exchange_job(struct cei_exchange *exchange, const char *text);
 /* Fills where. CEOV_ERR_INVALID, raised: it is too long. */
 int cei_exchange_where(struct cei_exchange *exchange, const char *text);
 
+/* How messages call the processes of an exchange. */
+const struct cei_gathered_words *cei_exchange_words(const struct cei_exchange *exchange);
+
+/* A failure for which the process of this number is to blame. */
+struct ceov_failure cei_exchange_failure(const struct cei_exchange *exchange, uint32_t number,
+					 int error, int native_code);
+
 #endif /* CEI_EXCHANGE_NUMBERS_H */

@@ -25,6 +25,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/store_socket.c %D%/store_socket.h \
 	%D%/store_server.c %D%/store_server.h %D%/store_server_private.h \
 	%D%/store_answer.c \
+	%D%/store_links.c %D%/links.h \
 	%D%/store_path.c %D%/store_path.h \
 	%D%/exchange_store.c
 if HAVE_PMIX

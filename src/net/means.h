@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #include "base/report.h"
+#include "base/site.h"
 #include "net/gathered.h"
+#include "net/links.h"
 #include "net/record.h"
 
 enum cei_means {
@@ -48,6 +50,12 @@ struct cei_exchange_config {
 struct cei_exchange {
 	const struct cei_exchange_ops *ops;
 	struct cei_exchange_config     config;  /* where and job: not used after open */
+	/* A store only, at a path instead of an address: processes of the node of this site meet
+	 * there. They are numbered by their ranks, and there are as many as the group has ranks, of
+	 * which a process holds several. NULL: at an address. */
+	const struct cei_site         *site;
+	uint32_t                       first;           /* whose store it is: 0; of a node its
+							 * lowest rank */
 	uint32_t                       process;
 	uint32_t                       n_processes;     /* 0: known after ops->open */
 	uint32_t                       n_rounds;        /* all-gathers that were begun */
@@ -73,6 +81,11 @@ struct cei_exchange_ops {
 	/* NULL: nothing to close. */
 	void (*close)(struct cei_exchange *exchange);
 };
+
+/* Meets the processes of this node at a path, with a store that was opened with a site, and instead
+ * of all_gather. Errors are raised, and leave no links. */
+int cei_exchange_links(struct cei_exchange *exchange, uint64_t deadline_ns,
+		       struct cei_links *ret_links);
 
 extern const struct cei_exchange_ops cei_exchange_callback;
 extern const struct cei_exchange_ops cei_exchange_pmix;

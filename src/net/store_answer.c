@@ -55,7 +55,7 @@ static void send_more(struct cei_store_server *server, struct cei_store_guest *g
 	if (n >= 0 && !epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event))
 		return;
 	cei_log(server->report, CEI_LOG_WARN, "store at %s: process %u has ended before it got "
-		"the bytes of all", server->exchange->where, guest->process);
+		"the bytes of all", server->exchange->where, guest->party.ranks[0]);
 	cei_store_close_guest(server, guest);
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/datagram.h"
 
 #define HELLO_WAIT_NS UINT64_C(1000000000)
 #define BIND_WAIT_NS  UINT64_C(2000000000)
@@ -23,15 +24,21 @@
 
 /* --- connections ------------------------------------------------------------------- */
 
+static int is_stranger(const struct cei_store_guest *guest)
+{
+	return !guest->party.n_ranks;
+}
+
 void cei_store_close_guest(struct cei_store_server *server, struct cei_store_guest *guest)
 {
-	if (guest->process == CEOV_NOBODY) {
-		server->n_strangers--;
-	} else {
-		server->guests[guest->process] = NULL;
-		if (server->has[guest->process])
-			server->n_has--;
-		server->has[guest->process] = 0;
+	uint32_t i, number;
+
+	server->n_strangers -= (uint32_t)is_stranger(guest);
+	for (i = 0; i < guest->party.n_ranks; i++) {
+		number = guest->party.ranks[i];
+		server->guests[number] = NULL;
+		server->n_has -= server->has[number];
+		server->has[number] = 0;
 	}
 	close(guest->fd);
 	guest->fd = -1;
@@ -72,9 +79,21 @@ turn_away(struct cei_store_server *server, struct cei_store_guest *guest, int er
 	va_end(args);
 	refuse(guest, error, text);
 	if (server->n_refused++ < TOLD_MAX)
-		cei_log(server->report, CEI_LOG_WARN, "store at %s: a process was refused: %s",
-			server->exchange->where, text);
+		cei_log(server->report, CEI_LOG_WARN, "%s %s: a process was refused: %s",
+			server->words->at, server->exchange->where, text);
 	cei_store_close_guest(server, guest);
+}
+
+/* At a path no other user may come, which the socket's mode sees to unless that one is root. */
+static void check_user(struct cei_store_server *server, struct cei_store_guest *guest)
+{
+	uint32_t uid;
+
+	if (!server->exchange->site ||
+	    (!cei_peer_uid(guest->fd, &uid) && uid == (uint32_t)geteuid()))
+		return;
+	turn_away(server, guest, CEOV_ERR_STATE, "it is of another user than rank %u's process, "
+		  "user %u", server->exchange->first, (unsigned)geteuid());
 }
 
 /* Returns an errno. */
@@ -93,7 +112,6 @@ static int accept_guest(struct cei_store_server *server)
 		return ENOMEM;
 	}
 	guest->fd = fd;
-	guest->process = CEOV_NOBODY;
 	guest->hello_by_ns = cei_deadline(HELLO_WAIT_NS);
 	event.data.ptr = guest;
 	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
@@ -104,6 +122,7 @@ static int accept_guest(struct cei_store_server *server)
 	}
 	cei_list_append(&server->strangers, &guest->link);
 	server->n_strangers++;
+	check_user(server, guest);
 	return 0;
 }
 
@@ -138,8 +157,8 @@ static void accept_guests(struct cei_store_server *server)
 			continue;
 		}
 		server->error = cei_raise(server->report, CEOV_ERR_SYSTEM, error,
-					  "store at %s: cannot accept another process: %s (are "
-					  "there free descriptors? ulimit -n)",
+					  "%s %s: cannot accept another process: %s (are there "
+					  "free descriptors? ulimit -n)", server->words->at,
 					  server->exchange->where, strerror(error));
 		return;
 	}
@@ -151,48 +170,80 @@ static void accept_guests(struct cei_store_server *server)
 static uint32_t say_missing(const struct cei_store_server *server, char *ret_text, size_t n_bytes)
 {
 	char missing[CEI_MISSING_TEXT_BYTES];
-	uint32_t n = cei_missing_text(&cei_processes, server->has, server->exchange->n_processes,
+	uint32_t n = cei_missing_text(server->words, server->has, server->exchange->n_processes,
 				      missing);
 	int at = snprintf(ret_text, n_bytes, "%s missing", missing);
 
 	if (server->twin != CEOV_NOBODY)
 		snprintf(ret_text + at, n_bytes - (size_t)at,
-			 ", and two processes say that they are process %u", server->twin);
+			 ", and two processes say that they %s %u", server->words->are,
+			 server->twin);
 	return n;
+}
+
+/* Checks a number that a process says. Returns whether it fits; else the process was turned
+ * away. */
+static int check_number(struct cei_store_server *server, struct cei_store_guest *guest,
+			uint32_t number)
+{
+	const struct cei_gathered_words *words = server->words;
+	const struct cei_exchange *own = server->exchange;
+
+	if (number >= own->n_processes)
+		turn_away(server, guest, CEOV_ERR_INVALID, "%s %u is out of range: the group has "
+			  "%u %s", words->one, number, own->n_processes, words->many);
+	else if (own->site && !cei_site_is_local(own->site, number))
+		turn_away(server, guest, CEOV_ERR_INVALID, "rank %u is of another node", number);
+	else if (!server->guests[number] && !server->has[number])
+		return 1;
+	else {
+		server->twin = number;
+		turn_away(server, guest, CEOV_ERR_STATE, "two processes say that they %s %u of "
+			  "%u: check how they are numbered, or choose %s", words->are, number,
+			  own->n_processes, words->other);
+	}
+	return 0;
 }
 
 /* Returns whether the HELLO fits; else the process was turned away. */
 static int check_hello(struct cei_store_server *server, struct cei_store_guest *guest,
 		       const struct cei_store_hello *hello)
 {
+	const struct cei_gathered_words *words = server->words;
 	const struct cei_exchange *own = server->exchange;
-	uint32_t process = hello->party.ranks[0];
+	const struct cei_party *party = &hello->party;
+	uint32_t i;
 
-	if (hello->party.n_ranks > 1) {
+	if (hello->n_job != strlen(own->job) || memcmp(hello->job, own->job, hello->n_job)) {
+		/* without the job's name, which a stranger could use */
+		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another job than process "
+			  "0: is the job's name the same (CEOVERLAP_JOB)?", party->ranks[0]);
+		return 0;
+	}
+	if (hello->n_processes != own->n_processes) {
+		turn_away(server, guest, CEOV_ERR_INVALID, "%s %u says the group has %u %s, %s %u "
+			  "says %u", words->one, party->ranks[0], hello->n_processes, words->many,
+			  words->one, own->first, own->n_processes);
+		return 0;
+	}
+	if (cei_party_has_twice(party) || (party->n_ranks > 1 && !own->site)) {
 		cei_store_close_guest(server, guest);
 		return 0;
 	}
-	if (hello->n_job != strlen(own->job) || memcmp(hello->job, own->job, hello->n_job))
-		/* without the job's name, which a stranger could use */
-		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another job than "
-			  "process 0: is the job's name the same (CEOVERLAP_JOB)?",
-			  process);
-	else if (hello->n_processes != own->n_processes)
-		turn_away(server, guest, CEOV_ERR_INVALID, "process %u says the group has %u "
-			  "processes, process 0 says %u", process, hello->n_processes,
-			  own->n_processes);
-	else if (process >= own->n_processes)
-		turn_away(server, guest, CEOV_ERR_INVALID, "a process says it is process %u of %u",
-			  process, own->n_processes);
-	else if (process && !server->guests[process])
-		return 1;
-	else {
-		server->twin = process;
-		turn_away(server, guest, CEOV_ERR_STATE, "two processes say that they are "
-			  "process %u of %u: check how they are numbered", process,
-			  own->n_processes);
-	}
-	return 0;
+	for (i = 0; i < party->n_ranks; i++)
+		if (!check_number(server, guest, party->ranks[i]))
+			return 0;
+	return 1;
+}
+
+static void take_part_of(struct cei_store_server *server, struct cei_store_guest *guest)
+{
+	uint32_t i;
+
+	guest->has_part = 1;
+	for (i = 0; i < guest->party.n_ranks; i++)
+		server->has[guest->party.ranks[i]] = 1;
+	server->n_has += guest->party.n_ranks;
 }
 
 static void welcome(struct cei_store_server *server, struct cei_store_guest *guest)
@@ -200,6 +251,7 @@ static void welcome(struct cei_store_server *server, struct cei_store_guest *gue
 	static const struct cei_store_message joined = { .type = CEI_STORE_JOINED };
 	struct cei_store_hello hello = guest->inbox.message.hello;
 	uint8_t bytes[CEI_STORE_SMALL_BYTES];
+	uint32_t i;
 
 	if (!check_hello(server, guest, &hello))
 		return;
@@ -208,48 +260,51 @@ static void welcome(struct cei_store_server *server, struct cei_store_guest *gue
 		cei_store_close_guest(server, guest);
 		return;
 	}
-	guest->process = hello.party.ranks[0];
-	server->guests[hello.party.ranks[0]] = guest;
+	guest->party = hello.party;
+	for (i = 0; i < hello.party.n_ranks; i++)
+		server->guests[hello.party.ranks[i]] = guest;
 	server->n_strangers--;
 	cei_list_remove(&guest->link);
 	cei_list_append(&server->joined, &guest->link);
+	if (server->exchange->site)             /* it has nothing more to say */
+		take_part_of(server, guest);
 }
 
 static void take_part(struct cei_store_server *server, struct cei_store_guest *guest)
 {
 	if (guest->inbox.message.part.round != server->exchange->n_rounds) {
 		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is in another exchange "
-			  "than process 0", guest->process);
+			  "than process 0", guest->party.ranks[0]);
 		return;
 	}
-	guest->has_part = 1;
-	server->has[guest->process] = 1;
-	server->n_has++;
+	take_part_of(server, guest);
 }
 
 /* A connection has ended, or sends what it must not. Before all have come, the process may
  * connect again. */
 static void lose(struct cei_store_server *server, struct cei_store_guest *guest)
 {
-	uint32_t process = guest->process;
+	const char *at = server->words->at, *where = server->exchange->where;
+	uint32_t number = guest->party.ranks[0];
+	int was_stranger = is_stranger(guest);
 
 	cei_store_close_guest(server, guest);
-	if (process == CEOV_NOBODY)
+	if (was_stranger)
 		return;
 	if (server->listen_fd < 0 && !server->error)
 		server->error = cei_raise(server->report, CEOV_ERR_PEER_LOST, 0,
-					  "store at %s: process %u has ended",
-					  server->exchange->where, process);
+					  "%s %s: %s %u has ended", at, where, server->words->one,
+					  number);
 	else if (server->n_refused++ < TOLD_MAX)
-		cei_log(server->report, CEI_LOG_WARN, "store at %s: process %u left again "
-			"before all had come", server->exchange->where, process);
+		cei_log(server->report, CEI_LOG_WARN, "%s %s: %s %u left again before all had "
+			"come", at, where, server->words->one, number);
 }
 
 static void hear(struct cei_store_server *server, struct cei_store_guest *guest)
 {
 	const struct cei_store_expected expected = {
 		.n_processes = server->exchange->n_processes,
-		.types = 1u << (guest->process == CEOV_NOBODY ? CEI_STORE_HELLO : CEI_STORE_PART),
+		.types = 1u << (is_stranger(guest) ? CEI_STORE_HELLO : CEI_STORE_PART),
 	};
 	int r;
 
@@ -264,11 +319,12 @@ static void hear(struct cei_store_server *server, struct cei_store_guest *guest)
 		return;
 	if (r == CEOV_ERR_VERSION)
 		turn_away(server, guest, r, "a process has version %u of the store's protocol, "
-			  "process 0 has version %u: install one version of ceoverlap",
-			  guest->inbox.message.version, CEI_STORE_VERSION);
+			  "%s %u has version %u: install one version of ceoverlap",
+			  guest->inbox.message.version, server->words->one,
+			  server->exchange->first, CEI_STORE_VERSION);
 	else if (r)
 		lose(server, guest);
-	else if (guest->process == CEOV_NOBODY)
+	else if (is_stranger(guest))
 		welcome(server, guest);
 	else
 		take_part(server, guest);
@@ -304,7 +360,7 @@ void cei_store_turn(struct cei_store_server *server, uint64_t deadline_ns,
 	n = epoll_wait(server->epoll_fd, events, EVENTS_MAX, ms_until(deadline_ns));
 	if (n < 0 && errno != EINTR)
 		server->error = cei_raise(server->report, CEOV_ERR_SYSTEM, errno,
-					  "store at %s: epoll_wait: %s",
+					  "%s %s: epoll_wait: %s", server->words->at,
 					  server->exchange->where, strerror(errno));
 	for (i = 0; i < n && !server->error; i++) {
 		guest = events[i].data.ptr;
@@ -316,20 +372,28 @@ void cei_store_turn(struct cei_store_server *server, uint64_t deadline_ns,
 	free_gone(server);
 }
 
+static int raise_missing(const struct cei_store_server *server)
+{
+	const struct cei_exchange *exchange = server->exchange;
+	char missing[CEI_STORE_TEXT_BYTES];
+	struct ceov_failure failure;
+	uint32_t first = 0;
+
+	while (server->has[first])              /* somebody is missing */
+		first++;
+	failure = cei_exchange_failure(exchange, first, CEOV_ERR_TIMEOUT, 0);
+	(void)say_missing(server, missing, sizeof(missing));
+	return cei_raise_failure(server->report, &failure, "not all %s have come to the %s %s in "
+				 "time: %s; %llu were refused or left again", server->words->many,
+				 server->words->at, exchange->where, missing,
+				 (unsigned long long)server->n_refused);
+}
+
 static int gather(struct cei_store_server *server, uint64_t deadline_ns)
 {
-	uint32_t n = server->exchange->n_processes;
-	char missing[CEI_STORE_TEXT_BYTES];
-
-	while (server->n_has < n && !server->error) {
-		if (cei_now_ns() >= deadline_ns) {
-			(void)say_missing(server, missing, sizeof(missing));
-			return cei_raise(server->report, CEOV_ERR_TIMEOUT, 0,
-					 "not all processes have come to the store at %s in "
-					 "time: %s; %llu were refused or left again",
-					 server->exchange->where, missing,
-					 (unsigned long long)server->n_refused);
-		}
+	while (server->n_has < server->exchange->n_processes && !server->error) {
+		if (cei_now_ns() >= deadline_ns)
+			return raise_missing(server);
 		cei_store_turn(server, close_silent(server, deadline_ns), hear);
 	}
 	return server->error;
@@ -342,19 +406,27 @@ static void stop_listening(struct cei_store_server *server)
 	while (oldest_stranger(server))
 		cei_store_close_guest(server, oldest_stranger(server));
 	free_gone(server);
-	if (server->listen_fd >= 0)
+	if (server->exchange->site)
+		cei_store_path_close(&server->path, server->report);
+	else if (server->listen_fd >= 0)
 		close(server->listen_fd);
 	server->listen_fd = -1;
+	if (server->n_refused > TOLD_MAX)
+		cei_log(server->report, CEI_LOG_WARN, "%s %s: %llu more were refused or left again",
+			server->words->at, server->exchange->where,
+			(unsigned long long)(server->n_refused - TOLD_MAX));
+	server->n_refused = 0;
 }
 
-/* Tells all that have come that they wait in vain, and why. */
-static void send_away(struct cei_store_server *server, int error)
+/* Tells all that have come that they wait in vain, and why. Returns the error. */
+static int send_away(struct cei_store_server *server, int error)
 {
 	char text[CEI_STORE_TEXT_BYTES], missing[CEI_STORE_TEXT_BYTES - 40];
 	struct cei_store_guest *guest;
 
 	if (error == CEOV_ERR_TIMEOUT && say_missing(server, missing, sizeof(missing)))
-		snprintf(text, sizeof(text), "not all processes have come in time: %s", missing);
+		snprintf(text, sizeof(text), "not all %s have come in time: %s",
+			 server->words->many, missing);
 	else
 		snprintf(text, sizeof(text), "it could not gather the group: %s; its log says more",
 			 ceov_strerror(error));
@@ -362,6 +434,8 @@ static void send_away(struct cei_store_server *server, int error)
 		refuse(guest, error, text);
 		cei_store_close_guest(server, guest);
 	}
+	free_gone(server);
+	return error;
 }
 
 int cei_store_server_gather(struct cei_store_server *server, const void *own, uint32_t n_bytes,
@@ -377,9 +451,18 @@ int cei_store_server_gather(struct cei_store_server *server, const void *own, ui
 	if (!r)
 		return 0;
 	cei_gathered_fini(ret_gathered);
-	send_away(server, r);
-	free_gone(server);
-	return r;
+	return send_away(server, r);
+}
+
+int cei_store_server_link(struct cei_store_server *server, uint64_t deadline_ns,
+			  struct cei_links *ret_links)
+{
+	int r = gather(server, deadline_ns);
+
+	stop_listening(server);
+	if (!r)
+		r = cei_store_hand_out(server, deadline_ns, ret_links);
+	return r ? send_away(server, r) : 0;
 }
 
 /* --- opening ----------------------------------------------------------------------- */
@@ -399,12 +482,11 @@ static int check_descriptors(const struct cei_exchange *exchange)
 
 /* Tries again for a while where the address is in use: a process that looks for the store may
  * have been given its port. */
-static int start_listening(struct cei_store_server *server, uint64_t deadline_ns)
+static int listen_at_port(struct cei_store_server *server, uint64_t deadline_ns)
 {
 	const struct cei_exchange *exchange = server->exchange;
 	const struct timespec pause = { .tv_nsec = 20000000 };
 	uint64_t bind_by_ns = cei_deadline(BIND_WAIT_NS);
-	struct epoll_event event = { .events = EPOLLIN };
 	struct cei_store_place place;
 	int error;
 
@@ -414,45 +496,89 @@ static int start_listening(struct cei_store_server *server, uint64_t deadline_ns
 	while ((error = cei_store_listen(&place, &server->listen_fd)) == EADDRINUSE &&
 	       cei_now_ns() < bind_by_ns && cei_now_ns() < deadline_ns)
 		nanosleep(&pause, NULL);
-	if (!error && epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
-		error = errno;
 	if (!error || error == EADDRINUSE)
 		return error ? CEOV_NONE : 0;
-	return cei_raise(server->report, CEOV_ERR_SYSTEM, error, "process 0 cannot listen at "
-			 "port %u for %s: %s", place.port, exchange->where,
-			 strerror(error));
+	return cei_raise(server->report, CEOV_ERR_SYSTEM, error, "process 0 cannot listen at port "
+			 "%u for %s: %s", place.port, exchange->where, strerror(error));
+}
+
+static int listen_at_path(struct cei_store_server *server, uint64_t deadline_ns)
+{
+	int r = cei_store_path_open(&server->path, server->report, server->exchange->where,
+				    deadline_ns);
+
+	server->listen_fd = server->path.fd;
+	return r;
+}
+
+static int start_listening(struct cei_store_server *server, uint64_t deadline_ns)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int r = server->exchange->site ? listen_at_path(server, deadline_ns) :
+		listen_at_port(server, deadline_ns);
+
+	if (r || !epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
+		return r;
+	return cei_raise(server->report, CEOV_ERR_SYSTEM, errno, "%s %s: epoll_ctl: %s",
+			 server->words->at, server->exchange->where, strerror(errno));
+}
+
+/* Marks those for whom nobody waits: this process, and at a path who is of another node. */
+static void mark_others(struct cei_store_server *server)
+{
+	const struct cei_exchange *exchange = server->exchange;
+	const struct cei_site *site = exchange->site;
+	struct cei_party own = { 1, { 0 } };
+	uint32_t i;
+
+	if (site)
+		cei_party_of_site(site, &own);
+	for (i = 0; i < exchange->n_processes; i++) {
+		server->has[i] = cei_party_has(&own, i) || (site && !cei_site_is_local(site, i));
+		server->n_has += server->has[i];
+	}
+}
+
+static int make(struct cei_store_server *server)
+{
+	const struct cei_exchange *exchange = server->exchange;
+
+	server->report = exchange->config.report;
+	server->words = cei_exchange_words(exchange);
+	cei_list_init(&server->strangers);
+	cei_list_init(&server->joined);
+	cei_list_init(&server->gone);
+	server->listen_fd = -1;
+	server->path.fd = -1;
+	server->twin = CEOV_NOBODY;
+	server->guests = calloc(exchange->n_processes, sizeof(struct cei_store_guest *));
+	server->has = calloc(exchange->n_processes, 1);
+	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (server->epoll_fd < 0)
+		return cei_raise(server->report, CEOV_ERR_SYSTEM, errno, "the store cannot be "
+				 "made: %s", strerror(errno));
+	if (!server->guests || !server->has)
+		return cei_raise(server->report, CEOV_ERR_NO_MEMORY, 0, "no memory for the store");
+	mark_others(server);
+	return 0;
 }
 
 int cei_store_server_open(const struct cei_exchange *exchange, uint64_t deadline_ns,
 			  struct cei_store_server **ret_server)
 {
-	struct cei_report *report = exchange->config.report;
 	struct cei_store_server *server;
-	int r = check_descriptors(exchange);
+	int r = exchange->site ? 0 : check_descriptors(exchange);
 
 	if (r)
 		return r;
 	server = calloc(1, sizeof(*server));
 	if (!server)
-		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "no memory for the store");
+		return cei_raise(exchange->config.report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory for the store");
 	server->exchange = exchange;
-	server->report = report;
-	cei_list_init(&server->strangers);
-	cei_list_init(&server->joined);
-	cei_list_init(&server->gone);
-	server->listen_fd = -1;
-	server->twin = CEOV_NOBODY;
-	server->guests = calloc(exchange->n_processes, sizeof(struct cei_store_guest *));
-	server->has = calloc(exchange->n_processes, 1);
-	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (!server->guests || !server->has || server->epoll_fd < 0) {
-		r = cei_raise(report, server->epoll_fd < 0 ? CEOV_ERR_SYSTEM : CEOV_ERR_NO_MEMORY,
-			      server->epoll_fd < 0 ? errno : 0, "the store cannot be made");
-	} else {
-		server->has[0] = 1;
-		server->n_has = 1;
+	r = make(server);
+	if (!r)
 		r = start_listening(server, deadline_ns);
-	}
 	if (r)
 		cei_store_server_close(server);
 	else

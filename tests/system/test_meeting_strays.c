@@ -219,7 +219,7 @@ START_TEST(test_odd_hellos)
 	n = hello_of(0, OWN_JOB, bytes);
 	assert_refused(bytes, n, CEOV_ERR_STATE, "two processes say that they are process 0");
 	n = hello_of(3, OWN_JOB, bytes);
-	assert_refused(bytes, n, CEOV_ERR_INVALID, "process 3 of 3");
+	assert_refused(bytes, n, CEOV_ERR_INVALID, "process 3 is out of range");
 	n = part_of(0, 0, bytes);
 	assert_closed(bytes, n);
 	n = joined_of(bytes);
