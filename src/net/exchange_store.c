@@ -3,8 +3,9 @@
 
 /*
  * An exchange by a TCP server in process 0, which torchrun's variables name: the port after
- * MASTER_PORT, where PyTorch's own store is. This file reads the variables, and does what the
- * other processes do: connect, say who they are, send their bytes, and wait for those of all.
+ * MASTER_PORT, where PyTorch's own store is; or at a path, where processes of a node get links to
+ * each other. This file reads the variables, and does what the other processes do: connect, say who
+ * they are, send their bytes, and wait for those of all, or for links.
  */
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/datagram.h"
 #include "base/variables.h"
 #include "net/exchange_numbers.h"
 #include "net/means.h"
@@ -101,8 +103,12 @@ static int detect(struct cei_exchange *exchange)
 static int raise_store(const struct cei_exchange *exchange, int error, int native_code,
 		       const char *what)
 {
-	return cei_raise(exchange->config.report, error, native_code, "process 0's store at %s: "
-			 "%s", exchange->where, what);
+	struct ceov_failure failure = cei_exchange_failure(exchange, exchange->first, error,
+							   native_code);
+	const struct cei_gathered_words *words = cei_exchange_words(exchange);
+
+	return cei_raise_failure(exchange->config.report, &failure, "%s %u's %s %s: %s",
+				 words->one, exchange->first, words->at, exchange->where, what);
 }
 
 /* Waits for a message of one of these types. CEOV_NONE: the deadline passed. CEOV_ERR_PEER_LOST:
@@ -112,6 +118,7 @@ static int await(struct cei_exchange *exchange, int fd, uint32_t types, uint64_t
 	const struct cei_store_expected expected = { exchange->n_processes,
 						     types | 1u << CEI_STORE_REFUSE };
 	struct store *store = exchange->private;
+	const struct cei_gathered_words *words = cei_exchange_words(exchange);
 	const struct cei_store_message *message = &store->inbox.message;
 	int r;
 
@@ -125,19 +132,21 @@ static int await(struct cei_exchange *exchange, int fd, uint32_t types, uint64_t
 	if (r == CEOV_ERR_PEER_LOST)
 		return r;
 	if (r == CEOV_ERR_VERSION)
-		return cei_raise(exchange->config.report, r, 0, "process 0's store at %s has "
-				 "version %u of the protocol, process %u has version %u: install "
-				 "one version of ceoverlap", exchange->where,
-				 message->version, exchange->process, CEI_STORE_VERSION);
+		return cei_raise(exchange->config.report, r, 0, "%s %u's %s %s has version %u of "
+				 "the protocol, %s %u has version %u: install one version of "
+				 "ceoverlap", words->one, exchange->first, words->at,
+				 exchange->where, message->version, words->one, exchange->process,
+				 CEI_STORE_VERSION);
 	if (r == CEOV_ERR_NO_MEMORY)
 		return raise_store(exchange, r, 0, "no memory for its message");
 	if (r)
 		return raise_store(exchange, CEOV_ERR_INVALID, 0, "who listens there is no store "
-				   "of ceoverlap; choose another port (CEOVERLAP_STORE)");
+				   "of ceoverlap; choose another address (CEOVERLAP_STORE, "
+				   "CEOVERLAP_GROUP)");
 	if (message->type != CEI_STORE_REFUSE)
 		return 0;
-	return cei_raise(exchange->config.report, message->refuse.error, 0,
-			 "process 0 says: %s", message->refuse.text);
+	return cei_raise(exchange->config.report, message->refuse.error, 0, "%s %u at %s says: %s",
+			 words->one, exchange->first, exchange->where, message->refuse.text);
 }
 
 /* Connects to one of the addresses. Returns 0 or the errno of the last one. */
@@ -158,53 +167,98 @@ static int connect_any(struct store *store, uint64_t deadline_ns, int *ret_fd)
 	return error;
 }
 
+/* Who listens at a path has to be of this user, and there is nothing to wait for if it cannot be
+ * connected to. 0; CEOV_NONE: try again; other errors are raised. */
+static int check_path(const struct cei_exchange *exchange, int error, int fd)
+{
+	uint32_t uid = 0;
+
+	if (!exchange->site)
+		return error ? CEOV_NONE : 0;
+	if (error == ENOENT || error == ECONNREFUSED || error == EAGAIN || error == ECONNRESET)
+		return CEOV_NONE;
+	if (!error)
+		error = cei_peer_uid(fd, &uid);
+	if (error)
+		return cei_raise(exchange->config.report, CEOV_ERR_SYSTEM, error, "group at %s: "
+				 "cannot connect: %s", exchange->where, strerror(error));
+	if (uid == (uint32_t)geteuid())
+		return 0;
+	return cei_raise(exchange->config.report, CEOV_ERR_STATE, 0, "group at %s: user %u listens "
+			 "there, and this process is of user %u", exchange->where, uid,
+			 (unsigned)geteuid());
+}
+
+static struct cei_store_message hello_of(const struct cei_exchange *exchange)
+{
+	struct cei_store_message hello = {
+		.type = CEI_STORE_HELLO,
+		.hello = { .n_processes = exchange->n_processes,
+			   .party = { 1, { exchange->process } },
+			   .n_job = (uint32_t)strlen(exchange->job) },
+	};
+
+	memcpy(hello.hello.job, exchange->job, hello.hello.n_job);
+	if (exchange->site)
+		cei_party_of_site(exchange->site, &hello.hello.party);
+	return hello;
+}
+
+/* Says hello. CEOV_NONE and other errors as below. */
+static int say_hello(struct cei_exchange *exchange, int fd, uint64_t deadline_ns, int *ret_error)
+{
+	const struct cei_store_message hello = hello_of(exchange);
+	struct store *store = exchange->private;
+	uint8_t bytes[CEI_STORE_SMALL_BYTES];
+	int r;
+
+	cei_store_inbox_clear(&store->inbox);
+	*ret_error = cei_store_send(fd, bytes, cei_encode(&cei_store_protocol, &hello, bytes),
+				    deadline_ns);
+	/* who was refused before it said anything still hears why */
+	if (*ret_error && *ret_error != EPIPE && *ret_error != ECONNRESET)
+		return CEOV_NONE;
+	r = await(exchange, fd, 1u << CEI_STORE_JOINED, deadline_ns);
+	cei_store_inbox_clear(&store->inbox);
+	*ret_error = r == CEOV_ERR_PEER_LOST ? ECONNRESET : ETIMEDOUT;
+	return r == CEOV_ERR_PEER_LOST ? CEOV_NONE : r;
+}
+
 /* Connects and says hello. 0; CEOV_NONE: try again, *ret_error says why; other errors are
  * raised. */
 static int try_join(struct cei_exchange *exchange, uint64_t deadline_ns, int *ret_error)
 {
-	struct cei_store_message hello = {
-		.type = CEI_STORE_HELLO,
-		.hello = { exchange->n_processes, { 1, { exchange->process } },
-			   (uint32_t)strlen(exchange->job), "" },
-	};
 	struct store *store = exchange->private;
-	uint8_t bytes[CEI_STORE_SMALL_BYTES];
 	int fd = -1, r;
 
-	memcpy(hello.hello.job, exchange->job, hello.hello.n_job);
 	*ret_error = connect_any(store, deadline_ns, &fd);
-	if (*ret_error)
-		return CEOV_NONE;
-	cei_store_inbox_clear(&store->inbox);
-	*ret_error = cei_store_send(fd, bytes, cei_encode(&cei_store_protocol, &hello, bytes),
-				    deadline_ns);
-	r = *ret_error ? CEOV_NONE : await(exchange, fd, 1u << CEI_STORE_JOINED, deadline_ns);
-	cei_store_inbox_clear(&store->inbox);
-	if (r == CEOV_NONE && !*ret_error)
-		*ret_error = ETIMEDOUT;
-	if (r == CEOV_ERR_PEER_LOST) {
-		*ret_error = ECONNRESET;
-		r = CEOV_NONE;
-	}
-	if (r)
-		close(fd);
-	else
+	r = check_path(exchange, *ret_error, fd);
+	if (!r)
+		r = say_hello(exchange, fd, deadline_ns, ret_error);
+	if (!r)
 		store->fd = fd;
+	else if (fd >= 0)
+		close(fd);
 	return r;
 }
 
 static int join(struct cei_exchange *exchange, uint64_t deadline_ns)
 {
+	const struct cei_gathered_words *words = cei_exchange_words(exchange);
 	uint64_t pause_ns = PAUSE_MIN_NS;
 	struct timespec pause = { .tv_sec = 0 };
+	struct ceov_failure failure;
 	int error, r;
 
 	while ((r = try_join(exchange, deadline_ns, &error)) == CEOV_NONE) {
-		if (cei_now_ns() >= deadline_ns)
-			return cei_raise(exchange->config.report, CEOV_ERR_TIMEOUT, error,
-					 "process 0 has not come to the store at %s in time (the "
-					 "last try to connect: %s)", exchange->where,
-					 strerror(error));
+		if (cei_now_ns() >= deadline_ns) {
+			failure = cei_exchange_failure(exchange, exchange->first,
+						       CEOV_ERR_TIMEOUT, error);
+			return cei_raise_failure(exchange->config.report, &failure, "%s %u has not "
+						 "come to the %s %s in time (the last try to "
+						 "connect: %s)", words->one, exchange->first,
+						 words->at, exchange->where, strerror(error));
+		}
 		pause.tv_nsec = (long)pause_ns;
 		nanosleep(&pause, NULL);
 		if (pause_ns < PAUSE_MAX_NS)
@@ -243,7 +297,25 @@ static int take_all(struct cei_exchange *exchange, struct cei_gathered *ret_gath
 	return raise_store(exchange, r, 0, "what it sent as the bytes of all cannot be taken");
 }
 
-/* The wait is a little longer than the deadline, because process 0 knows who is missing. */
+/* Waits for an answer, a little longer than the deadline, because process 0 knows who is missing.
+ * Errors are raised. */
+static int await_answer(struct cei_exchange *exchange, uint32_t types, uint64_t deadline_ns)
+{
+	struct store *store = exchange->private;
+	char what[80];
+	int r;
+
+	if (deadline_ns < CEI_FOREVER - CEI_EXCHANGE_GRACE_NS)
+		deadline_ns += CEI_EXCHANGE_GRACE_NS;
+	r = await(exchange, store->fd, types, deadline_ns);
+	if (r != CEOV_NONE && r != CEOV_ERR_PEER_LOST)
+		return r;
+	snprintf(what, sizeof(what), "%s %u has %s", cei_exchange_words(exchange)->one,
+		 exchange->first, r == CEOV_NONE ? "not answered in time" :
+		 "ended before all had come");
+	return raise_store(exchange, r == CEOV_NONE ? CEOV_ERR_TIMEOUT : r, 0, what);
+}
+
 static int ask(struct cei_exchange *exchange, const void *own, uint32_t n_bytes,
 	       uint64_t deadline_ns, struct cei_gathered *ret_gathered)
 {
@@ -256,17 +328,101 @@ static int ask(struct cei_exchange *exchange, const void *own, uint32_t n_bytes,
 		r = send_part(exchange, own, n_bytes, deadline_ns);
 	if (r)
 		return r;
-	if (deadline_ns < CEI_FOREVER - CEI_EXCHANGE_GRACE_NS)
-		deadline_ns += CEI_EXCHANGE_GRACE_NS;
-	r = await(exchange, store->fd, 1u << CEI_STORE_ALL, deadline_ns);
-	if (r == CEOV_NONE)
-		r = raise_store(exchange, CEOV_ERR_TIMEOUT, 0, "process 0 has not answered in "
-				"time");
-	else if (r == CEOV_ERR_PEER_LOST)
-		r = raise_store(exchange, r, 0, "process 0 has ended before all had come");
-	else if (!r)
+	r = await_answer(exchange, 1u << CEI_STORE_ALL, deadline_ns);
+	if (!r)
 		r = take_all(exchange, ret_gathered);
 	cei_store_inbox_clear(&store->inbox);
+	return r;
+}
+
+/* --- links ------------------------------------------------------------------------- */
+
+/* Returns whether nobody is awaited for a rank: it is of another node, of this process, or of one
+ * to which there is a link. */
+static int is_settled(const struct cei_site *site, const struct cei_links *links, uint32_t rank)
+{
+	struct cei_party own;
+	uint32_t i;
+
+	if (!cei_site_is_local(site, rank))
+		return 1;
+	cei_party_of_site(site, &own);
+	if (cei_party_has(&own, rank))
+		return 1;
+	for (i = 0; i < links->n_links; i++)
+		if (cei_party_has(&links->links[i].party, rank))
+			return 1;
+	return 0;
+}
+
+/* Takes the link that has come. */
+static int take_link(struct cei_exchange *exchange, struct cei_links *links)
+{
+	struct store *store = exchange->private;
+	struct cei_store_inbox *inbox = &store->inbox;
+	const struct cei_party *party = &inbox->message.link;
+	uint32_t i;
+
+	if (!inbox->n_fds)
+		return raise_store(exchange, CEOV_ERR_SYSTEM, EMFILE, "a link to another rank did "
+				   "not arrive; has this process free descriptors? (ulimit -n)");
+	for (i = 0; i < party->n_ranks; i++)
+		if (is_settled(exchange->site, links, party->ranks[i]))
+			break;
+	if (i < party->n_ranks || inbox->n_fds > 2 || cei_party_has_twice(party))
+		return raise_store(exchange, CEOV_ERR_INVALID, 0, "it sent a link that makes no "
+				   "sense");
+	links->links[links->n_links++] = (struct cei_node_link){
+		*party, inbox->fds[0], inbox->n_fds > 1 ? inbox->fds[1] : -1
+	};
+	inbox->n_fds = 0;
+	return 0;
+}
+
+static int check_complete(const struct cei_exchange *exchange, const struct cei_links *links)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < exchange->site->n_ranks; rank++)
+		if (!is_settled(exchange->site, links, rank))
+			return raise_store(exchange, CEOV_ERR_INVALID, 0, "it left ranks out");
+	return 0;
+}
+
+/* Receives links until all have come. */
+static int collect_links(struct cei_exchange *exchange, uint64_t deadline_ns,
+			 struct cei_links *ret_links)
+{
+	const uint32_t types = 1u << CEI_STORE_LINK | 1u << CEI_STORE_JOINED;
+	struct store *store = exchange->private;
+	int r, is_done;
+
+	do {
+		r = await_answer(exchange, types, deadline_ns);
+		is_done = store->inbox.message.type == CEI_STORE_JOINED;
+		if (!r && !is_done)
+			r = take_link(exchange, ret_links);
+		cei_store_inbox_clear(&store->inbox);
+	} while (!r && !is_done);
+	return r ? r : check_complete(exchange, ret_links);
+}
+
+int cei_exchange_links(struct cei_exchange *exchange, uint64_t deadline_ns,
+		       struct cei_links *ret_links)
+{
+	struct store *store = exchange->private;
+	int r;
+
+	ret_links->n_links = 0;
+	if (store->server) {
+		r = cei_store_server_link(store->server, deadline_ns, ret_links);
+	} else {
+		r = join(exchange, deadline_ns);
+		if (!r)
+			r = collect_links(exchange, deadline_ns, ret_links);
+	}
+	if (r)
+		cei_links_close(ret_links);
 	return r;
 }
 
@@ -277,6 +433,10 @@ static int resolve(struct cei_exchange *exchange, uint64_t deadline_ns)
 	struct store *store = exchange->private;
 	struct cei_store_place place;
 
+	if (exchange->site) {
+		cei_store_address_of(exchange->where, &store->addresses);
+		return 0;
+	}
 	if (cei_store_place(exchange->where, &place))
 		return cei_raise(exchange->config.report, CEOV_ERR_INVALID, 0, "the store's "
 				 "address is '%s', must be host:port or [address]:port",
@@ -303,9 +463,10 @@ static int meet_twin(struct cei_exchange *exchange, uint64_t deadline_ns)
 		return r;
 	if (!r)
 		close(store->fd);
-	return raise_store(exchange, CEOV_ERR_SYSTEM, EADDRINUSE, "process 0 cannot listen there, "
-			   "because another program does; choose another port "
-			   "(CEOVERLAP_STORE)");
+	return cei_raise(exchange->config.report, exchange->site ? CEOV_ERR_STATE : CEOV_ERR_SYSTEM,
+			 EADDRINUSE, "process 0 cannot listen at %s, because another %s does; "
+			 "choose %s", exchange->where, exchange->site ? "group" : "program",
+			 cei_exchange_words(exchange)->other);
 }
 
 static int open_exchange(struct cei_exchange *exchange, uint64_t deadline_ns)
@@ -318,8 +479,10 @@ static int open_exchange(struct cei_exchange *exchange, uint64_t deadline_ns)
 				 "no memory to connect to the store");
 	store->fd = -1;
 	exchange->private = store;
-	r = exchange->process ? resolve(exchange, deadline_ns)
-			      : cei_store_server_open(exchange, deadline_ns, &store->server);
+	if (exchange->process == exchange->first)
+		r = cei_store_server_open(exchange, deadline_ns, &store->server);
+	else
+		r = resolve(exchange, deadline_ns);
 	if (r == CEOV_NONE)
 		r = meet_twin(exchange, deadline_ns);
 	if (r)
