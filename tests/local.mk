@@ -38,7 +38,6 @@ threaded_suites = \
 	%D%/unit/test_write \
 	%D%/unit/test_ids \
 	%D%/unit/test_table \
-	%D%/unit/test_rank_set \
 	%D%/unit/test_lane_set \
 	%D%/unit/test_program \
 	%D%/unit/test_program_wire \

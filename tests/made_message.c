@@ -54,7 +54,6 @@ static const struct cei_protocol made_records = {
 const struct made_protocol made_protocols[] = {
 	{ "store", &cei_store_protocol },
 	{ "daemon", &cei_service_protocol },
-	{ "bootstrap", &cei_message_protocol },
 	{ "export", &made_exports },
 	{ "rail", &cei_far_protocol },
 	{ "record", &made_records },

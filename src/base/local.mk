@@ -17,7 +17,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/hash.h \
 	%D%/list.h \
 	%D%/number_set.c %D%/number_set.h \
-	%D%/rank_set.c %D%/rank_set.h \
 	%D%/table.c %D%/table.h \
 	%D%/lane_set.h \
 	%D%/cursor.h \

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/peer_events.h"
-#include "ipc/bootstrap.h"
 #include "ipc/carrier_unix.h"
 #include "net/network.h"
+#include "net/node_meet.h"
 
 static int has_mates(const ceov_context *context)
 {
@@ -20,7 +20,7 @@ static int has_mates(const ceov_context *context)
 }
 
 /* Gets links to the other processes of this node. */
-static int get_links(ceov_context *context, const char *group, struct cei_bootstrap_links *links)
+static int get_links(ceov_context *context, const char *group, struct cei_links *links)
 {
 	char path[CEI_NETWORK_PATH_BYTES];
 
@@ -33,7 +33,7 @@ static int get_links(ceov_context *context, const char *group, struct cei_bootst
 				 "ceov_open: the group has %u ranks and this process %u; "
 				 "name the group's socket path (config or CEOVERLAP_GROUP)",
 				 context->site.n_ranks, context->site.n_members);
-	return cei_bootstrap_meet(&context->site, group, cei_deadline(context->deadline_ns), links);
+	return cei_node_meet(&context->site, group, cei_deadline(context->deadline_ns), links);
 }
 
 static int open_peers(ceov_context *context, const struct cei_roster *roster)
@@ -61,7 +61,7 @@ static int open_peers(ceov_context *context, const struct cei_roster *roster)
 }
 
 /* A group of one node has no roster before its processes have met. */
-static int meet_node(ceov_context *context, const char *group, struct cei_bootstrap_links *links)
+static int meet_node(ceov_context *context, const char *group, struct cei_links *links)
 {
 	int r = get_links(context, group, links);
 
@@ -76,7 +76,7 @@ static int meet_node(ceov_context *context, const char *group, struct cei_bootst
 }
 
 /* Other nodes may ask, or tell of losses, before the processes of this node have met. */
-static int meet_nodes(ceov_context *context, const char *group, struct cei_bootstrap_links *links)
+static int meet_nodes(ceov_context *context, const char *group, struct cei_links *links)
 {
 	struct cei_network *network = context->site.network;
 	int r = open_peers(context, cei_network_roster(network));
@@ -90,7 +90,7 @@ static int meet_nodes(ceov_context *context, const char *group, struct cei_boots
 
 int cei_context_meet(ceov_context *context, const char *group)
 {
-	struct cei_bootstrap_links links = { .n_links = 0 };
+	struct cei_links links = { .n_links = 0 };
 	int r = 0;
 
 	if (context->site.network)
@@ -98,7 +98,7 @@ int cei_context_meet(ceov_context *context, const char *group)
 	else if (has_mates(context))
 		r = meet_node(context, group, &links);
 	if (r || !context->mates) {
-		cei_bootstrap_links_close(&links);
+		cei_links_close(&links);
 		return r;
 	}
 	cei_log(&context->report, CEI_LOG_DEBUG, "the %u processes of this node have met",

@@ -397,7 +397,7 @@ static struct mate *mate_with(struct cei_unix *carrier, const struct cei_party *
 }
 
 /* Finds the process of each link. -1: they do not fit the roster. */
-static int match(struct cei_unix *carrier, const struct cei_bootstrap_links *links,
+static int match(struct cei_unix *carrier, const struct cei_links *links,
 		 struct mate **ret_mates)
 {
 	int is_taken[CEI_LINKS_MAX] = { 0 };
@@ -417,7 +417,7 @@ static int match(struct cei_unix *carrier, const struct cei_bootstrap_links *lin
 }
 
 /* Takes a link over. Returns whether its process was given up before. */
-static int begin(struct mate *mate, const struct cei_bootstrap_link *link)
+static int begin(struct mate *mate, const struct cei_node_link *link)
 {
 	int is_refused = mate->state == REFUSED;
 
@@ -430,14 +430,14 @@ static int begin(struct mate *mate, const struct cei_bootstrap_link *link)
 }
 
 int cei_unix_attach(struct cei_unix *carrier, struct cei_peers *peers,
-		    struct cei_bootstrap_links *links)
+		    struct cei_links *links)
 {
 	struct mate *mates[CEI_LINKS_MAX];
 	int is_refused[CEI_LINKS_MAX];
 	uint32_t i;
 
 	if (match(carrier, links, mates)) {
-		cei_bootstrap_links_close(links);
+		cei_links_close(links);
 		return cei_raise(carrier->report, CEOV_ERR_INVALID, 0,
 				 "the processes of this node hold other ranks than the group was "
 				 "told; give each process the same ranks at its exchange and here");

@@ -5,7 +5,7 @@
 
 /*
  * Carries messages to the processes of the own node, with descriptors beside them, over the sockets
- * that they got when they met (ipc/bootstrap.h): one datagram a message.
+ * that they got when they met (net/node_meet.h): one datagram a message.
  *
  * A process is lost when its pidfd or the end of its socket says so, and what it said before was
  * read. A socket ends a moment before its process does, and an exec ends it, too: so that end alone
@@ -14,8 +14,8 @@
  */
 
 #include "base/report.h"
-#include "ipc/bootstrap.h"
 #include "ipc/peers/carrier.h"
+#include "net/links.h"
 
 struct cei_unix;
 
@@ -30,7 +30,7 @@ const struct cei_carrier *cei_unix_carrier(const struct cei_unix *carrier);
  * before any other event of this carrier. CEOV_ERR_INVALID, raised: they hold other ranks than the
  * roster says. */
 int  cei_unix_attach(struct cei_unix *carrier, struct cei_peers *peers,
-		     struct cei_bootstrap_links *links);
+		     struct cei_links *links);
 
 /* Nothing calls the carrier any more. NULL is allowed. */
 void cei_unix_close(struct cei_unix *carrier);

@@ -11,12 +11,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/service_offer.c %D%/service_offer.h \
 	%D%/service_ring.c %D%/service_ring.h \
 	%D%/service_wire.c %D%/service_wire.h \
-	%D%/bootstrap_private.h \
-	%D%/bootstrap.h \
-	%D%/bootstrap_meet.c \
-	%D%/bootstrap_socket.c \
-	%D%/bootstrap_listen.c \
-	%D%/bootstrap_join.c \
 	%D%/carrier_unix.c %D%/carrier_unix.h \
 	%D%/peers/carrier.h \
 	%D%/peers/peers.c %D%/peers/peers.h \

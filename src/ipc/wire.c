@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The tables of messages of the bootstrap, and of what exports say. */
+/* The tables of what exports say. */
 
 #include "ipc/wire.h"
 
@@ -89,69 +89,4 @@ void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 		n_fds -= ret_described->regions[i].has_fd;
 	if (n_fds)
 		reader->failed = 1;
-}
-
-/* --- messages ------------------------------------------------------------- */
-
-static const struct cei_layout rank_layout = CEI_ONE_U32;
-
-static const struct cei_field party_fields[] = {
-	{ CEI_LIST, CEI_AT(cei_party, ranks),
-	  CEI_COUNT(cei_party, n_ranks), .least = 1, .of = &rank_layout },
-};
-
-static const struct cei_field hello_fields[] = {
-	{ CEI_U32, CEI_AT(cei_wire_hello, n_ranks) },
-	{ CEI_LIST, CEI_AT(cei_wire_hello, party.ranks),
-	  CEI_COUNT(cei_wire_hello, party.n_ranks), .least = 1, .of = &rank_layout },
-};
-
-static const struct cei_field welcome_fields[] = {
-	{ CEI_U32, CEI_AT(cei_wire_welcome, n_links) },
-	{ CEI_LIST, CEI_AT(cei_wire_welcome, party.ranks),
-	  CEI_COUNT(cei_wire_welcome, party.n_ranks), .least = 1, .of = &rank_layout },
-};
-
-/* A later version may define further errors (< 0), but 0 and above mean success. */
-static const struct cei_field refuse_fields[] = {
-	{ CEI_I32, CEI_AT(cei_wire_refuse, error), .least = INT32_MIN, .most = -1 },
-	{ CEI_TEXT, CEI_AT(cei_wire_refuse, text) },
-};
-
-static const struct cei_message_kind kinds[] = {
-	[CEI_MESSAGE_HELLO] = { "HELLO", CEI_LAYOUT(hello_fields, cei_wire_hello, NULL) },
-	[CEI_MESSAGE_REFUSE] = { "REFUSE", CEI_LAYOUT(refuse_fields, cei_wire_refuse, NULL) },
-	[CEI_MESSAGE_JOINED] = { "JOINED", CEI_NOTHING },
-	[CEI_MESSAGE_LINK] = { "LINK", CEI_LAYOUT(party_fields, cei_party, NULL) },
-	[CEI_MESSAGE_WELCOME] = { "WELCOME", CEI_LAYOUT(welcome_fields, cei_wire_welcome, NULL) },
-};
-
-static const struct cei_field head_fields[] = {
-	{ CEI_U32, CEI_AT(cei_message, magic) },
-	{ CEI_U32, CEI_AT(cei_message, version) },
-	{ CEI_U32, CEI_AT(cei_message, type) },
-	{ CEI_U32, CEI_AT(cei_message, n_bytes) },
-};
-static const struct cei_layout head = CEI_LAYOUT(head_fields, cei_message, NULL);
-
-const struct cei_protocol cei_message_protocol = {
-	.magic = CEI_WIRE_MAGIC,
-	.version = CEI_WIRE_VERSION,
-	.other_magic = CEOV_ERR_VERSION,
-	.has_length = 1,
-	.refusal = CEI_MESSAGE_REFUSE,
-	.n_bytes_max = CEI_MESSAGE_BYTES_MAX,
-	.body_at = offsetof(struct cei_message, hello),
-	.head = &head,
-	CEI_KINDS(kinds),
-};
-
-size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes)
-{
-	return cei_encode(&cei_message_protocol, message, bytes);
-}
-
-int cei_message_decode(const uint8_t *bytes, size_t n_bytes, struct cei_message *ret_message)
-{
-	return cei_decode(&cei_message_protocol, bytes, n_bytes, ret_message);
 }

@@ -26,6 +26,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/store_server.c %D%/store_server.h %D%/store_server_private.h \
 	%D%/store_answer.c \
 	%D%/store_links.c %D%/links.h \
+	%D%/node_meet.c %D%/node_meet.h \
 	%D%/store_path.c %D%/store_path.h \
 	%D%/exchange_store.c
 if HAVE_PMIX

@@ -126,7 +126,7 @@ static int take_lock(struct cei_report *report, struct path_lock *lock, uint64_t
  * errno. */
 static int probe(const struct sockaddr_un *address)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int error = 0;
 
 	if (fd < 0)
@@ -139,14 +139,14 @@ static int probe(const struct sockaddr_un *address)
 
 static int raise_errno(struct cei_report *report, const char *path, int error)
 {
-	return cei_raise(report, CEOV_ERR_SYSTEM, error, "bootstrap at %s: %s", path,
+	return cei_raise(report, CEOV_ERR_SYSTEM, error, "group at %s: %s", path,
 			 strerror(error));
 }
 
 static int remove_stale(struct cei_report *report, const char *path)
 {
 	cei_log(report, CEI_LOG_INFO,
-		"bootstrap at %s: removing a socket that nobody listens at", path);
+		"group at %s: removing a socket that nobody listens at", path);
 	if (!unlink(path) || errno == ENOENT)
 		return 0;
 	return raise_errno(report, path, errno);
@@ -164,7 +164,7 @@ static int clear_path(struct cei_report *report, const char *path,
 		return errno == ENOENT ? 0 : raise_errno(report, path, errno);
 	if (!S_ISSOCK(stat.st_mode))
 		return cei_raise(report, CEOV_ERR_STATE, EEXIST,
-				 "bootstrap at %s: it exists and is no socket; choose "
+				 "group at %s: it exists and is no socket; choose "
 				 "another path", path);
 	error = probe(address);
 	switch (error) {
@@ -186,7 +186,7 @@ static int bind_and_listen(struct cei_store_path *at, const struct sockaddr_un *
 {
 	struct stat stat;
 
-	at->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	at->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (at->fd < 0)
 		return errno;
 	/* The file gets its mode at bind(), so this comes before: at no time can other users

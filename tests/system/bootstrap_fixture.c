@@ -116,7 +116,7 @@ void party_hold(struct party *party, uint32_t rank)
 static const struct cei_peers_events events = { .gone = note_gone };
 
 /* Takes over the links. */
-static int link_party(struct party *party, struct cei_bootstrap_links *links)
+static int link_party(struct party *party, struct cei_links *links)
 {
 	struct cei_peers_config config = {
 		.report = &party->report, .roster = &party->who.roster,
@@ -132,16 +132,16 @@ static int link_party(struct party *party, struct cei_bootstrap_links *links)
 	}
 	if (!r)
 		return cei_unix_attach(party->carrier, party->peers, links);
-	cei_bootstrap_links_close(links);
+	cei_links_close(links);
 	return r;
 }
 
 int party_open_by(struct party *party, uint64_t timeout_ms)
 {
-	struct cei_bootstrap_links links;
+	struct cei_links links;
 	int r;
 
-	r = cei_bootstrap_meet(&party->site, path, cei_deadline(timeout_ms * NS_PER_MS), &links);
+	r = cei_node_meet(&party->site, path, cei_deadline(timeout_ms * NS_PER_MS), &links);
 	if (!r)
 		r = link_party(party, &links);
 	cei_report_take(&party->report, &party->failure);

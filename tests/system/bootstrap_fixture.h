@@ -16,6 +16,7 @@
 
 #include "ipc/carrier_unix.h"
 #include "ipc/peers/peers.h"
+#include "net/node_meet.h"
 #include "tools/common/port.h"
 
 #define NS_PER_MS   UINT64_C(1000000)

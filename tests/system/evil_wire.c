@@ -15,14 +15,13 @@
 #include "base/cursor.h"
 #include "testing.h"
 
-#define MAGIC         UINT32_C(0x564f4543)
-#define VERSION       4u
-#define HELLO         1u
-#define JOINED        3u
-#define WELCOME       5u
-#define MEET_BYTES    16u               /* of the head of a message of those who meet */
-#define HEAD_BYTES    12u               /* of the head of one of the group */
-#define MESSAGE_BYTES 2048u             /* room for any message */
+#define STORE_MAGIC      UINT32_C(0x54534543)
+#define STORE_VERSION    3u
+#define STORE_HELLO      1u
+#define STORE_JOINED     2u
+#define STORE_LINK       6u
+#define STORE_HEAD_BYTES 20u
+#define MESSAGE_BYTES    2048u          /* room for any message */
 
 void evil_must(int holds, const char *file, int line, const char *condition)
 {
@@ -57,19 +56,20 @@ static int send_bytes(int fd, const void *bytes, size_t n_bytes, const int *fds,
 	return n < 0 ? -1 : 0;
 }
 
-/* Rank 1 of 2. */
+/* Says HELLO as rank 1 of 2. */
 static int say_hello(int fd, const int *fds, uint32_t n_fds)
 {
-	uint8_t bytes[MEET_BYTES + 12];
+	uint8_t bytes[STORE_HEAD_BYTES + 16];
 	struct cei_writer writer = cei_writer_on(bytes, sizeof(bytes));
 
-	cei_wire_put_u32(&writer, MAGIC);
-	cei_wire_put_u32(&writer, VERSION);
-	cei_wire_put_u32(&writer, HELLO);
-	cei_wire_put_u32(&writer, 12);
+	cei_wire_put_u32(&writer, STORE_MAGIC);
+	cei_wire_put_u32(&writer, STORE_VERSION);
+	cei_wire_put_u32(&writer, STORE_HELLO);
+	cei_wire_put_u64(&writer, 16);
 	cei_wire_put_u32(&writer, 2);
 	cei_wire_put_u32(&writer, 1);
 	cei_wire_put_u32(&writer, 1);
+	cei_wire_put_u32(&writer, 0);           /* bytes of a job's name */
 	must(!writer.failed);
 	return send_bytes(fd, bytes, writer.at, fds, n_fds);
 }
@@ -84,54 +84,52 @@ static struct cei_writer begin(uint8_t bytes[MESSAGE_BYTES], uint32_t type, uint
 	return writer;
 }
 
-static void close_fds(const struct msghdr *message)
-{
-	const struct cmsghdr *part = CMSG_FIRSTHDR(message);
-	int fds[EVIL_FDS_MAX];
-	size_t i, n;
-
-	if (!part)
-		return;
-	n = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	must(part->cmsg_type == SCM_RIGHTS && n <= EVIL_FDS_MAX);
-	memcpy(fds, CMSG_DATA(part), n * sizeof(int));
-	for (i = 0; i < n; i++)
-		close(fds[i]);
-}
-
-/* Returns 0 at the end of the connection, which may have messages unread. */
-static size_t receive(int fd, uint8_t bytes[MESSAGE_BYTES])
+/* Returns the bytes that came; 0 at the end of the connection, which may have messages unread. The
+ * caller closes the descriptors. */
+static size_t receive(int fd, uint8_t *bytes, size_t n_bytes, int *fds, uint32_t *ret_n_fds)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 	_Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(EVIL_FDS_MAX * sizeof(int))];
-	struct iovec part = { .iov_base = bytes, .iov_len = MESSAGE_BYTES };
+	struct iovec part = { .iov_base = bytes, .iov_len = n_bytes };
 	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
 				  .msg_controllen = sizeof(control) };
+	const struct cmsghdr *came;
 	ssize_t n;
 
+	*ret_n_fds = 0;
 	must(poll(&wait, 1, (int)(TESTING_PATIENCE / TESTING_MS)) == 1);
 	n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	must(n >= 0 || errno == ECONNRESET);
-	if (n <= 0)
-		return 0;
-	close_fds(&message);
-	return (size_t)n;
+	came = n > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (came) {
+		*ret_n_fds = (uint32_t)((came->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		must(came->cmsg_type == SCM_RIGHTS && *ret_n_fds <= EVIL_FDS_MAX);
+		memcpy(fds, CMSG_DATA(came), *ret_n_fds * sizeof(int));
+	}
+	return n <= 0 ? 0 : (size_t)n;
 }
 
-static void hear_of_meeting(int fd, uint32_t type)
+/* Receives a message of the store, with whose head the descriptors come. */
+static void hear_of_store(int fd, uint32_t type, size_t n_body, int *fds, uint32_t *ret_n_fds)
 {
-	uint8_t bytes[MESSAGE_BYTES];
-	struct cei_reader reader = cei_reader_on(bytes, receive(fd, bytes));
+	uint8_t bytes[STORE_HEAD_BYTES + 8];
+	struct cei_reader reader = cei_reader_on(bytes, STORE_HEAD_BYTES);
+	uint32_t n_none;
 
-	must(cei_wire_get_u32(&reader) == MAGIC && cei_wire_get_u32(&reader) == VERSION);
-	must(cei_wire_get_u32(&reader) == type && !reader.failed);
+	must(receive(fd, bytes, STORE_HEAD_BYTES, fds, ret_n_fds) == STORE_HEAD_BYTES);
+	must(cei_wire_get_u32(&reader) == STORE_MAGIC);
+	must(cei_wire_get_u32(&reader) == STORE_VERSION);
+	must(cei_wire_get_u32(&reader) == type && cei_wire_get_u64(&reader) == n_body);
+	must(!n_body || receive(fd, bytes, n_body, NULL, &n_none) == n_body);
 }
 
 int evil_come(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const struct timespec pause = { .tv_nsec = 1000000 };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), tries = 0;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), tries = 0;
+	int fds[EVIL_FDS_MAX];
+	uint32_t n_fds;
 
 	must(fd >= 0 && strlen(path) < sizeof(address.sun_path));
 	strcpy(address.sun_path, path);
@@ -140,18 +138,26 @@ int evil_come(const char *path)
 		nanosleep(&pause, NULL);
 	}
 	must(!say_hello(fd, NULL, 0));
-	hear_of_meeting(fd, JOINED);
-	hear_of_meeting(fd, WELCOME);
-	return fd;
+	hear_of_store(fd, STORE_JOINED, 0, fds, &n_fds);
+	hear_of_store(fd, STORE_LINK, 8, fds, &n_fds);
+	must(n_fds >= 1);
+	while (n_fds > 1)
+		close(fds[--n_fds]);
+	hear_of_store(fd, STORE_JOINED, 0, fds + 1, &n_fds);
+	close(fd);
+	return fds[0];
 }
 
 uint32_t evil_hear(int fd, struct evil_reply *ret_reply)
 {
 	uint8_t bytes[MESSAGE_BYTES];
-	size_t n = receive(fd, bytes);
+	int fds[EVIL_FDS_MAX];
+	uint32_t n_fds, type;
+	size_t n = receive(fd, bytes, sizeof(bytes), fds, &n_fds);
 	struct cei_reader reader = cei_reader_on(bytes, n);
-	uint32_t type;
 
+	while (n_fds)
+		close(fds[--n_fds]);
 	if (!n)
 		return EVIL_BYE;
 	type = cei_wire_get_u32(&reader);

@@ -35,8 +35,7 @@ struct evil_reply {                     /* to a find, whose number it repeats */
 	uint8_t  bytes[EVIL_ROOM_BYTES];
 };
 
-/* Connects to the process of rank 0, which listens at the path, says HELLO, and hears that it has
- * joined and that all have come. */
+/* Meets the process of rank 0, which listens at the path. Returns the link to it. */
 int evil_come(const char *path);
 
 /* Returns the type of the next message. A find fills in the name and what a reply repeats. A

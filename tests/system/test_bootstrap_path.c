@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ipc/wire.h"
+#include "base/datagram.h"
+#include "net/store_path.h"
+#include "net/store_wire.h"
 
 static void listen_for_two(uint32_t number)
 {
@@ -127,7 +129,7 @@ static int connect_raw(void)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	uint64_t deadline_ns = cei_deadline(PATIENCE_MS * NS_PER_MS);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	ck_assert_int_ge(fd, 0);
 	strcpy(address.sun_path, path);
@@ -177,15 +179,13 @@ static void listen_and_count(uint32_t number)
 
 static void say_wrong_count(void)
 {
-	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
-	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
+	const struct cei_store_message hello = {
+		.type = CEI_STORE_HELLO, .hello = { 5, { 1, { 1 } }, 0, "" },
+	};
+	uint8_t bytes[CEI_STORE_SMALL_BYTES];
+	size_t n_bytes = cei_encode(&cei_store_protocol, &hello, bytes);
 	int fd = connect_raw();
-	size_t n_bytes;
 
-	hello.hello.n_ranks = 5;
-	hello.hello.party.n_ranks = 1;
-	hello.hello.party.ranks[0] = 1;
-	n_bytes = cei_message_encode(&hello, bytes);
 	ck_assert_int_eq(send(fd, bytes, n_bytes, MSG_NOSIGNAL), (ssize_t)n_bytes);
 	ck_assert_int_gt(recv(fd, bytes, sizeof(bytes), 0), 0);         /* rank 0 sends the reason
 									 * for its refusal */
@@ -207,8 +207,103 @@ START_TEST(test_many_refusals_are_few_lines)
 }
 END_TEST
 
+/* --- a first process that lies ---------------------------------------------- */
+
+static const struct lie {
+	struct cei_party links[2];
+	uint32_t         n_links;
+	uint32_t         n_fds;         /* beside each */
+	int              says_done;
+	int              error;
+	const char      *words;
+} lies[] = {
+	{ { { 1, { 0 } } }, 1, 0, 0, CEOV_ERR_SYSTEM, "ulimit -n" },
+	{ { { 1, { 0 } } }, 1, 3, 0, CEOV_ERR_INVALID, "makes no sense" },
+	{ { { 1, { 1 } } }, 1, 1, 0, CEOV_ERR_INVALID, "makes no sense" },
+	{ { { 1, { 3 } } }, 1, 1, 0, CEOV_ERR_INVALID, "makes no sense" },
+	{ { { 2, { 0, 0 } } }, 1, 1, 0, CEOV_ERR_INVALID, "makes no sense" },
+	{ { { 1, { 0 } }, { 2, { 2, 0 } } }, 2, 1, 0, CEOV_ERR_INVALID, "makes no sense" },
+	{ { { 1, { 0 } } }, 1, 1, 1, CEOV_ERR_INVALID, "left ranks out" },
+	{ { { 1, { 0 } } }, 1, 2, 0, CEOV_ERR_PEER_LOST, "rank 0 has ended" },
+};
+#define N_LIES (sizeof(lies) / sizeof(lies[0]))
+
+static void send_store(int fd, const struct cei_store_message *message, uint32_t n_fds)
+{
+	uint8_t bytes[CEI_STORE_SMALL_BYTES];
+	int fds[3] = { STDIN_FILENO, STDIN_FILENO, STDIN_FILENO };
+	const struct cei_datagram datagram = {
+		bytes, cei_encode(&cei_store_protocol, message, bytes), fds, n_fds,
+	};
+
+	ck_assert_int_eq(cei_datagram_send(fd, &datagram), 0);
+}
+
+static void hear_lie(uint32_t number)
+{
+	uint32_t n_fds = n_open_fds();
+	struct party party;
+
+	party_init(&party, 3);
+	party_hold(&party, 1);
+	need(party_open_by(&party, PATIENCE_MS) == lies[number].error);
+	need(says(&party, lies[number].words) && says(&party, path));
+	cei_report_fini(&party.report);
+	need(n_open_fds() == n_fds);
+}
+
+START_TEST(test_a_first_process_that_lies_gives_no_links)
+{
+	const struct cei_store_message joined = { .type = CEI_STORE_JOINED };
+	const struct lie *lie = &lies[_i];
+	struct cei_store_message link = { .type = CEI_STORE_LINK };
+	struct cei_report report;
+	struct cei_store_path at;
+	uint32_t i;
+	int fd;
+
+	cei_report_init(&report, NULL, NULL);
+	ck_assert_int_eq(cei_store_path_open(&at, &report, path, UINT64_MAX), 0);
+	start(hear_lie, (uint32_t)_i);
+	while ((fd = accept(at.fd, NULL, NULL)) < 0)
+		pause_ms(1);
+	send_store(fd, &joined, 0);
+	for (i = 0; i < lie->n_links; i++) {
+		link.link = lie->links[i];
+		send_store(fd, &link, lie->n_fds);
+	}
+	if (lie->says_done)
+		send_store(fd, &joined, 0);
+	shutdown(fd, SHUT_WR);
+	assert_all_end_well();
+	close(fd);
+	cei_store_path_close(&at, &report);
+	cei_report_fini(&report);
+}
+END_TEST
+
+START_TEST(test_a_rank_is_not_said_twice)
+{
+	const struct cei_store_message hello = {
+		.type = CEI_STORE_HELLO, .hello = { 2, { 2, { 1, 1 } }, 0, "" },
+	};
+	uint8_t byte;
+	int fd;
+
+	start(listen_for_two, 0);
+	fd = connect_raw();
+	send_store(fd, &hello, 0);
+	ck_assert_int_eq(recv(fd, &byte, 1, 0), 0);
+	close(fd);
+	start(listen_for_two, 1);
+	assert_all_end_well();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
+	tcase_add_loop_test(tcase, test_a_first_process_that_lies_gives_no_links, 0, N_LIES);
+	tcase_add_test(tcase, test_a_rank_is_not_said_twice);
 	tcase_add_test(tcase, test_a_lock_on_the_directory_disturbs_nobody);
 	tcase_add_test(tcase, test_a_lock_that_was_left_behind_serves_and_goes);
 	tcase_add_test(tcase, test_a_lock_that_is_no_file_of_ours_is_refused_at_once);

@@ -191,7 +191,7 @@ ceoverlap.Context(deadline_s=15)") > /dev/null 2> "$errors.$i" &
 	done
 	wait "${pids[@]}"
 	cat "$errors".[012] > "$errors"
-	n=$(grep -lE 'two processes (say that they are process|have rank) '"$2|is taken by another" \
+	n=$(grep -lE 'two processes say that they (are process|have rank) '"$2" \
 		"$errors".[012] | wc -l)
 	[ "$n" -ge 2 ] || fail "$1: $n processes say that two have the number $2"
 }

@@ -82,7 +82,7 @@ uint32_t n_open_fds(void)
 
 static void add_link(struct side *side, uint32_t process, int fd)
 {
-	struct cei_bootstrap_link *link = &side->links.links[side->links.n_links++];
+	struct cei_node_link *link = &side->links.links[side->links.n_links++];
 
 	link->party = party_of(process);
 	link->fd = fd;
@@ -146,7 +146,7 @@ static void tear_down(void)
 
 	for (i = 0; i < N_SIDES; i++) {
 		cei_unix_close(sides[i].carrier);
-		cei_bootstrap_links_close(&sides[i].links);
+		cei_links_close(&sides[i].links);
 	}
 	cei_report_fini(&report);
 	ck_assert_uint_eq(n_open_fds(), n_fds_before);
@@ -203,7 +203,7 @@ void turn_all(uint32_t own)
 
 int steal(uint32_t own, uint32_t process)
 {
-	struct cei_bootstrap_links *links = &sides[own].links;
+	struct cei_links *links = &sides[own].links;
 	uint32_t i;
 	int fd;
 
@@ -219,7 +219,7 @@ int steal(uint32_t own, uint32_t process)
 
 void set_pidfd(uint32_t own, uint32_t process, pid_t pid)
 {
-	struct cei_bootstrap_links *links = &sides[own].links;
+	struct cei_links *links = &sides[own].links;
 	uint32_t i;
 
 	for (i = 0; i < links->n_links; i++)

@@ -10,6 +10,7 @@
  */
 
 #include "ipc/carrier_unix.h"
+#include "net/node_meet.h"
 #include "testing.h"
 
 #define N_SIDES 3u
@@ -28,7 +29,7 @@ struct cei_peers {                      /* what one process was told */
 
 struct side {
 	struct cei_node_roster     who;
-	struct cei_bootstrap_links links;
+	struct cei_links links;
 	struct cei_unix           *carrier;
 	struct cei_peers           peers;
 };

@@ -162,8 +162,8 @@ static void make_roster(const struct world_config *config)
 
 static void add_link(uint32_t own, uint32_t process, int fd)
 {
-	struct cei_bootstrap_links *links = &world.processes[own].links;
-	struct cei_bootstrap_link *link = &links->links[links->n_links++];
+	struct cei_links *links = &world.processes[own].links;
+	struct cei_node_link *link = &links->links[links->n_links++];
 
 	link->party.n_ranks = 1;
 	link->party.ranks[0] = process;

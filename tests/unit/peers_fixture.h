@@ -36,7 +36,7 @@ struct process {
 	struct world              *world;
 	struct cei_report          report;
 	struct cei_roster          roster;
-	struct cei_bootstrap_links links;
+	struct cei_links links;
 	uint32_t                   n_ends;      /* of sockets: duplicates, to break them with */
 	int                        ends[WORLD_MAX];
 	struct cei_unix           *near;

@@ -240,7 +240,7 @@ END_TEST
 /* A process too few, one twice, a rank of nobody, ranks of two processes. */
 START_TEST(test_links_that_do_not_fit_the_roster_are_refused)
 {
-	struct cei_bootstrap_links *links = &sides[0].links;
+	struct cei_links *links = &sides[0].links;
 
 	if (_i == 0) {
 		close(links->links[1].fd);

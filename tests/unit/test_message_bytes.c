@@ -172,36 +172,7 @@ START_TEST(test_service_failures)
 }
 END_TEST
 
-/* --- the bootstrap -------------------------------------------------------------- */
-
-static void assert_message(struct cei_message *message, uint32_t type, const char *expected)
-{
-	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
-
-	message->type = type;
-	assert_bytes(bytes, cei_message_encode(message, bytes), expected);
-}
-
-START_TEST(test_bootstrap)
-{
-	struct cei_message message = { .type = 0 };
-
-	message.hello = (struct cei_wire_hello){ 0x01020304, { 2, { 0x11121314, 0x21222324 } } };
-	assert_message(&message, CEI_MESSAGE_HELLO,
-		     "43454f5604000000010000001000000004030201020000001413121124232221");
-	message.welcome = (struct cei_wire_welcome){ 3, { 1, { 0x31323334 } } };
-	assert_message(&message, CEI_MESSAGE_WELCOME,
-		     "43454f5604000000050000000c000000030000000100000034333231");
-	message.link = (struct cei_party){ 2, { 0x41424344, 0x51525354 } };
-	assert_message(&message, CEI_MESSAGE_LINK,
-		     "43454f5604000000040000000c000000020000004443424154535251");
-	message.refuse = (struct cei_wire_refuse){ CEOV_ERR_STATE, "why" };
-	assert_message(&message, CEI_MESSAGE_REFUSE,
-		     "43454f560400000002000000cc000000feffffff77687900*197 ");
-	assert_message(&message, CEI_MESSAGE_JOINED,
-		     "43454f56040000000300*7 ");
-}
-END_TEST
+/* --- exports --------------------------------------------------------------------- */
 
 START_TEST(test_described)
 {
@@ -302,7 +273,6 @@ int main(void)
 	tcase_add_test(tcase, test_store);
 	tcase_add_test(tcase, test_service);
 	tcase_add_test(tcase, test_service_failures);
-	tcase_add_test(tcase, test_bootstrap);
 	tcase_add_test(tcase, test_described);
 	tcase_add_test(tcase, test_rail);
 	suite_add_tcase(suite, tcase);

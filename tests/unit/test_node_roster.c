@@ -4,7 +4,7 @@
 /* The roster of a group on one node: processes are numbered in the order of their lowest ranks,
  * whatever the order of links and of a process's ranks. */
 
-#include "ipc/bootstrap.h"
+#include "net/node_meet.h"
 
 #include "testing.h"
 
@@ -36,7 +36,7 @@ static void assert_roster(const struct cei_roster *roster, uint32_t own)
 
 START_TEST(test_processes_are_numbered_by_their_lowest_ranks)
 {
-	struct cei_bootstrap_links links = { .n_links = 0 };
+	struct cei_links links = { .n_links = 0 };
 	struct cei_site site = { .n_ranks = 6 };
 	struct cei_node_roster roster;
 	uint32_t own = (uint32_t)_i, i;

@@ -41,7 +41,7 @@ enum cei_context_state {
 	CEI_CONTEXT_CLOSED = 0x73687574,
 };
 
-struct cei_node_roster;                 /* ipc/bootstrap.h */
+struct cei_node_roster;                 /* net/node_meet.h */
 struct cei_remote;                      /* ce_engine/remote/remote_private.h */
 struct cei_unix;                        /* ipc/carrier_unix.h */
 

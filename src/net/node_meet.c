@@ -2,15 +2,17 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Meets the other processes of the node: checks what this process says of itself, then listens or
- * joins. Makes the roster of a group that is on one node.
+ * Meets the other processes of the node: checks what this process says of itself, then meets them
+ * by a store. Makes the roster of a group that is on one node.
  */
 
-#include "ipc/bootstrap_private.h"
+#include "net/node_meet.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/un.h>
+
+#include "net/exchange_numbers.h"
 
 static int check_site(const struct cei_site *site, const char *path)
 {
@@ -50,43 +52,31 @@ static int check_site(const struct cei_site *site, const char *path)
 	return 0;
 }
 
-void cei_bootstrap_links_close(struct cei_bootstrap_links *links)
+int cei_node_meet(const struct cei_site *site, const char *path, uint64_t deadline_ns,
+		  struct cei_links *ret_links)
 {
-	uint32_t i;
-
-	for (i = 0; i < links->n_links; i++) {
-		cei_fd_close(links->links[i].fd);
-		cei_fd_close(links->links[i].pidfd);
-	}
-	links->n_links = 0;
-}
-
-void cei_meeting_add(struct cei_meeting *meeting, const struct cei_party *party, int fd,
-		     int pidfd)
-{
-	meeting->links->links[meeting->links->n_links++] =
-		(struct cei_bootstrap_link){ *party, fd, pidfd };
-}
-
-int cei_bootstrap_meet(struct cei_site *site, const char *path, uint64_t deadline_ns,
-		       struct cei_bootstrap_links *ret_links)
-{
-	struct cei_meeting meeting = { site, path, deadline_ns, 0, ret_links };
-	struct cei_party party;
+	struct cei_exchange exchange = {
+		.ops = &cei_exchange_store, .config.report = site->report, .site = site,
+		.process = site->members[0].rank, .n_processes = site->n_ranks,
+	};
+	struct cei_party own;
 	int r;
 
 	ret_links->n_links = 0;
 	r = check_site(site, path);
+	if (r || site->n_members == cei_site_n_local(site))
+		return r;
+	cei_party_of_site(site, &own);
+	exchange.first = cei_site_first_local(site);
+	if (cei_party_has(&own, exchange.first))
+		exchange.process = exchange.first;
+	r = cei_exchange_where(&exchange, path);
+	if (!r)
+		r = exchange.ops->open(&exchange, deadline_ns);
 	if (r)
 		return r;
-	cei_party_of_site(site, &party);
-	if (party.n_ranks == cei_site_n_local(site))
-		return 0;
-	meeting.first = cei_site_first_local(site);
-	r = cei_party_has(&party, meeting.first) ? cei_meeting_listen(&meeting) :
-		cei_meeting_join(&meeting);
-	if (r)
-		cei_bootstrap_links_close(ret_links);
+	r = cei_exchange_links(&exchange, deadline_ns, ret_links);
+	exchange.ops->close(&exchange);
 	return r;
 }
 
@@ -103,7 +93,7 @@ static uint32_t lowest(const struct cei_party *party)
 }
 
 /* The process is numbered behind those that have a lower first rank. */
-static uint32_t number(const struct cei_bootstrap_links *links, const struct cei_party *own,
+static uint32_t number(const struct cei_links *links, const struct cei_party *own,
 		       uint32_t first)
 {
 	uint32_t n = lowest(own) < first, i;
@@ -124,7 +114,7 @@ static void enter(struct cei_node_roster *roster, const struct cei_party *party,
 		roster->process_of[party->ranks[i]] = process;
 }
 
-void cei_node_roster_make(const struct cei_site *site, const struct cei_bootstrap_links *links,
+void cei_node_roster_make(const struct cei_site *site, const struct cei_links *links,
 			  struct cei_node_roster *ret_roster)
 {
 	struct cei_party own;

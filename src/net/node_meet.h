@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_BOOTSTRAP_H
-#define CEI_BOOTSTRAP_H
+#ifndef CEI_NODE_MEET_H
+#define CEI_NODE_MEET_H
 
 /*
  * How a group's processes of one node meet at a path, and get a socket to each other.
@@ -17,19 +17,7 @@
 
 #include "base/site.h"
 #include "ipc/group/roster.h"
-
-#define CEI_LINKS_MAX (CEI_LOCAL_MAX - 1)
-
-struct cei_bootstrap_link {             /* to one other process of the node */
-	struct cei_party party;
-	int                   fd;       /* a socket that keeps message boundaries */
-	int                   pidfd;    /* of that process; -1: the system cannot make one */
-};
-
-struct cei_bootstrap_links {
-	uint32_t                  n_links;
-	struct cei_bootstrap_link links[CEI_LINKS_MAX];
-};
+#include "net/links.h"
 
 /* Meets the processes of the node. Blocks until all ranks of the node have come, or until the
  * deadline (CEOV_ERR_TIMEOUT; the failure names the missing ranks). It also fails if the processes
@@ -37,9 +25,8 @@ struct cei_bootstrap_links {
  * to another user or group; the failure then names the values of both sides. The caller closes
  * *ret_links, or gives it away. No links and path unused: all ranks of the node are in this
  * process. */
-int  cei_bootstrap_meet(struct cei_site *site, const char *path, uint64_t deadline_ns,
-			struct cei_bootstrap_links *ret_links);
-void cei_bootstrap_links_close(struct cei_bootstrap_links *links);
+int  cei_node_meet(const struct cei_site *site, const char *path, uint64_t deadline_ns,
+		   struct cei_links *ret_links);
 
 /* The roster of a group that is on one node, made of the links to all its other processes.
  * Processes are numbered in the order of their lowest ranks. It points into itself, so it stays
@@ -53,7 +40,7 @@ struct cei_node_roster {
 	uint32_t          node_at[2];
 };
 
-void cei_node_roster_make(const struct cei_site *site, const struct cei_bootstrap_links *links,
+void cei_node_roster_make(const struct cei_site *site, const struct cei_links *links,
 			  struct cei_node_roster *ret_roster);
 
-#endif /* CEI_BOOTSTRAP_H */
+#endif /* CEI_NODE_MEET_H */
