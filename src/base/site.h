@@ -60,8 +60,8 @@ uint32_t cei_site_n_local(const struct cei_site *site);
 uint32_t cei_site_first_local(const struct cei_site *site);
 uint32_t cei_site_local_index(const struct cei_site *site, uint32_t rank);
 
-/* Fills in the ranks of this process; returns whether a rank is in a party, and whether one is in it
- * twice. */
+/* Fills in the ranks of this process; returns whether a rank is in a party, and whether one is in
+ * it twice. */
 void cei_party_of_site(const struct cei_site *site, struct cei_party *ret_party);
 int  cei_party_has(const struct cei_party *party, uint32_t rank);
 int  cei_party_has_twice(const struct cei_party *party);

@@ -216,8 +216,9 @@ static int check_hello(struct cei_store_server *server, struct cei_store_guest *
 
 	if (hello->n_job != strlen(own->job) || memcmp(hello->job, own->job, hello->n_job)) {
 		/* without the job's name, which a stranger could use */
-		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another job than process "
-			  "0: is the job's name the same (CEOVERLAP_JOB)?", party->ranks[0]);
+		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another job than "
+			  "process 0: is the job's name the same (CEOVERLAP_JOB)?",
+			  party->ranks[0]);
 		return 0;
 	}
 	if (hello->n_processes != own->n_processes) {
