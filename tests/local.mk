@@ -294,6 +294,7 @@ product_tests = \
 	%D%/product/check_header.sh \
 	%D%/product/check_symbols.sh \
 	%D%/product/check_layers.sh \
+	%D%/product/check_once.sh \
 	%D%/product/check_graph.sh \
 	%D%/product/check_fences.sh \
 	%D%/product/check_limits.sh \
