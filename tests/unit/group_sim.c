@@ -528,7 +528,8 @@ void sim_step(struct sim *sim, uint32_t who)
 	(void)cei_group_look(p->group);
 	if (is_leaving && !p->wants_out && !is_busy(p)) {
 		p->wants_out = 1;
-		p->leave.deadline_ns = ns_of(sim->now + 300);
+		p->left_at = sim->now;
+		p->leave.deadline_ns = ns_of(sim->now + SIM_LEAVE);
 		cei_group_leave(p->group, &p->leave);
 	}
 	if (sim->now < SIM_CALLS && !is_leaving && (is_sleepy(sim) || !sim_draw(sim, 6)))

@@ -22,6 +22,7 @@
 #define SIM_TIMEOUT       240u                  /* ticks of silence */
 #define SIM_CALLS         700u                  /* until when processes make calls */
 #define SIM_LAST          1400u                 /* when all come to one more barrier */
+#define SIM_LEAVE         300u                  /* how long a farewell may take */
 #define SIM_LAST_TICKS    2500u                 /* until its deadline */
 #define SIM_END           5200u
 #define SIM_FINDS         8u
@@ -80,6 +81,7 @@ struct sim_process {
 	struct cei_group     *group;
 	struct cei_roster     roster;
 	uint32_t              kill_at, stop_at, stop_until, leave_at;   /* 0: never */
+	uint32_t              left_at;          /* when it has begun to leave */
 	int                   is_dead, is_out, wants_out, has_raised_all;
 	struct sim_queue      kept;             /* what came while it was stopped */
 	struct sim_find       finds[SIM_FINDS];

@@ -131,9 +131,16 @@ static int is_calm(const struct sim *sim)
 	return 1;
 }
 
+/* Whether the process has said farewell though somebody has not heard all: because of faults
+ * elsewhere, or of losses for half of the time that it has. */
+static int may_be_hasty(const struct sim *sim, const struct sim_process *p)
+{
+	return !is_calm(sim) || (p->left_at && sim->now >= p->left_at + SIM_LEAVE / 2);
+}
+
 /* Whether the barrier can have failed because that process has left. Others hear through a leader,
- * so it has to pass what it has called. With faults elsewhere a farewell may be hasty. Who talks to
- * it for the first time when it has left takes it as lost. */
+ * so it has to pass what it has called. Who talks to it for the first time when it has left takes
+ * it as lost. */
 static int may_be_missed(const struct sim *sim, uint32_t process, uint64_t n_calls)
 {
 	int may = sim->n_nodes > 1 && sim->in_node[sim->node_at[sim->node_of[process]]] == process;
@@ -142,7 +149,8 @@ static int may_be_missed(const struct sim *sim, uint32_t process, uint64_t n_cal
 	for (i = 0; i < sim->n; i++)
 		may |= cei_group_life(sim->processes[i].group, process) == CEI_GROUP_LOST ||
 			cei_group_life(sim->processes[i].group, process) == CEI_GROUP_PARTING;
-	return may || !is_calm(sim) || sim->processes[process].n_calls < n_calls;
+	return may || may_be_hasty(sim, &sim->processes[process]) ||
+		sim->processes[process].n_calls < n_calls;
 }
 
 void sim_barrier_ended(struct sim *sim, uint32_t who)
