@@ -46,7 +46,6 @@ struct process {
 	pthread_mutex_t            upper;       /* the lock of the layer above, which events take */
 	_Atomic uint32_t           n_in_event;
 	void                     (*hook)(struct process *process, const struct news *news);
-	void                      *hook_arg;
 	pthread_mutex_t            lock;        /* guards what follows */
 	uint32_t                   n_news;
 	struct news                news[NEWS_MAX];

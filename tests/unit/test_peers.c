@@ -343,25 +343,31 @@ START_TEST(test_who_leaves_ends_the_barriers_of_others)
 }
 END_TEST
 
+static _Atomic int leaves, was_told;
+
+/* Until the process leaves, and longer. */
 static void rest_long(struct process *process, const struct news *news)
 {
+	(void)process;
 	(void)news;
-	rest(30 * TESTING_MS);
-	/* seq_cst: only a flag */
-	atomic_store((_Atomic int *)process->hook_arg, 1);
+	while (!atomic_load(&leaves))
+		rest(TESTING_MS / 10);
+	rest(20 * TESTING_MS);
+	atomic_store(&was_told, 1);
 }
 
 START_TEST(test_leaving_waits_for_what_is_being_told)
 {
-	static _Atomic int was_told;
+	uint64_t use;
 	uint32_t n;
 
 	world_open(&shapes[_i]);
-	world.processes[0].hook_arg = &was_told;
+	ck_assert_int_eq(find(0, 1, "thing", &use), CEOV_NONE);
 	world.processes[0].hook = rest_long;
 	process_close(1);
 	while (!atomic_load(&world.processes[0].n_in_event))
 		rest(TESTING_MS / 10);
+	atomic_store(&leaves, 1);
 	cei_peers_leave(peers_of(0));
 	ck_assert_int_eq(atomic_load(&was_told), 1);
 	n = n_news_of(0);
