@@ -112,7 +112,7 @@ static void *run(void *arg)
 {
 	struct cei_peers *peers = arg;
 	struct cei_backoff backoff;
-	int has_changed, has_worked = 0, is_looking;
+	int has_changed, has_worked = 0;
 	uint32_t n_fds;
 	uint64_t until_ns;
 
@@ -121,11 +121,10 @@ static void *run(void *arg)
 	while (!peers->must_stop) {
 		has_changed = begin_round(peers);
 		n_fds = list_fds(peers);
-		is_looking = cei_group_has_listeners(peers->machine);
-		until_ns = is_looking ? 0 : due(peers);
+		until_ns = cei_group_has_listeners(peers->machine) ? 0 : due(peers);
 		peers->sleeps_until = until_ns;
 		pthread_mutex_unlock(&peers->lock);
-		if (has_changed || has_worked || !is_looking)
+		if (has_changed || has_worked || until_ns)
 			cei_backoff_again(&backoff);
 		else
 			cei_backoff_step(&backoff);
