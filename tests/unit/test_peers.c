@@ -402,8 +402,30 @@ START_TEST(test_a_find_ends_though_its_process_leaves)
 }
 END_TEST
 
+/* What is still owed to a third process holds no call up. */
+START_TEST(test_callers_wait_for_nobody_else)
+{
+	const struct world_config config = { .n = 3, .node_of = { 0, 1, 2 }, .turned = 1,
+					     .couriers = 6 };
+	const struct cei_lookup late = { 2, "thing", cei_deadline(20 * TESTING_MS) };
+	struct cei_lookup lookup = { 1, "thing", 0 };
+	struct cei_group_found found;
+	uint64_t use, since_ns;
+
+	world_open(&config);
+	post_hold(&world.post, 2, 1);
+	ck_assert_int_eq(find_within(0, &late, &found, &use), CEOV_ERR_TIMEOUT);
+	since_ns = cei_now_ns();
+	lookup.deadline_ns = cei_deadline(TESTING_PATIENCE / 2);
+	ck_assert_int_eq(find_within(0, &lookup, &found, &use), CEOV_NONE);
+	ck_assert_uint_lt(cei_now_ns(), since_ns + TESTING_PATIENCE / 4);
+	post_hold(&world.post, 2, 0);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
+	tcase_add_test(tcase, test_callers_wait_for_nobody_else);
 	tcase_add_loop_test(tcase, test_a_find_brings_what_is_exported, 0, N_SHAPES);
 	tcase_add_loop_test(tcase, test_what_is_hidden_is_found_when_it_is_shown, 0, N_SHAPES);
 	tcase_add_loop_test(tcase, test_threads_export_and_find_at_once, 0, N_SHAPES);

@@ -261,6 +261,9 @@ uint64_t cei_group_n_dropped(const struct cei_group *group, uint32_t process);
 /* Messages that are still to arrive somewhere. */
 uint32_t cei_group_n_owed(const struct cei_group *group);
 
+/* Those of them that were not sent yet. */
+uint32_t cei_group_n_unsent(const struct cei_group *group);
+
 /* How many uses of the export are counted. */
 uint32_t cei_group_n_users(const struct cei_group *group, uint32_t id);
 

@@ -271,6 +271,7 @@ struct cei_group {
 	uint64_t                    last_number;
 	uint32_t                    last_id;
 	uint32_t                    n_owed;
+	uint32_t                    n_unanswered;       /* of them, that were sent */
 	uint32_t                    n_answers;
 
 	struct cei_pool             pools[CEI_POOLS];

@@ -471,6 +471,11 @@ uint32_t cei_group_n_owed(const struct cei_group *group)
 	return group->n_owed + group->n_answers;
 }
 
+uint32_t cei_group_n_unsent(const struct cei_group *group)
+{
+	return cei_group_n_owed(group) - group->n_unanswered;
+}
+
 uint64_t cei_group_n_dropped(const struct cei_group *group, uint32_t process)
 {
 	return group->peers[process] ? group->peers[process]->n_dropped : 0;

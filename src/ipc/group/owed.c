@@ -98,6 +98,7 @@ void cei_owed_forget(struct cei_group *group, struct cei_owed *owed)
 	if (owed->was_sent) {
 		peer->n_finds -= owed->kind == CEI_OWED_FIND;
 		peer->n_unanswered--;
+		group->n_unanswered--;
 		owed->was_sent = 0;
 	}
 	group->ops->settled(group, peer);
@@ -258,6 +259,7 @@ static void ask(struct cei_group *group, struct cei_group_peer *peer, struct cei
 	group->ops->asked(group, peer);
 	if (!owed->was_sent) {
 		peer->n_unanswered++;
+		group->n_unanswered++;
 		peer->n_finds += owed->kind == CEI_OWED_FIND;
 	}
 	owed->was_sent = 1;

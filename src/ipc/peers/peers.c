@@ -16,6 +16,9 @@
 /* How long a farewell waits for processes that do not take it. */
 #define LEAVE_NS UINT64_C(3000000000)
 
+/* How long a call that has ended waits for carriers without room. */
+#define FLUSH_NS UINT64_C(1000000000)
+
 const struct cei_roster *cei_peers_roster(const struct cei_peers *peers)
 {
 	return peers->config.roster;
@@ -178,14 +181,17 @@ void cei_peers_exit(struct cei_peers *peers, int holds_none)
  * turn has the rail send what the one before has given to it. */
 static void flush(struct cei_peers *peers, uint64_t deadline_ns)
 {
-	uint32_t n_owed;
+	uint64_t until_ns = cei_deadline(FLUSH_NS);
+	uint32_t n_unsent;
 
+	if (deadline_ns < until_ns)
+		until_ns = deadline_ns;
 	do {
 		(void)cei_peers_turn(peers);
 		pthread_mutex_lock(&peers->lock);
-		n_owed = cei_group_n_owed(peers->machine);
+		n_unsent = cei_group_n_unsent(peers->machine);
 		pthread_mutex_unlock(&peers->lock);
-	} while (n_owed && cei_now_ns() < deadline_ns);
+	} while (n_unsent && cei_now_ns() < until_ns);
 	(void)cei_peers_turn(peers);
 }
 
