@@ -55,12 +55,6 @@ void cei_far_notes_init(struct cei_far_notes *notes)
 	cei_list_init(&notes->early);
 }
 
-void cei_far_notes_begin(struct cei_far_notes *notes)
-{
-	notes->n_said = notes->n_heard = notes->n_before_bye = 0;
-	notes->has_bye = 0;
-}
-
 void cei_far_notes_forget(struct cei_far_notes *notes)
 {
 	drop_all(&notes->waiting);

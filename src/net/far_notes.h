@@ -40,10 +40,10 @@ struct cei_far_notes {
 struct cei_far_note_item *cei_far_note_copy(const struct cei_far_message *message);
 void cei_far_note_drop(struct cei_far_note_item *item);
 
+/* Of a zeroed struct. A process connects to another one once. */
 void cei_far_notes_init(struct cei_far_notes *notes);
 
-/* The connection begins, or has ended: nothing waits. */
-void cei_far_notes_begin(struct cei_far_notes *notes);
+/* The connection has ended: nothing waits. */
 void cei_far_notes_forget(struct cei_far_notes *notes);
 
 /* Says what waits: 0, or as cei_far_peer_say(). */

@@ -92,7 +92,6 @@ static int open_connection(struct cei_far_peer *peer)
 		return r;
 	peer->state = CEI_FAR_OPENING;
 	peer->hello_owed = 1;
-	cei_far_notes_begin(&peer->notes);
 	cei_far_out_begin(&peer->out, config->window, config->piece_max,
 			  config->timeout_ns / 4);
 	cei_far_in_begin(&peer->in);
