@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
@@ -55,19 +54,11 @@ static struct cei_local_export *local_numbered(ceov_context *context, uint32_t i
 	return NULL;
 }
 
-static int has_mates(const ceov_context *context)
-{
-	const struct cei_roster *roster = cei_peers_roster(context->peers);
-	uint32_t node = roster->node_of[roster->own];
-
-	return roster->node_at[node + 1] - roster->node_at[node] > 1;
-}
-
 /* Describes a region. Memory that nobody on this node maps needs no descriptor. */
 static int describe(ceov_context *context, struct cei_region *region,
 		    struct cei_region_wire *ret_wire, int *ret_fd)
 {
-	if (has_mates(context))
+	if (context->mates)
 		return cei_share_for(region->kind)->export(region, ret_wire, ret_fd);
 	cei_region_fill_wire(region, ret_wire);
 	ret_wire->has_fd = region->kind == CEOV_PLACE_HOST;
@@ -329,14 +320,6 @@ static int find_here(ceov_context *context, uint32_t rank, const char *name,
 	return export ? 0 : CEOV_NONE;
 }
 
-static void close_fds(const struct cei_group_fds *fds, uint32_t first)
-{
-	uint32_t i;
-
-	for (i = first; i < fds->n; i++)
-		close(fds->fds[i]);
-}
-
 static void put_regions(ceov_context *context, const struct cei_found *found)
 {
 	uint32_t i;
@@ -358,7 +341,7 @@ static int map(ceov_context *context, const struct cei_wire_described *described
 				    &found->regions[i]);
 		found->n_regions += !r;
 	}
-	close_fds(fds, n_fds);
+	cei_peers_close_fds(fds, n_fds);
 	if (r)
 		put_regions(context, found);
 	return r;
@@ -391,7 +374,7 @@ static int import(ceov_context *context, const struct cei_lookup *lookup,
 	int r = decode(context, lookup, is_far, there, &described);
 
 	if (r || is_far)
-		close_fds(&there->fds, 0);
+		cei_peers_close_fds(&there->fds, 0);
 	if (r)
 		return r;
 	found->kind = described.kind;

@@ -104,11 +104,11 @@ static void send(struct cei_peers *peers, const struct cei_group_action *action)
 	cei_group_sent(peers->machine, r, native_code);
 }
 
-static void close_fds(const struct cei_group_fds *fds)
+void cei_peers_close_fds(const struct cei_group_fds *fds, uint32_t first)
 {
 	uint32_t i;
 
-	for (i = 0; i < fds->n; i++)
+	for (i = first; i < fds->n; i++)
 		close(fds->fds[i]);
 }
 
@@ -125,7 +125,7 @@ static void act(struct cei_peers *peers)
 		pthread_cond_broadcast(&peers->changed);
 		return;
 	case CEI_GROUP_CLOSE:
-		close_fds(&action->fds);
+		cei_peers_close_fds(&action->fds, 0);
 		return;
 	default:
 		break;
@@ -239,7 +239,7 @@ void cei_peers_received(struct cei_peers *peers, uint32_t process,
 		return;
 	cei_group_received(peers->machine, process, message, fds);
 	if (fds) {                              /* before a call that it ends returns */
-		close_fds(fds);
+		cei_peers_close_fds(fds, 0);
 		fds->n = 0;
 	}
 	cei_peers_exit(peers, 1);
@@ -362,7 +362,7 @@ static void give_back(struct cei_peers *peers)
 
 	while (!cei_group_next(peers->machine, &action)) {
 		if (action.what == CEI_GROUP_CLOSE)
-			close_fds(&action.fds);
+			cei_peers_close_fds(&action.fds, 0);
 		else if (action.what == CEI_GROUP_SEND)
 			cei_group_sent(peers->machine, CEOV_ERR_PEER_LOST, 0);
 	}

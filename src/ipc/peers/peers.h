@@ -87,6 +87,9 @@ int  cei_peers_find(struct cei_peers *peers, const struct cei_lookup *lookup,
 		    struct cei_group_found *ret_found, uint64_t *ret_use);
 void cei_peers_drop(struct cei_peers *peers, uint32_t rank, uint64_t use);
 
+/* Closes descriptors from an index on. */
+void cei_peers_close_fds(const struct cei_group_fds *fds, uint32_t first);
+
 /* --- barrier ---------------------------------------------------------------------------------- */
 
 /* Passes when all processes of the group have called it as often as this one. After

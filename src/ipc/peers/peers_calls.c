@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "ipc/peers/peers_private.h"
@@ -14,14 +13,6 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 /* --- exports ----------------------------------------------------------------------------- */
-
-static void close_fds(const struct cei_group_fds *fds)
-{
-	uint32_t i;
-
-	for (i = 0; i < fds->n; i++)
-		close(fds->fds[i]);
-}
 
 /* Returns an errno. */
 static int duplicate(const struct cei_group_fds *fds, struct cei_group_fds *ret_fds)
@@ -33,7 +24,7 @@ static int duplicate(const struct cei_group_fds *fds, struct cei_group_fds *ret_
 		if (ret_fds->fds[ret_fds->n] >= 0)
 			continue;
 		error = errno;
-		close_fds(ret_fds);
+		cei_peers_close_fds(ret_fds, 0);
 		return error;
 	}
 	return 0;
@@ -70,7 +61,7 @@ int cei_peers_export(struct cei_peers *peers, const struct cei_group_export *exp
 	if (!r)
 		return 0;
 	if (export->fds.n <= CEI_GROUP_FDS_MAX)
-		close_fds(&own.fds);
+		cei_peers_close_fds(&own.fds, 0);
 	return raise_export(peers, export, r);
 }
 
