@@ -10,6 +10,7 @@ libceoverlap_daemon_la_SOURCES += \
 	%D%/client_private.h \
 	%D%/client_tasks.c \
 	%D%/fences.c %D%/fences.h \
+	%D%/front.c \
 	%D%/gpus.c %D%/gpus.h \
 	%D%/guest.c %D%/guest.h \
 	%D%/intake.c %D%/intake.h \
@@ -18,6 +19,6 @@ libceoverlap_daemon_la_SOURCES += \
 	%D%/listener.c %D%/listener.h \
 	%D%/porter.c %D%/porter.h \
 	%D%/reload.c %D%/reload.h \
-	%D%/server.c %D%/server.h \
+	%D%/server.h \
 	%D%/settings.c %D%/settings.h \
 	%D%/usage.c %D%/usage.h

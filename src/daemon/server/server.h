@@ -6,7 +6,7 @@
 /*
  * The daemon: engines, and the clients that they work for.
  *
- *   front thread   this file's loop (sd-event): connections, messages, deaths; does not wait, but
+ *   front thread   front.c's loop (sd-event): connections, messages, deaths; does not wait, but
  *                  for name services when settings are read again
  *   porter         maps memory, commits plans, ends clients
  *   engines        launches from the clients' rings, to their ends
