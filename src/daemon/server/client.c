@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "daemon/server/client_private.h"
+#include "daemon/server/gpus.h"
 #include "daemon/server/server.h"
 
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
@@ -113,6 +114,23 @@ void cei_client_turn_away(struct cei_client *client, int error, const char *text
 
 /* --- messages ---------------------------------------------------------------- */
 
+/* The engine that serves a member of a client; CEOV_NOBODY: none does. It is fenced only where no
+ * other one can take its place. */
+static uint32_t engine_for(struct cei_server *server, const struct cei_service_member *member)
+{
+	uint32_t i, engine = 0, n = server->config.settings.n_host_engines;
+	char text[CEOV_FAILURE_TEXT_BYTES];
+
+	if (member->kind != CEOV_PLACE_HOST)
+		return cei_gpus_member(&server->site, member->uuid);
+	for (i = 0; i < n; i++) {
+		engine = server->next_host_engine++ % n;
+		if (!cei_fences_refuse(&server->fences, engine, text))
+			break;
+	}
+	return engine;
+}
+
 /* Keeps the members that there are engines for which work. */
 static void take_members(struct cei_client *client, const struct cei_service_hello *hello)
 {
@@ -122,7 +140,7 @@ static void take_members(struct cei_client *client, const struct cei_service_hel
 	client->hello = *hello;
 	client->serves = 0;
 	for (i = 0; i < hello->n_members; i++) {
-		engine = cei_server_engine(client->server, &hello->members[i]);
+		engine = engine_for(client->server, &hello->members[i]);
 		if (engine == CEOV_NOBODY)
 			continue;
 		r = cei_fences_refuse(&client->server->fences, engine, client->fence_text);
@@ -172,7 +190,7 @@ static void watch_ended(void *arg, int is_orderly)
 	(void)is_orderly;
 	/* release: pairs with cei_client_look() */
 	atomic_store_explicit(&client->has_died, 1, memory_order_release);
-	cei_server_notify(client->server);
+	cei_client_notify(client);
 }
 
 /* It is a failure that the client logs; its launches and plans say the same by themselves. */

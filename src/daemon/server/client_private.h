@@ -20,6 +20,9 @@ void cei_client_refuse(struct cei_client *client, int error, const char *text);
 void cei_client_refuse_limit(struct cei_client *client, const char *limit);
 void cei_client_refuse_as_raised(struct cei_client *client, int error);
 
+/* Has the front thread look at all clients soon, of which this one has news. Any thread. */
+void cei_client_notify(void *client);
+
 /* Releases the plan that is being dropped, if there is one, of which no launch is in flight. */
 void cei_client_end_drop(struct cei_client *client);
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/write.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/objects/context.h"
 #include "daemon/server/server.h"
@@ -81,6 +82,11 @@ void cei_client_refuse_as_raised(struct cei_client *client, int error)
 
 /* --- opening ---------------------------------------------------------------- */
 
+void cei_client_notify(void *client)
+{
+	cei_ring_eventfd(((struct cei_client *)client)->server->news);
+}
+
 /* The guest's lines: the front thread takes the failure and tells the client. */
 static void note_line(void *arg, const char *line)
 {
@@ -89,7 +95,13 @@ static void note_line(void *arg, const char *line)
 	(void)line;
 	/* release: pairs with cei_client_look() */
 	atomic_store_explicit(&client->has_news, 1, memory_order_release);
-	cei_server_notify(client->server);
+	cei_client_notify(client);
+}
+
+static void count_error(struct cei_server *server, int error)
+{
+	if (error < 0 && error >= CEI_ERROR_LOWEST)     /* relaxed: statistics */
+		atomic_fetch_add_explicit(&server->n_errors[-error], 1, memory_order_relaxed);
 }
 
 static void launch_ended(void *arg, uint64_t number, int result)
@@ -100,14 +112,9 @@ static void launch_ended(void *arg, uint64_t number, int result)
 	atomic_fetch_add_explicit(&client->n_ended, 1, memory_order_relaxed);
 	if (result) {
 		atomic_fetch_add_explicit(&client->n_failed, 1, memory_order_relaxed);
-		cei_server_count_error(client->server, result);
+		count_error(client->server, result);
 	}
 	cei_service_end(client->up.memory, client->down.memory, number, result);
-}
-
-static void note_fault(void *arg)
-{
-	cei_server_notify(((struct cei_client *)arg)->server);
 }
 
 static int open_guest(struct cei_client *client)
@@ -190,7 +197,7 @@ static int make_mouths(struct cei_client *client)
 		mouth->reader.line = &up->lines[i];
 		mouth->plans = client->slots;
 		mouth->is_faulty = &client->is_faulty;
-		mouth->faulty = note_fault;
+		mouth->faulty = cei_client_notify;
 		mouth->arg = client;
 		mouth->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (mouth->bell < 0)

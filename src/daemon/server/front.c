@@ -21,7 +21,6 @@
 #include "backend/place.h"
 #include "base/clock.h"
 #include "base/cuda_driver.h"
-#include "base/write.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/sched/tally.h"
@@ -81,21 +80,6 @@ static int open_works(struct cei_server *server)
 	if (!r)
 		r = cei_flows_tune(server->works.flows, &server->config.settings.classes);
 	return r ? r : cei_works_start(&server->works, 1);
-}
-
-uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_member *member)
-{
-	uint32_t i, engine = 0, n = server->config.settings.n_host_engines;
-	char text[CEOV_FAILURE_TEXT_BYTES];
-
-	if (member->kind != CEOV_PLACE_HOST)
-		return cei_gpus_member(&server->site, member->uuid);
-	for (i = 0; i < n; i++) {
-		engine = server->next_host_engine++ % n;
-		if (!cei_fences_refuse(&server->fences, engine, text))
-			break;
-	}
-	return engine;
 }
 
 /* --- the socket --------------------------------------------------------------- */
@@ -176,11 +160,6 @@ static void look_at_all(struct cei_server *server)
 		next = node->next;
 		cei_client_look(CEI_OWNER(node, struct cei_client, link), now_ns);
 	}
-}
-
-void cei_server_notify(struct cei_server *server)
-{
-	cei_ring_eventfd(server->news);
 }
 
 static int on_connection(sd_event_source *source, int fd, uint32_t events, void *arg)
@@ -272,12 +251,6 @@ static int on_time(sd_event_source *source, uint64_t now_us, void *arg)
 	(void)sd_event_source_set_time(source, now_us +
 				       (server->is_draining ? LOOK_US / 10 : LOOK_US));
 	return sd_event_source_set_enabled(source, SD_EVENT_ON);
-}
-
-void cei_server_count_error(struct cei_server *server, int error)
-{
-	if (error < 0 && error >= CEI_ERROR_LOWEST)     /* relaxed: statistics */
-		atomic_fetch_add_explicit(&server->n_errors[-error], 1, memory_order_relaxed);
 }
 
 void cei_server_drain(struct cei_server *server)

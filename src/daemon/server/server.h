@@ -32,7 +32,6 @@
 
 struct cei_client;                      /* daemon/server/client.h */
 struct cei_reload;                      /* daemon/server/reload.h */
-struct cei_service_member;              /* ipc/service_wire.h */
 struct sd_event;
 struct sd_event_source;
 
@@ -100,16 +99,6 @@ int  cei_server_open(struct cei_server *server, const struct cei_server_config *
 int  cei_server_run(struct cei_server *server);
 
 void cei_server_close(struct cei_server *server);
-
-/* The engine that serves a member of a client; CEOV_NOBODY: none does. It is fenced only where no
- * other one can take its place. */
-uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_member *member);
-
-/* Has the front thread look at all clients soon. Any thread. */
-void cei_server_notify(struct cei_server *server);
-
-/* A launch has failed. Any thread. */
-void cei_server_count_error(struct cei_server *server, int error);
 
 /* Takes no new clients and plans, and ends when all launches have; asked again, at once. */
 void cei_server_drain(struct cei_server *server);
