@@ -28,7 +28,7 @@ net/store_wire.h"
 expect "headers of messages" "$messages" "$(grep -rl '"base/codec.h"' --include='*.h' . | sed 's,^\./,,' | sort)"
 
 said() {        # NAMES: the enumerators of these names
-	grep -HoE "^	CEI_[A-Z]+_($1)\b *[=,]" $messages | sed -E 's/:	(CEI_[A-Z_]+).*/ \1/' | sort
+	xargs grep -HoE "^	CEI_[A-Z]+_($1)\b *[=,]" <<< "$messages" | sed -E 's/:	(CEI_[A-Z_]+).*/ \1/' | sort
 }
 
 expect "messages that begin something" "ipc/service_wire.h CEI_SERVICE_HELLO
