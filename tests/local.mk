@@ -21,6 +21,7 @@ threaded_suites = \
 	%D%/unit/test_carrier_unix \
 	%D%/unit/test_carrier_unix_ends \
 	%D%/unit/test_peers \
+	%D%/unit/test_peers_far \
 	%D%/unit/test_report \
 	%D%/unit/test_ring \
 	%D%/unit/test_ports \
@@ -356,6 +357,7 @@ carrier_fixture = %D%/unit/carrier_fixture.c %D%/unit/carrier_fixture.h
 # The peers over real sockets and a post between nodes.
 peers_fixture = %D%/unit/peers_fixture.c %D%/unit/peers_fixture.h %D%/unit/post.c %D%/unit/post.h
 %C%_unit_test_peers_SOURCES = %D%/unit/test_peers.c $(peers_fixture)
+%C%_unit_test_peers_far_SOURCES = %D%/unit/test_peers_far.c $(peers_fixture)
 
 %C%_unit_test_cells_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
 %C%_unit_group_sim_SOURCES = %D%/unit/group_sim_main.c

@@ -236,6 +236,8 @@ void world_open(const struct world_config *config)
 	make_roster(config);
 	post_open(&world.post, world.n, testing_seed());
 	world.post.fullness = config->fullness;
+	world.post.busy = config->busy;
+	world.post.gives_up_slowly = config->gives_up_slowly;
 	connect_near();
 	for (i = 0; i < world.n; i++)
 		open_process(i, config);
@@ -267,16 +269,19 @@ void process_close(uint32_t own)
 	free_process(own);
 }
 
+/* At once: else it would tell some of them that it has lost others. */
 void process_cut(uint32_t own)
 {
 	struct process *process = &world.processes[own];
 	uint32_t i;
 
+	post_hold(&world.post, own, 1);
+	for (i = 0; i < process->n_ends; i++)
+		shutdown(process->ends[i], SHUT_RDWR);
 	for (i = 0; i < world.n; i++)
 		if (i != own)
 			post_cut(&world.post, own, i);
-	for (i = 0; i < process->n_ends; i++)
-		shutdown(process->ends[i], SHUT_RDWR);
+	post_hold(&world.post, own, 0);
 }
 
 static void tear_down(void)

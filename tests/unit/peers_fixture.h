@@ -19,7 +19,7 @@
 #include "testing.h"
 
 #define WORLD_MAX  POST_MAX
-#define NEWS_MAX   64u
+#define NEWS_MAX   1024u
 #define WORDS      4u
 
 enum news_kind { LOST = 1, DEPARTED, ABORTED, RENEWED };
@@ -66,7 +66,9 @@ struct world_config {
 	uint32_t node_of[WORLD_MAX];            /* from 0 on, without gaps */
 	uint32_t turned;                        /* bits: processes that have no thread */
 	uint32_t couriers;                      /* bits: whose offices have one */
-	uint32_t fullness;                      /* of the post */
+	uint32_t fullness;                      /* of the post, see there */
+	uint32_t busy;                          /* likewise */
+	int      gives_up_slowly;               /* likewise */
 	uint64_t timeout_ns;                    /* 0: TESTING_PATIENCE */
 };
 

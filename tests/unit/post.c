@@ -18,7 +18,7 @@
 /* What an office owes its peers about a process, and what it is to them. */
 enum {
 	READY = 1, DOWN = 2, REFUSAL = 4, QUIET = 8,
-	GIVEN_UP = 16, ENDED = 32, HELD = 64,
+	GIVEN_UP = 16, ENDED = 32, HELD = 64, IS_QUIET = 128,
 };
 
 struct letter {
@@ -127,6 +127,16 @@ static int take(struct post_office *office, struct event *ret_event)
 	return 0;
 }
 
+static int has_talked(const struct post_office *office, uint32_t to)
+{
+	uint32_t type;
+
+	for (type = 0; type < POST_TYPES; type++)
+		if (office->n_sent[to][type])
+			return 1;
+	return 0;
+}
+
 /* Returns as of send(). */
 static int put(struct post_office *office, uint32_t to, const struct cei_group_message *message)
 {
@@ -136,6 +146,10 @@ static int put(struct post_office *office, uint32_t to, const struct cei_group_m
 
 	if (office->owes[to] & (GIVEN_UP | ENDED | DOWN | REFUSAL))
 		return CEOV_ERR_PEER_LOST;
+	if (!other->peers && other->must_stop) {
+		owe(office, to, DOWN);
+		return CEOV_ERR_PEER_LOST;
+	}
 	if (!office->peers || !has_room(office, to) ||
 	    (post->fullness && !testing_below(&post->random, post->fullness))) {
 		owe(office, to, READY);
@@ -153,6 +167,13 @@ static int put(struct post_office *office, uint32_t to, const struct cei_group_m
 
 /* --- telling ---------------------------------------------------------------------------- */
 
+static void become(struct post_office *office, uint32_t process, uint32_t what)
+{
+	pthread_mutex_lock(&office->post->lock);
+	office->owes[process] |= what;
+	pthread_mutex_unlock(&office->post->lock);
+}
+
 static void hand_over(struct post_office *office, const struct event *event)
 {
 	struct cei_group_message message;
@@ -161,24 +182,23 @@ static void hand_over(struct post_office *office, const struct event *event)
 				    event->letter->n_bytes, &message), 0);
 	free(event->letter);
 	cei_peers_received(office->peers, event->process, &message, NULL);
-	if (message.type != CEI_GROUP_BYE)
-		return;
-	pthread_mutex_lock(&office->post->lock);
-	office->owes[event->process] |= ENDED;
-	pthread_mutex_unlock(&office->post->lock);
+	if (message.type == CEI_GROUP_BYE)
+		become(office, event->process, ENDED);
 }
 
 static void tell(struct post_office *office, const struct event *event)
 {
-	if (!event->what)
+	if (!event->what) {
 		hand_over(office, event);
-	else if (event->what == READY)
+	} else if (event->what == READY) {
 		cei_peers_ready(office->peers, event->process);
-	else if (event->what == QUIET)
+	} else if (event->what == QUIET) {
 		cei_peers_quiet(office->peers, event->process);
-	else
+		become(office, event->process, IS_QUIET);
+	} else {
 		cei_peers_down(office->peers, event->process, "the connection has ended",
 			       event->what == REFUSAL);
+	}
 }
 
 static int tell_next(struct post_office *office)
@@ -247,13 +267,16 @@ static void post_give_up(void *state, uint32_t process, const char *why)
 {
 	struct post_office *office = state;
 	struct post_office *other = &office->post->offices[process];
+	int is_slow;
 
 	ck_assert_ptr_nonnull(why);
 	pthread_mutex_lock(&office->post->lock);
 	if (!(other->owes[office->own] & (GIVEN_UP | ENDED | DOWN)))
 		owe(other, office->own, REFUSAL);
 	owe(office, process, GIVEN_UP | QUIET);
-	while (office->post->gives_up_slowly && (office->owes[process] & QUIET))
+	is_slow = office->post->gives_up_slowly && office->has_thread &&
+		!pthread_equal(pthread_self(), office->thread);
+	while (is_slow && !(office->owes[process] & IS_QUIET))
 		pause_now(office->post);
 	pthread_mutex_unlock(&office->post->lock);
 }
@@ -292,8 +315,8 @@ static uint64_t post_due(void *state)
 	uint64_t due_ns;
 
 	pthread_mutex_lock(&office->post->lock);
-	due_ns = office->post->is_busy || (!office->has_thread && has_something(office)) ? 0 :
-		CEI_FOREVER;
+	due_ns = ((office->post->busy >> office->own) & 1) ||
+		(!office->has_thread && has_something(office)) ? 0 : CEI_FOREVER;
 	pthread_mutex_unlock(&office->post->lock);
 	return due_ns;
 }
@@ -372,7 +395,7 @@ void post_end(struct post *post, uint32_t process)
 	office->peers = NULL;
 	for (i = 0; i < post->n; i++) {
 		drop_letters(office, i);
-		if (i != process)
+		if (has_talked(office, i) || has_talked(&post->offices[i], process))
 			owe(&post->offices[i], process, DOWN);
 	}
 	pthread_mutex_unlock(&post->lock);
@@ -400,6 +423,16 @@ void post_cut(struct post *post, uint32_t a, uint32_t b)
 	owe(&post->offices[a], b, DOWN);
 	owe(&post->offices[b], a, DOWN);
 	pthread_mutex_unlock(&post->lock);
+}
+
+int post_is_quiet(struct post *post, uint32_t process, uint32_t other)
+{
+	int is_quiet;
+
+	pthread_mutex_lock(&post->lock);
+	is_quiet = (post->offices[process].owes[other] & IS_QUIET) != 0;
+	pthread_mutex_unlock(&post->lock);
+	return is_quiet;
 }
 
 uint32_t post_n_sent(struct post *post, uint32_t from, uint32_t to, uint32_t type)

@@ -39,8 +39,9 @@ struct post {
 	uint64_t           random;
 	uint32_t           n;
 	uint32_t           fullness;            /* one of so many sends is refused; 0: none */
-	int                is_busy;             /* turn() is to be called again and again */
-	int                gives_up_slowly;     /* quiet comes before give_up() returns */
+	uint32_t           busy;                /* bits: whose turn() is to be called again and
+						 * again */
+	int                gives_up_slowly;     /* give_up() returns when quiet was told */
 	struct post_office offices[POST_MAX];
 };
 
@@ -53,7 +54,8 @@ const struct cei_carrier *post_carrier(struct post *post, uint32_t process);
  * they come from a thread of the office. */
 void post_begin(struct post *post, uint32_t process, struct cei_peers *peers, int has_thread);
 
-/* No event comes any more. The others lose it, unless it has said farewell. */
+/* No event comes any more. Who has talked with it loses it, unless it has said farewell; who
+ * talks to it later loses it then. */
 void post_end(struct post *post, uint32_t process);
 
 /* What the process says and is told stays under way as long as it is held. */
@@ -61,6 +63,9 @@ void post_hold(struct post *post, uint32_t process, int is_held);
 
 /* The connection between the two breaks. */
 void post_cut(struct post *post, uint32_t a, uint32_t b);
+
+/* Whether one was told that the other is quiet. */
+int post_is_quiet(struct post *post, uint32_t process, uint32_t other);
 
 /* How many messages of a type one has sent the other; and how often turn() was called. */
 uint32_t post_n_sent(struct post *post, uint32_t from, uint32_t to, uint32_t type);
