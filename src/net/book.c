@@ -53,16 +53,6 @@ uint32_t cei_book_own_process(const struct cei_book *book)
 	return book->roster.own;
 }
 
-uint32_t cei_book_process_of(const struct cei_book *book, uint32_t rank)
-{
-	return book->process_of[rank];
-}
-
-uint32_t cei_book_node_of(const struct cei_book *book, uint32_t process)
-{
-	return book->node_of[process];
-}
-
 void cei_book_node(const struct cei_book *book, uint32_t node, struct cei_book_node *ret_node)
 {
 	*ret_node = book->nodes[node];

@@ -41,18 +41,14 @@ void cei_book_free(struct cei_book *book);
  * the other. */
 uint64_t cei_book_instance(const struct cei_book *book);
 
-/* Who is who; valid as long as the book. */
+/* Who is who; valid as long as the book. Nodes are numbered from 0 on, in the order of their lowest
+ * ranks. */
 const struct cei_roster *cei_book_roster(const struct cei_book *book);
 
 uint32_t cei_book_n_ranks(const struct cei_book *book);
 uint32_t cei_book_n_processes(const struct cei_book *book);
 uint32_t cei_book_n_nodes(const struct cei_book *book);
 uint32_t cei_book_own_process(const struct cei_book *book);
-
-uint32_t cei_book_process_of(const struct cei_book *book, uint32_t rank);
-
-/* Nodes are numbered from 0 on, in the order of their lowest ranks. */
-uint32_t cei_book_node_of(const struct cei_book *book, uint32_t process);
 
 struct cei_book_node {
 	uint64_t number;                /* as its processes' records have it */

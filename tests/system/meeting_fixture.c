@@ -45,6 +45,7 @@ static void drop_line(void *log_arg, const char *line)
 /* Returns whether the book says what the processes have told. */
 static int is_right(const struct cei_book *book, uint32_t own)
 {
+	const struct cei_roster *roster = cei_book_roster(book);
 	uint32_t n = meeting.n_processes, i, n_bytes;
 	const uint32_t *address;
 
@@ -53,7 +54,7 @@ static int is_right(const struct cei_book *book, uint32_t own)
 		return 0;
 	for (i = 0; i < n; i++) {
 		address = cei_book_address(book, i, &n_bytes);
-		if (cei_book_process_of(book, i) != i || cei_book_node_of(book, i) != i / 4 ||
+		if (roster->process_of[i] != i || roster->node_of[i] != i / 4 ||
 		    n_bytes != 4 * (1 + i % 3) || *address != i)
 			return 0;
 	}

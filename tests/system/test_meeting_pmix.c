@@ -33,7 +33,7 @@ static int open_once(struct cei_book_config *config, struct cei_report *report, 
 	if (r)
 		return r;
 	for (i = 0; i < n; i++)
-		if (cei_book_process_of(book, i) != i || cei_book_n_processes(book) != n ||
+		if (cei_book_roster(book)->process_of[i] != i || cei_book_n_processes(book) != n ||
 		    *(const uint32_t *)cei_book_address(book, i, &n_bytes) != i)
 			r = 99;
 	cei_book_free(book);

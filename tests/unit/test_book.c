@@ -121,9 +121,9 @@ static void assert_is_book_of(const struct cei_book *book, const struct plan *pl
 	ck_assert_uint_eq(cei_book_n_processes(book), plan->n_processes);
 	ck_assert_uint_eq(cei_book_n_nodes(book), plan->n_nodes);
 	for (i = 0; i < n_ranks; i++) {
-		p = cei_book_process_of(book, i);
+		p = cei_book_roster(book)->process_of[i];
 		ck_assert_uint_eq(p, i % plan->n_processes);
-		ck_assert_uint_eq(cei_book_node_of(book, p), p % plan->n_nodes);
+		ck_assert_uint_eq(cei_book_roster(book)->node_of[p], p % plan->n_nodes);
 	}
 	for (p = 0; p < plan->n_processes; p++) {
 		ck_assert_mem_eq(cei_book_ranks_of(book, p, &n), records[p].ranks,
@@ -199,7 +199,7 @@ START_TEST(test_leaders_and_order_of_nodes)
 	ck_assert_uint_eq(node.leader, 0);
 	cei_book_node(book, 1, &node);
 	ck_assert_uint_eq(node.leader, 1);
-	ck_assert_uint_eq(cei_book_node_of(book, 0), 1);
+	ck_assert_uint_eq(cei_book_roster(book)->node_of[0], 1);
 	assert_is_roster_of(book);
 	ck_assert_uint_eq(cei_book_roster(book)->in_node[0], 3);
 	ck_assert_uint_eq(cei_book_roster(book)->own, 0);
@@ -233,8 +233,8 @@ START_TEST(test_65536_ranks)
 	/* as book.h says, and a little for each allocation */
 	ck_assert_uint_le(n_allocated() - before, 8192 * 28 + 65536 * (8 + 36 + 79) + 65536);
 	for (p = 0; p < large.n_processes; p++) {
-		ck_assert_uint_eq(cei_book_process_of(book, p), p);
-		ck_assert_uint_eq(cei_book_node_of(book, p), p % large.n_nodes);
+		ck_assert_uint_eq(cei_book_roster(book)->process_of[p], p);
+		ck_assert_uint_eq(cei_book_roster(book)->node_of[p], p % large.n_nodes);
 		assert_address(book, p);
 	}
 	cei_book_free(book);
