@@ -31,6 +31,8 @@ struct cei_transport_offer {
 static int find_sender(struct cei_ucx *ucx, const struct cei_ucx_label *label,
 		       struct cei_ucx_peer **ret_peer)
 {
+	if (ucx->is_closing)
+		return 0;
 	*ret_peer = cei_ucx_peer_find(ucx, label->sender);
 	return !*ret_peer || !(*ret_peer)->is_closing;
 }

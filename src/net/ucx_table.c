@@ -39,6 +39,7 @@ static const struct symbol symbols[] = {
 	{ "ucp_worker_get_efd", AT(worker_fd), 0 },
 	{ "ucp_worker_arm", AT(worker_arm), 0 },
 	{ "ucp_worker_progress", AT(worker_progress), 0 },
+	{ "ucp_worker_flush_nbx", AT(worker_flush), 0 },
 	{ "ucp_worker_set_am_recv_handler", AT(worker_set_handler), 0 },
 	{ "ucp_mem_map", AT(memory_map), 0 },
 	{ "ucp_mem_unmap", AT(memory_unmap), 0 },

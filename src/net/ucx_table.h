@@ -36,6 +36,7 @@ struct cei_ucx_calls {
 	__typeof__(&ucp_worker_get_efd)              worker_fd;
 	__typeof__(&ucp_worker_arm)                  worker_arm;
 	__typeof__(&ucp_worker_progress)             worker_progress;
+	__typeof__(&ucp_worker_flush_nbx)            worker_flush;
 	__typeof__(&ucp_worker_set_am_recv_handler)  worker_set_handler;
 
 	__typeof__(&ucp_mem_map)                     memory_map;

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 /* UCX takes TCP only where it expects fewer endpoints than this. */
 #define TCP_ENDPOINTS_MIN 256u
 
@@ -22,6 +24,10 @@
 
 /* From UCX 1.14 on no build is known that aborts, see avoid_double_ends(). */
 #define MINOR_OF_DOUBLE_ENDS 14u
+
+/* So long a worker waits at its end for connections that are being made. Both sides are at it, so
+ * it takes milliseconds, unless the other one stands still. */
+#define ANSWERS_LEAVE_NS UINT64_C(1000000000)
 
 /* UCX's names of what moves bytes over sockets, and through memory that processes share. A list
  * that begins with ^ or names an alias may stand for any of them. */
@@ -263,8 +269,30 @@ int cei_ucx_worker_open(struct cei_ucx *ucx)
 	return r;
 }
 
+/* UCX 1.13.1 ends the process by an assertion if a worker is destroyed whose answer to another
+ * process's request for a connection has not left (docs/decisions/0106-faults-between-nodes.md).
+ * A flush of the worker ends when no connection of its own is being made any more. */
+static void let_answers_leave(struct cei_ucx *ucx)
+{
+	const ucp_request_param_t none = { .op_attr_mask = 0 };
+	ucs_status_ptr_t request = ucx->calls.worker_flush(ucx->worker, &none);
+	uint64_t deadline_ns = cei_deadline(ANSWERS_LEAVE_NS);
+	struct cei_backoff backoff;
+
+	if (!UCS_PTR_IS_PTR(request))
+		return;
+	cei_backoff_reset(&backoff);
+	while (ucx->calls.request_status(request) == UCS_INPROGRESS &&
+	       cei_now_ns() < deadline_ns)
+		if (!ucx->calls.worker_progress(ucx->worker))
+			cei_backoff_step(&backoff);
+	ucx->calls.request_free(request);
+}
+
 void cei_ucx_worker_close(struct cei_ucx *ucx)
 {
+	ucx->is_closing = 1;
+	let_answers_leave(ucx);
 	ucx->calls.worker_destroy(ucx->worker);
 	ucx->calls.cleanup(ucx->context);
 }

@@ -48,6 +48,7 @@ struct cei_ucx {
 	struct cei_list         free_moves;
 	struct cei_list         offers;         /* those that are open */
 	uint32_t                n_foreign_offers;
+	int                     is_closing;     /* what still arrives is dropped */
 	uint64_t                n_strange;      /* messages and offers that were dropped */
 	char                    text[160];      /* for describe */
 	char                    untried[96];    /* for is_tried_in_place; empty: it is */
