@@ -24,6 +24,10 @@
 /* A client that connects, and one that was greeted, has to say the next word within this time. */
 #define PATIENCE_NS UINT64_C(2000000000)
 
+/* A client may see a launch's last mark, and say farewell, before the engine has seen that the
+ * launch is done. So its launches have this time to end. */
+#define FAREWELL_NS UINT64_C(100000000)
+
 /* Descriptors of a client beside its bells: its socket, and those of its areas, or of a text, until
  * they are sent. */
 #define CLIENT_FDS 3u
@@ -112,6 +116,17 @@ void cei_client_turn_away(struct cei_client *client, int error, const char *text
 	cei_client_end(client, CEOV_ERR_ABORTED);
 }
 
+/* Gives the porter a task, which carries out the request of that number. */
+static void begin(struct cei_client *client, int (*run)(struct cei_task *), uint32_t number)
+{
+	client->has_task = 1;
+	client->task.run = run;
+	client->answer_fd = -1;
+	client->answer = (struct cei_service_message){ .type = 0 };
+	client->asked_number = number;
+	cei_porter_give(&client->server->porter, &client->task);
+}
+
 /* --- messages ---------------------------------------------------------------- */
 
 /* The engine that serves a member of a client; CEOV_NOBODY: none does. It is fenced only where no
@@ -180,7 +195,7 @@ static void get_hello(struct cei_client *client, const struct cei_service_hello 
 		return;
 	}
 	client->state = CEI_CLIENT_OPENING;
-	cei_client_open(client);
+	begin(client, cei_client_run_open, 0);
 }
 
 static void watch_ended(void *arg, int is_orderly)
@@ -274,17 +289,16 @@ static void get_request(struct cei_client *client, const struct cei_service_mess
 		cei_client_plan_comes(client, &message->plan, message->number);
 		return;
 	case CEI_SERVICE_PART:
-		cei_client_part_comes(client, &message->part, datagram);
+		if (cei_client_part_comes(client, &message->part, datagram))
+			begin(client, cei_client_run_commit, client->assembly.number);
 		return;
 	case CEI_SERVICE_EXPLAIN:
 		client->asked = message->handle;
-		client->asked_number = message->number;
-		cei_client_explain(client);
+		begin(client, cei_client_run_explain, message->number);
 		return;
 	case CEI_SERVICE_DROP:
 		client->asked = message->handle;
-		client->asked_number = message->number;
-		cei_client_drop(client);
+		begin(client, cei_client_run_drop, message->number);
 		return;
 	case CEI_SERVICE_STAYED:
 		note_stayed(client, message->stayed.n_plans);
@@ -385,6 +399,73 @@ static int can_read(sd_event_source *source, int fd, uint32_t events, void *arg)
 
 /* --- life ------------------------------------------------------------------- */
 
+void cei_client_end(struct cei_client *client, int error)
+{
+	if (client->state == CEI_CLIENT_ENDING)
+		return;
+	if (!client->must_end)
+		client->end_error = error;
+	client->must_end = 1;
+	listen_to(client, 0);
+	if (client->has_task)
+		return;                 /* it ends when that is done */
+	client->state = CEI_CLIENT_ENDING;
+	cei_alive_watch_remove(client->server->watch, &client->watched);
+	close_answer(client);
+	client->abort_at_ns = cei_deadline(FAREWELL_NS);
+	begin(client, cei_client_run_close, 0);
+}
+
+static void free_client(struct cei_client *client)
+{
+	struct cei_server *server = client->server;
+	struct cei_usage usage;
+
+	if (client->end_error == CEOV_ERR_PEER_LOST && client->hello.n_members)
+		cei_log(&server->report, CEI_LOG_WARN, "client %u (process %d, user %u) has gone "
+			"without a farewell", client->number, client->pid, client->uid);
+	sd_event_source_disable_unref(client->source);
+	close(client->fd);
+	if (client->account) {          /* else it was refused */
+		usage = cei_client_usage(client);
+		cei_usage_add(&server->usage, client->uid, &usage);
+		cei_account_give_back_fds(&server->accounts, client->account, &client->n_fds,
+					  client->n_fds);
+		cei_account_leave(&server->accounts, client->account);
+	}
+	cei_list_remove(&client->link);
+	free(client);
+}
+
+/* Sends the answer, and reads the socket again. */
+static void task_done(struct cei_task *task)
+{
+	struct cei_client *client = cei_client_of_task(task);
+
+	client->has_task = 0;
+	client->shown_slot = client->slot;
+	client->shown_plans = client->n_plans;
+	client->shown_regions = client->n_regions;
+	client->shown_bytes = client->n_bytes;
+	if (client->state == CEI_CLIENT_ENDING) {
+		free_client(client);
+		return;
+	}
+	if (client->must_end) {
+		cei_client_end(client, client->end_error);
+		return;
+	}
+	if (client->answer.type)
+		cei_client_answer(client);
+	listen_when_answered(client);
+	if (client->state != CEI_CLIENT_OPENING)
+		return;
+	client->since_ns = cei_now_ns();
+	client->state = CEI_CLIENT_GREETED;
+	if (client->answer.type == CEI_SERVICE_REFUSED)
+		cei_client_end(client, CEOV_ERR_ABORTED);
+}
+
 static const char *enter(struct cei_client *client)
 {
 	struct cei_server *server = client->server;
@@ -418,6 +499,7 @@ struct cei_client *cei_client_new(struct cei_server *server, int fd)
 	}
 	client->server = server;
 	client->fd = fd;
+	client->task.done = task_done;
 	client->number = ++server->n_clients_ever;
 	client->area_fds[0] = client->area_fds[1] = client->answer_fd = -1;
 	client->since_ns = cei_now_ns();
@@ -433,71 +515,6 @@ struct cei_client *cei_client_new(struct cei_server *server, int fd)
 		return NULL;
 	}
 	return client;
-}
-
-void cei_client_end(struct cei_client *client, int error)
-{
-	if (client->state == CEI_CLIENT_ENDING)
-		return;
-	if (!client->must_end)
-		client->end_error = error;
-	client->must_end = 1;
-	listen_to(client, 0);
-	if (client->has_task)
-		return;                 /* it ends when that is done */
-	client->state = CEI_CLIENT_ENDING;
-	cei_alive_watch_remove(client->server->watch, &client->watched);
-	close_answer(client);
-	cei_client_close(client);
-}
-
-static void free_client(struct cei_client *client)
-{
-	struct cei_server *server = client->server;
-	struct cei_usage usage;
-
-	if (client->end_error == CEOV_ERR_PEER_LOST && client->hello.n_members)
-		cei_log(&server->report, CEI_LOG_WARN, "client %u (process %d, user %u) has gone "
-			"without a farewell", client->number, client->pid, client->uid);
-	sd_event_source_disable_unref(client->source);
-	close(client->fd);
-	if (client->account) {          /* else it was refused */
-		usage = cei_client_usage(client);
-		cei_usage_add(&server->usage, client->uid, &usage);
-		cei_account_give_back_fds(&server->accounts, client->account, &client->n_fds,
-					  client->n_fds);
-		cei_account_leave(&server->accounts, client->account);
-	}
-	cei_list_remove(&client->link);
-	free(client);
-}
-
-void cei_client_task_done(struct cei_task *task)
-{
-	struct cei_client *client = CEI_OWNER(task, struct cei_client, task);
-
-	client->has_task = 0;
-	client->shown_slot = client->slot;
-	client->shown_plans = client->n_plans;
-	client->shown_regions = client->n_regions;
-	client->shown_bytes = client->n_bytes;
-	if (client->state == CEI_CLIENT_ENDING) {
-		free_client(client);
-		return;
-	}
-	if (client->must_end) {
-		cei_client_end(client, client->end_error);
-		return;
-	}
-	if (client->answer.type)
-		cei_client_answer(client);
-	listen_when_answered(client);
-	if (client->state != CEI_CLIENT_OPENING)
-		return;
-	client->since_ns = cei_now_ns();
-	client->state = CEI_CLIENT_GREETED;
-	if (client->answer.type == CEI_SERVICE_REFUSED)
-		cei_client_end(client, CEOV_ERR_ABORTED);
 }
 
 /* Tells the client the failures of its launches. */

@@ -140,8 +140,6 @@ struct cei_client {
 	_Atomic uint64_t         n_failed;      /* ... and those among them that failed */
 };
 
-/* --- client.c: front thread --------------------------------------------------- */
-
 /* Takes a connection. NULL: it was refused, with a message to the client, and closed. */
 struct cei_client *cei_client_new(struct cei_server *server, int fd);
 
@@ -164,20 +162,5 @@ struct cei_usage cei_client_usage(struct cei_client *client);
 
 /* The client's share of the engines is as its limits say from now on. */
 void cei_client_set_share(struct cei_client *client);
-
-/* --- client_tasks.c and client_plans.c: what the porter does ------------------- */
-
-/* Begin a task, for whose done() the client's has_task stands. */
-void cei_client_open(struct cei_client *client);
-void cei_client_commit(struct cei_client *client);
-void cei_client_explain(struct cei_client *client);
-void cei_client_drop(struct cei_client *client);
-void cei_client_close(struct cei_client *client);
-
-/* Empties the client's assembly, and closes its descriptors. */
-void cei_client_clear_assembly(struct cei_client *client);
-
-/* Called by the front thread when a task is done: sends the answer, and reads the socket again. */
-void cei_client_task_done(struct cei_task *task);
 
 #endif /* CEI_DAEMON_CLIENT_H */

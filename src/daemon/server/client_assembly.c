@@ -116,29 +116,26 @@ static int take_part(struct cei_assembly *assembly, const struct cei_service_par
 	return 1;
 }
 
-void cei_client_part_comes(struct cei_client *client, const struct cei_service_part *part,
-			   struct cei_datagram *datagram)
+int cei_client_part_comes(struct cei_client *client, const struct cei_service_part *part,
+			  struct cei_datagram *datagram)
 {
 	struct cei_assembly *assembly = &client->assembly;
 
 	if (assembly->is_refused)
-		return;
+		return 0;
 	/* Descriptors that did not come: this process, or the system, has too many open. */
 	if (assembly->is_open && !part->n_bytes && !datagram->n_fds) {
 		refuse_plan(client, CEOV_ERR_SYSTEM, "ceoverlapd: the daemon has too many files "
 			    "open for another plan (LimitNOFILE=)");
-		return;
+		return 0;
 	}
 	assembly->heard_ns = cei_now_ns();
 	if (!take_part(assembly, part, datagram)) {
 		cei_client_turn_away(client, CEOV_ERR_INVALID, "ceoverlapd: a part that belongs to "
 				     "no plan");
-		return;
+		return 0;
 	}
-	if (assembly->n_bytes < assembly->head.n_bytes)
-		return;
-	client->asked_number = assembly->number;
-	cei_client_commit(client);
+	return assembly->n_bytes == assembly->head.n_bytes;
 }
 
 /* What lies unread was said in time, even if this process was stopped meanwhile. */

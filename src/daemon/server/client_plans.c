@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What the porter does for the plans of a client: commits, explains and drops them. Each function
- * but those that begin tasks is called by the porter's thread. */
+/* What the porter does for the plans of a client: commits, explains and drops them. */
 
 #include "daemon/server/client_private.h"
 
@@ -310,7 +309,7 @@ static void enter_plan(struct cei_client *client, uint32_t at, struct ceov_plan 
 	cei_intake_put_plan(intake, &client->slots[at], plan, &client->mouths[plan->member]);
 }
 
-static int run_commit(struct cei_task *task)
+int cei_client_run_commit(struct cei_task *task)
 {
 	struct cei_client *client = cei_client_of_task(task);
 	const struct cei_assembly *assembly = &client->assembly;
@@ -346,11 +345,6 @@ static int run_commit(struct cei_task *task)
 	return 0;
 }
 
-void cei_client_commit(struct cei_client *client)
-{
-	cei_client_begin(client, run_commit);
-}
-
 void cei_client_clear_assembly(struct cei_client *client)
 {
 	struct cei_assembly *assembly = &client->assembly;
@@ -380,7 +374,7 @@ static struct ceov_plan *asked_plan(const struct cei_client *client)
 	return slot->generation == client->asked.generation ? slot->plan : NULL;
 }
 
-static int run_explain(struct cei_task *task)
+int cei_client_run_explain(struct cei_task *task)
 {
 	struct cei_client *client = cei_client_of_task(task);
 	struct ceov_plan *plan = asked_plan(client);
@@ -407,12 +401,7 @@ static int run_explain(struct cei_task *task)
 	return 0;
 }
 
-void cei_client_explain(struct cei_client *client)
-{
-	cei_client_begin(client, run_explain);
-}
-
-static int run_drop(struct cei_task *task)
+int cei_client_run_drop(struct cei_task *task)
 {
 	struct cei_client *client = cei_client_of_task(task);
 	struct ceov_plan *plan = client->dropping ? client->dropping : asked_plan(client);
@@ -441,9 +430,4 @@ void cei_client_end_drop(struct cei_client *client)
 	client->dropping = NULL;
 	cei_client_empty_plan(client, &client->plans[client->asked.slot]);
 	client->n_plans--;
-}
-
-void cei_client_drop(struct cei_client *client)
-{
-	cei_client_begin(client, run_drop);
 }

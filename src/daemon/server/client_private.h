@@ -11,8 +11,15 @@
 
 struct cei_client *cei_client_of_task(struct cei_task *task);
 
-/* Gives the porter a task. Front thread. */
-void cei_client_begin(struct cei_client *client, int (*run)(struct cei_task *));
+/* What the porter does for a client: cei_task.run, with an answer for the client but in close(). */
+int  cei_client_run_open(struct cei_task *task);
+int  cei_client_run_commit(struct cei_task *task);
+int  cei_client_run_explain(struct cei_task *task);
+int  cei_client_run_drop(struct cei_task *task);
+int  cei_client_run_close(struct cei_task *task);
+
+/* Empties the client's assembly, and closes its descriptors. */
+void cei_client_clear_assembly(struct cei_client *client);
 
 /* Make the task's answer a refusal: with a text, with the name of the limit that is reached, or
  * with the words of what was raised in the client's guest. */
@@ -42,10 +49,10 @@ void cei_client_answer(struct cei_client *client);
 int  cei_client_take_fds(struct cei_client *client, uint32_t n,
 			 char text[CEOV_FAILURE_TEXT_BYTES]);
 
-/* The client is about to send a plan, or sends a part of it. */
+/* The client is about to send a plan, or sends a part of it: returns whether that was the last. */
 void cei_client_plan_comes(struct cei_client *client, const struct cei_service_plan *plan,
 			   uint32_t number);
-void cei_client_part_comes(struct cei_client *client, const struct cei_service_part *part,
+int  cei_client_part_comes(struct cei_client *client, const struct cei_service_part *part,
 			   struct cei_datagram *datagram);
 
 /* Whether a part of a plan was to come by now. */

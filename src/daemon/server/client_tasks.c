@@ -2,7 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* What the porter does for a client: opens its guest, and ends it; client_plans.c has the rest.
- * Each function but those that begin tasks is called by the porter's thread. */
+ * The porter's thread calls these functions, but for the shares and usage that the front thread
+ * asks for. */
 
 #include "daemon/server/client_private.h"
 
@@ -21,10 +22,6 @@
 #include "ce_engine/objects/context.h"
 #include "daemon/server/server.h"
 
-/* A client may see a launch's last mark, and say farewell, before the engine has seen that the
- * launch is done. So its launches have this time to end. */
-#define FAREWELL_NS UINT64_C(100000000)
-
 /* A launch without a deadline of its own gets at least this one. */
 #define DEADLINE_LEAST_NS UINT64_C(1000000)
 
@@ -34,16 +31,6 @@
 struct cei_client *cei_client_of_task(struct cei_task *task)
 {
 	return CEI_OWNER(task, struct cei_client, task);
-}
-
-void cei_client_begin(struct cei_client *client, int (*run)(struct cei_task *))
-{
-	client->has_task = 1;
-	client->task.run = run;
-	client->task.done = cei_client_task_done;
-	client->answer_fd = -1;
-	client->answer = (struct cei_service_message){ .type = 0 };
-	cei_porter_give(&client->server->porter, &client->task);
 }
 
 /* --- refusals --------------------------------------------------------------- */
@@ -301,7 +288,7 @@ void cei_client_set_share(struct cei_client *client)
 	pthread_mutex_unlock(&server->shares_lock);
 }
 
-static int run_open(struct cei_task *task)
+int cei_client_run_open(struct cei_task *task)
 {
 	struct cei_client *client = cei_client_of_task(task);
 	int r = open_guest(client);
@@ -317,11 +304,6 @@ static int run_open(struct cei_task *task)
 	else
 		fill_welcome(client);
 	return 0;
-}
-
-void cei_client_open(struct cei_client *client)
-{
-	cei_client_begin(client, run_open);
 }
 
 /* --- ending ----------------------------------------------------------------- */
@@ -385,7 +367,7 @@ static int release_plans(struct cei_client *client)
 /* Comes to its end in parts, because the same thread aborts the signals of others who die
  * meanwhile. A lane that does not come back keeps the client, and what it has mapped, until it
  * does. */
-static int run_close(struct cei_task *task)
+int cei_client_run_close(struct cei_task *task)
 {
 	struct cei_client *client = cei_client_of_task(task);
 
@@ -404,10 +386,4 @@ static int run_close(struct cei_task *task)
 	client->slots = NULL;
 	client->plans = NULL;
 	return 0;
-}
-
-void cei_client_close(struct cei_client *client)
-{
-	client->abort_at_ns = cei_deadline(FAREWELL_NS);
-	cei_client_begin(client, run_close);
 }
