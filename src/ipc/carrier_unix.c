@@ -246,7 +246,7 @@ static void lose(struct cei_unix *carrier, struct mate *mate, int r)
 static void hear(struct cei_unix *carrier, struct mate *mate, int is_dead)
 {
 	struct said said;
-	uint32_t n, i;
+	uint32_t n;
 	int r;
 
 	for (n = 0; n < TURN_MESSAGES; n++) {
@@ -260,8 +260,6 @@ static void hear(struct cei_unix *carrier, struct mate *mate, int is_dead)
 			return;
 		}
 		cei_peers_received(carrier->peers, mate->process, &said.message, &said.fds);
-		for (i = 0; i < said.fds.n; i++)
-			close(said.fds.fds[i]);
 		if (said.message.type != CEI_GROUP_BYE)
 			continue;
 		pthread_mutex_lock(&carrier->lock);

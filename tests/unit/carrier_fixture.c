@@ -17,6 +17,8 @@
 void cei_peers_received(struct cei_peers *peers, uint32_t process,
 			const struct cei_group_message *message, struct cei_group_fds *fds)
 {
+	uint32_t i;
+
 	ck_assert_uint_eq(peers->n_down, 0);
 	ck_assert_uint_lt(peers->n_heard, HEARD);
 	peers->from = process;
@@ -25,8 +27,8 @@ void cei_peers_received(struct cei_peers *peers, uint32_t process,
 	peers->last = *message;
 	peers->n_fds = fds->n;
 	memcpy(peers->fds, fds->fds, fds->n * sizeof(fds->fds[0]));
-	if (peers->keeps_fds)
-		fds->n = 0;
+	for (i = 0; i < fds->n && !peers->keeps_fds; i++)
+		ck_assert_int_eq(close(fds->fds[i]), 0);
 }
 
 void cei_peers_ready(struct cei_peers *peers, uint32_t process)

@@ -23,7 +23,7 @@ struct cei_peers {                      /* what one process was told */
 	uint64_t numbers[HEARD];
 	struct cei_group_message last;
 	uint32_t n_fds;                 /* beside the last message, ... */
-	int      keeps_fds;             /* ... which are to be taken out */
+	int      keeps_fds;             /* ... which are to stay open */
 	int      fds[CEI_GROUP_FDS_MAX];
 };
 

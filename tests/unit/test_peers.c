@@ -5,6 +5,7 @@
  * sockets within a node, a post between nodes. Schedules are drawn, see the seed. */
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -160,6 +161,24 @@ START_TEST(test_descriptors_of_exports_that_stay_are_given_back)
 	(void)export_file(0, "file");
 	(void)export_file(1, "file");
 	ck_assert_int_eq(find(1, 0, "file", &use), 0);
+}
+END_TEST
+
+/* Before and after a farewell. The message, of lost processes, names none. */
+START_TEST(test_descriptors_that_nobody_takes_are_closed)
+{
+	const struct cei_group_message message = { .type = CEI_GROUP_GONE };
+	struct cei_group_fds fds;
+	int i;
+
+	world_open(&shapes[0]);
+	for (i = 0; i < 2; i++) {
+		fds = (struct cei_group_fds){ 1, { dup(STDERR_FILENO) } };
+		ck_assert_int_ge(fds.fds[0], 0);
+		cei_peers_received(peers_of(0), 1, &message, &fds);
+		ck_assert_int_eq(fcntl(fds.fds[0], F_GETFD), -1);
+		cei_peers_leave(peers_of(0));
+	}
 }
 END_TEST
 
@@ -431,6 +450,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, test_threads_export_and_find_at_once, 0, N_SHAPES);
 	tcase_add_test(tcase, test_descriptors_come_to_who_asked);
 	tcase_add_test(tcase, test_descriptors_of_exports_that_stay_are_given_back);
+	tcase_add_test(tcase, test_descriptors_that_nobody_takes_are_closed);
 	tcase_add_loop_test(tcase, test_barriers_go_on_after_a_deadline, 0, N_SHAPES);
 	tcase_add_test(tcase, test_a_barrier_names_who_has_not_come);
 	tcase_add_loop_test(tcase, test_callers_make_progress, 0, N_SHAPES);

@@ -54,7 +54,8 @@ struct cei_carrier {
 
 /* --- events, of any thread that holds no lock of the peers ---------------------------------- */
 
-/* A message has come, which was decoded. fds may be NULL; what is left in it the caller closes. */
+/* A message has come, which was decoded. fds may be NULL; its descriptors are the peers' from now
+ * on, whatever becomes of the message. */
 void cei_peers_received(struct cei_peers *peers, uint32_t process,
 			const struct cei_group_message *message, struct cei_group_fds *fds);
 

@@ -235,14 +235,14 @@ static int enter_event(struct cei_peers *peers)
 void cei_peers_received(struct cei_peers *peers, uint32_t process,
 			const struct cei_group_message *message, struct cei_group_fds *fds)
 {
-	if (!enter_event(peers))
-		return;
-	cei_group_received(peers->machine, process, message, fds);
-	if (fds) {                              /* before a call that it ends returns */
+	int is_heard = enter_event(peers);
+
+	if (is_heard)
+		cei_group_received(peers->machine, process, message, fds);
+	if (fds)                                /* before a call that it ends returns */
 		cei_peers_close_fds(fds, 0);
-		fds->n = 0;
-	}
-	cei_peers_exit(peers, 1);
+	if (is_heard)
+		cei_peers_exit(peers, 1);
 }
 
 void cei_peers_ready(struct cei_peers *peers, uint32_t process)
