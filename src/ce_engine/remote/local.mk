@@ -5,5 +5,5 @@
 libceoverlap_core_la_SOURCES += \
 	%D%/remote.c %D%/remote.h %D%/remote_private.h \
 	%D%/remote_link.c \
-	%D%/remote_offer.c %D%/remote_offer.h \
+	%D%/remote_offer.c \
 	%D%/reopen.c

@@ -16,13 +16,10 @@
 #include "base/write.h"
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/plan.h"
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/plan/plan_commit.h"
 #include "ce_engine/plan/plan_explain.h"
 #include "ce_engine/plan/plan_launch.h"
-#include "ce_engine/remote/remote_offer.h"
-#include "ipc/service_link.h"
 
 /* Tickets of launches by the daemon have this bit; those of this process never come so far. */
 #define REMOTE_BIT (UINT64_C(1) << 63)
@@ -78,30 +75,31 @@ static int check_link(ceov_context *context, const char *call)
 
 /* What follows streams of the caller is queued by this process: launches with after_stream,
  * ceov_plan_queue(), captured graphs. So a plan of a rank on a GPU is committed here, too. */
-static int commit_also_here(struct ceov_plan *plan, struct cei_service_handle handle)
+static int commit_also_here(const struct cei_remote_plan *record)
 {
 	int r;
 
-	cei_plan_unprepare(plan);
-	r = cei_plan_commit(plan);
+	cei_plan_unprepare(record->plan);
+	r = cei_plan_commit(record->plan);
 	if (r)
-		cei_service_drop(plan->object.context->remote->link, handle);
+		cei_service_drop(record->plan->object.context->remote->link, record->handle);
 	return r;
 }
 
-static int commit_there(struct ceov_plan *plan, struct cei_service_handle *ret_handle)
+static int commit_there(struct cei_remote_plan *record)
 {
+	struct ceov_plan *plan = record->plan;
 	int r = check_link(plan->object.context, "ceov_plan_commit");
 
 	if (!r)
 		r = cei_plan_prepare(plan);
 	if (r)
 		return r;
-	r = cei_remote_send(plan, plan->object.context->remote->link, ret_handle);
+	r = cei_remote_send(record);
 	if (r)
 		cei_plan_unprepare(plan);
 	if (!r && is_on_gpu(plan))
-		r = commit_also_here(plan, *ret_handle);
+		r = commit_also_here(record);
 	return r;
 }
 
@@ -135,8 +133,7 @@ static int commit(struct ceov_plan *plan)
 				 "ceov_plan_commit: no memory");
 	record->plan = plan;
 	record->why_here = cei_remote_why_here(plan);
-	r = record->why_here ? commit_here(plan, record->why_here)
-		: commit_there(plan, &record->handle);
+	r = record->why_here ? commit_here(plan, record->why_here) : commit_there(record);
 	if (r) {
 		free(record);
 		return r;

@@ -12,7 +12,6 @@
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
-#include "ce_engine/remote/remote_offer.h"
 
 /* --- loss ---------------------------------------------------------------------- */
 
@@ -178,10 +177,7 @@ static int commit_again(struct cei_remote_plan *record)
 {
 	const char *why = cei_remote_why_here(record->plan);
 
-	if (why)
-		return cei_remote_keep_here(record, why);
-	return cei_remote_send(record->plan, record->plan->object.context->remote->link,
-			      &record->handle);
+	return why ? cei_remote_keep_here(record, why) : cei_remote_send(record);
 }
 
 /* Has the daemon commit the plans that an earlier one had. */

@@ -3,7 +3,7 @@
 
 /* Which plans a daemon can reach, and what it gets of them. */
 
-#include "ce_engine/remote/remote_offer.h"
+#include "ce_engine/remote/remote_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,6 @@
 #include "base/cuda_driver.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/program/program_wire.h"
 
@@ -130,22 +129,21 @@ static int write_plan(const struct ceov_plan *plan, const struct cei_service_off
 	return 0;
 }
 
-static int send_offer(const struct ceov_plan *plan, const struct cei_service_offer *offer,
-		      struct cei_service_link *link, struct cei_service_handle *ret_handle)
+static int send_offer(struct cei_remote_plan *record, const struct cei_service_offer *offer)
 {
 	struct cei_service_program wire = { .offer = offer };
-	int r = write_plan(plan, offer, &wire);
+	int r = write_plan(record->plan, offer, &wire);
 
 	if (r)
 		return r;
-	r = cei_service_commit(link, &wire, ret_handle);
+	r = cei_service_commit(record->plan->object.context->remote->link, &wire, &record->handle);
 	free((void *)(uintptr_t)wire.bytes);
 	return r;
 }
 
-int cei_remote_send(const struct ceov_plan *plan, struct cei_service_link *link,
-		   struct cei_service_handle *ret_handle)
+int cei_remote_send(struct cei_remote_plan *record)
 {
+	const struct ceov_plan *plan = record->plan;
 	const struct cei_program *program = &plan->program;
 	struct cei_service_offer offer;
 	int r = cei_offer_init(&offer, program->n_buffers + 2 * program->n_signals);
@@ -156,7 +154,7 @@ int cei_remote_send(const struct ceov_plan *plan, struct cei_service_link *link,
 	if (!r)
 		r = offer_all(plan, &offer);
 	if (!r)
-		r = send_offer(plan, &offer, link, ret_handle);
+		r = send_offer(record, &offer);
 	cei_offer_fini(&offer);
 	return r;
 }

@@ -4,7 +4,7 @@
 #define CEI_REMOTE_PRIVATE_H
 
 /* What remote.c, which is the door to a daemon, shares with remote_link.c, which connects to it and
- * goes on with the next one. */
+ * goes on with the next one, and with remote_offer.c, which says what the daemon gets. */
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -61,5 +61,15 @@ int  cei_remote_keep_here(struct cei_remote_plan *record, const char *why);
 
 /* Returns why the daemon cannot carry out the plan, or NULL. */
 const char *cei_remote_why_here(const struct ceov_plan *plan);
+
+/* Fills in who this process is: its members, with their GPUs, and its settings. */
+void cei_remote_hello(const ceov_context *context, struct cei_service_hello *hello);
+
+/* Returns why no daemon can carry out the plan, in words, or NULL. */
+const char *cei_remote_cannot(const struct ceov_plan *plan);
+
+/* Has the daemon commit a plan that was prepared, with the memory that it names, for the record's
+ * handle. Raises. */
+int  cei_remote_send(struct cei_remote_plan *record);
 
 #endif /* CEI_REMOTE_PRIVATE_H */
