@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -268,6 +269,32 @@ START_TEST(test_callers_make_progress)
 }
 END_TEST
 
+/* How often the calling thread has slept. */
+static long n_sleeps(void)
+{
+	struct rusage usage;
+
+	ck_assert_int_eq(getrusage(RUSAGE_THREAD, &usage), 0);
+	return usage.ru_nvcsw;
+}
+
+/* The sleeps of one wait are few where each takes long. */
+START_TEST(test_callers_that_make_progress_do_not_spin)
+{
+	const struct world_config config = { .n = 2, .node_of = { 0, (uint32_t)_i }, .turned = 3 };
+	uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
+	long before;
+
+	world_open(&config);
+	before = n_sleeps();
+	do {
+		ck_assert_uint_lt(cei_now_ns(), deadline_ns);
+		ck_assert_int_eq(cei_peers_barrier(peers_of(0), cei_deadline(100 * TESTING_MS)),
+				 CEOV_ERR_TIMEOUT);
+	} while (n_sleeps() - before < 20);
+}
+END_TEST
+
 START_TEST(test_threads_without_one_export_and_find_at_once)
 {
 	struct world_config config = shapes[_i];
@@ -454,6 +481,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_loop_test(tcase, test_barriers_go_on_after_a_deadline, 0, N_SHAPES);
 	tcase_add_test(tcase, test_a_barrier_names_who_has_not_come);
 	tcase_add_loop_test(tcase, test_callers_make_progress, 0, N_SHAPES);
+	tcase_add_loop_test(tcase, test_callers_that_make_progress_do_not_spin, 0, 2);
 	tcase_add_loop_test(tcase, test_threads_without_one_export_and_find_at_once, 0, N_SHAPES);
 	tcase_add_test(tcase, test_who_stands_still_on_the_node_is_lost_when_it_ends);
 	tcase_add_loop_test(tcase, test_who_stands_still_on_another_node_is_lost, 0, 2);

@@ -195,9 +195,22 @@ static void flush(struct cei_peers *peers, uint64_t deadline_ns)
 	(void)cei_peers_turn(peers);
 }
 
+/* Without the lock. It naps, but does not poll: a rail without a thread has to be turned, and
+ * another thread of this process may end the call. */
+static void progress(struct cei_peers *peers, struct cei_backoff *backoff)
+{
+	if (cei_peers_turn(peers))
+		cei_backoff_again(backoff);
+	else
+		cei_backoff_step(backoff);
+}
+
 /* The thread tells the machine the time, but it may be held up by the layer above. */
 void cei_peers_await(struct cei_peers *peers, const struct cei_group_call *call)
 {
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
 	for (;;) {
 		cei_peers_take(peers, 1);
 		if (call->is_ended)
@@ -205,8 +218,7 @@ void cei_peers_await(struct cei_peers *peers, const struct cei_group_call *call)
 		cei_peers_wake_if_due(peers);
 		if (peers->config.progress_by_caller) {
 			pthread_mutex_unlock(&peers->lock);
-			if (!cei_peers_turn(peers))
-				cei_relax();
+			progress(peers, &backoff);
 			pthread_mutex_lock(&peers->lock);
 		} else {
 			cei_condition_wait(&peers->changed, &peers->lock, call->deadline_ns);
