@@ -8,8 +8,6 @@
 #include "base/clock.h"
 #include "ce_engine/exec/movers.h"
 
-#define LOOK_NS UINT64_C(250000000)
-
 void cei_fence_init(struct cei_fence *fence, int looks)
 {
 	fence->look_at_ns = looks ? 0 : CEI_FOREVER;
@@ -39,14 +37,6 @@ void cei_fence_look(struct cei_fence *fence, struct cei_movers *movers)
 	fence->error = error;
 	memcpy(fence->text, text, sizeof(text));
 	pthread_mutex_unlock(&fence->lock);
-}
-
-void cei_fence_look_at(struct cei_fence *fence, struct cei_movers *movers, uint64_t now_ns)
-{
-	if (now_ns < fence->look_at_ns)
-		return;
-	fence->look_at_ns = now_ns + LOOK_NS;
-	cei_fence_look(fence, movers);
 }
 
 int cei_fence_read(struct cei_fence *fence, char ret_text[CEI_LOST_BYTES])

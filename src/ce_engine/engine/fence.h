@@ -14,6 +14,8 @@
 
 #include "backend/place.h"
 
+#define CEI_FENCE_LOOK_NS UINT64_C(250000000)
+
 struct cei_movers;                      /* ce_engine/exec/movers.h */
 
 struct cei_fence {
@@ -34,7 +36,14 @@ void cei_fence_look(struct cei_fence *fence, struct cei_movers *movers);
 
 /* The same, but at most four times a second: for an engine that waits for marks or sleeps, so that
  * no lane breaks. */
-void cei_fence_look_at(struct cei_fence *fence, struct cei_movers *movers, uint64_t now_ns);
+static inline void cei_fence_look_at(struct cei_fence *fence, struct cei_movers *movers,
+				     uint64_t now_ns)
+{
+	if (now_ns < fence->look_at_ns)
+		return;
+	fence->look_at_ns = now_ns + CEI_FENCE_LOOK_NS;
+	cei_fence_look(fence, movers);
+}
 
 /* The engine's thread. */
 static inline int cei_fence_is_up(const struct cei_fence *fence)
