@@ -14,7 +14,6 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
-#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/objects/tombstones.h"
 #include "ce_engine/plan/plan_release.h"
@@ -100,10 +99,10 @@ static void wait_for_users(ceov_context *context)
 	uint32_t n;
 
 	cei_backoff_reset(&backoff);
-	cei_far_await(context, 1);
+	cei_context_await(context, 1);
 	while ((n = withdraw_exports(context)) && cei_now_ns() < deadline)
 		cei_backoff_step(&backoff);
-	cei_far_await(context, -1);
+	cei_context_await(context, -1);
 	if (n)
 		cei_log(&context->report, CEI_LOG_WARN,
 			"ceov_close: peers still use %u of our buffers and signals; let "

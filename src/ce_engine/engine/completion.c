@@ -13,7 +13,6 @@
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/sched/trace.h"
 
@@ -165,7 +164,7 @@ void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 		context->ended(context->ended_arg, launch->number, error);
 	pthread_mutex_lock(&plan->lock);
 	cei_list_append(&plan->run.idle, &launch->link);
-	cei_far_await(context, -(plan->waits.n_watches != 0));
+	cei_context_await(context, -(plan->waits.n_watches != 0));
 	plan->run.n_in_flight--;
 	pthread_mutex_unlock(&plan->lock);
 	/* Who has a ticket may release the plan as soon as it is told. */

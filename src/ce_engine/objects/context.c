@@ -8,15 +8,6 @@
 #include "backend/place.h"
 #include "base/clock.h"
 
-int cei_context_check(const ceov_context *context, const char *call)
-{
-	if (!context)
-		return cei_refuse_unlogged("%s: the context is NULL", call);
-	if (context->state != CEI_CONTEXT_OPEN)
-		return cei_refuse_unlogged("%s: the context was closed", call);
-	return *context->alive ? 0 : CEOV_ERR_FORKED;
-}
-
 uint32_t cei_context_member(const ceov_context *context, uint32_t rank)
 {
 	uint32_t i;
@@ -62,12 +53,6 @@ int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "%s: the NULL stream cannot be used", call);
 	return 0;
-}
-
-int cei_context_is_lost(ceov_context *context, uint32_t rank)
-{
-	/* acquire: pairs with cei_peer_gone() */
-	return atomic_load_explicit(&context->is_lost[rank], memory_order_acquire);
 }
 
 int ceov_barrier(ceov_context *context, uint64_t timeout_ns)

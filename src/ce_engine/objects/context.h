@@ -104,10 +104,6 @@ struct ceov_context {
 	uint32_t            (*settle)(ceov_context *context);
 };
 
-/* 0, CEOV_ERR_INVALID (NULL or closed: a line on stderr names the public call) or CEOV_ERR_FORKED,
- * which nothing may be written about. */
-int cei_context_check(const ceov_context *context, const char *call);
-
 /* Returns the member index of a rank of this process, or CEOV_NOBODY. */
 uint32_t cei_context_member(const ceov_context *context, uint32_t rank);
 
@@ -124,7 +120,19 @@ int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
 int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
 		       const char *call, struct cei_backend **ret_backend);
 
-int cei_context_is_lost(ceov_context *context, uint32_t rank);
+static inline int cei_context_is_lost(const ceov_context *context, uint32_t rank)
+{
+	/* acquire: pairs with cei_peer_gone() */
+	return atomic_load_explicit(&context->is_lost[rank], memory_order_acquire);
+}
+
+/* The process waits, by as many waits more or less, for counters of its own: while it does, nodes
+ * that may raise them and fall silent are lost. Never blocks. */
+static inline void cei_context_await(const ceov_context *context, int by)
+{
+	if (context->peers && context->site.network)
+		cei_peers_await_users(context->peers, by);
+}
 
 /* settings.c: fills the site and the limits from config and environment. */
 int cei_settings_load(ceov_context *context, const struct ceov_config *config,

@@ -153,9 +153,3 @@ void cei_far_put(ceov_context *context, struct cei_far *far)
 	}
 	pthread_mutex_unlock(&context->far_lock);
 }
-
-void cei_far_await(const ceov_context *context, int by)
-{
-	if (context->peers && context->site.network)
-		cei_peers_await_users(context->peers, by);
-}

@@ -41,10 +41,6 @@ struct cei_far_find {                   /* what a find brought from another node
  * it is a signal in the memory of a GPU. */
 int  cei_far_use(ceov_context *context, const struct cei_far_find *find, struct cei_found *found);
 
-/* The process waits, by as many waits more or less, for counters of its own: while it does, nodes
- * that may raise them and fall silent are lost. Never blocks. */
-void cei_far_await(const ceov_context *context, int by);
-
 /* Ends one use of what a find gave. NULL is allowed. */
 void cei_far_put(ceov_context *context, struct cei_far *far);
 

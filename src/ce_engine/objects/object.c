@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Living and dead handles. */
+/* Living and dead handles, and whether a handle may be used. */
 
 #include "ce_engine/objects/object.h"
 
@@ -25,6 +25,15 @@ void cei_object_init(struct cei_object *object, ceov_context *context,
 struct cei_report *cei_object_report(const struct cei_object *object)
 {
 	return &object->context->report;
+}
+
+int cei_context_check(const ceov_context *context, const char *call)
+{
+	if (!context)
+		return cei_refuse_unlogged("%s: the context is NULL", call);
+	if (context->state != CEI_CONTEXT_OPEN)
+		return cei_refuse_unlogged("%s: the context was closed", call);
+	return *context->alive ? 0 : CEOV_ERR_FORKED;
 }
 
 int cei_object_check(const void *handle, const struct cei_object_type *type, const char *call)

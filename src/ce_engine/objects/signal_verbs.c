@@ -196,13 +196,13 @@ static int look_until(ceov_signal *signal, uint32_t index, uint64_t value, uint6
 	struct cei_backoff backoff;
 	int r;
 
-	cei_far_await(context, 1);
+	cei_context_await(context, 1);
 	cei_backoff_reset(&backoff);
 	do {
 		cei_backoff_step(&backoff);
 		r = look(signal, index, value);
 	} while (r == CEOV_PENDING && cei_now_ns() < deadline_ns);
-	cei_far_await(context, -1);
+	cei_context_await(context, -1);
 	return r;
 }
 

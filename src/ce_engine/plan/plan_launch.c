@@ -16,7 +16,6 @@
 #include "ce_engine/objects/abort.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_builder.h"
@@ -250,7 +249,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		cei_list_append(&plan->run.idle, &record->link);
 		return r;
 	}
-	cei_far_await(context, plan->waits.n_watches != 0);
+	cei_context_await(context, plan->waits.n_watches != 0);
 	plan->run.n_in_flight++;
 	plan->run.n_launches++;
 	plan->run.last_base = launch->base;
