@@ -5,7 +5,7 @@
 
 #include <check.h>
 
-#include "ce_engine/sched/shares.h"
+#include "ce_engine/sched/lineup.h"
 #include "testing.h"
 
 #define NOW   UINT64_C(1000000000)

@@ -11,6 +11,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/ports.c %D%/ports.h \
 	%D%/queues.c %D%/queues.h \
 	%D%/scheduler.c %D%/scheduler.h \
-	%D%/shares.c %D%/shares.h \
 	%D%/tally.c %D%/tally.h \
 	%D%/trace.c %D%/trace.h

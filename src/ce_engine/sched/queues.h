@@ -25,7 +25,7 @@
  * collide from then on.
  *
  * Where several clients share the engines (flows.h), each has queues of its own, and their flows go
- * in turn (shares.h); within a client the rules above hold. Further:
+ * in turn (lineup.h); within a client the rules above hold. Further:
  *
  * - a flow that received more than others which wait for the same port leaves the port to them for
  * a moment, even if they wait for other lanes: see CEI_QUEUES_LEAD;
