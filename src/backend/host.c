@@ -37,6 +37,7 @@ struct operation {
 
 struct host_backend {
 	struct cei_host_faults faults;
+	int                    has_faults;      /* else the script says nothing */
 };
 
 struct host_lane {
@@ -60,26 +61,33 @@ static uint32_t rank_of(const struct cei_backend *backend)
 	return backend->site->members[backend->member].rank;
 }
 
-static int host_open(struct cei_backend *backend)
-{
-	struct host_backend *host = backend->private;
-
-	host->faults.opened_ns = cei_now_ns();
-	return cei_host_script_from_environment(backend->site->report, rank_of(backend),
-						&host->faults.script);
-}
-
 void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script)
 {
+	static const struct cei_host_script none;
 	struct host_backend *host = backend->private;
 
 	host->faults.script = *script;
+	host->has_faults = memcmp(script, &none, sizeof(none)) != 0;
+}
+
+static int host_open(struct cei_backend *backend)
+{
+	struct host_backend *host = backend->private;
+	struct cei_host_script script;
+	int r = cei_host_script_from_environment(backend->site->report, rank_of(backend), &script);
+
+	host->faults.opened_ns = cei_now_ns();
+	if (!r)
+		cei_host_set_script(backend, &script);
+	return r;
 }
 
 static int host_lost(struct cei_backend *backend, char ret_text[CEI_LOST_BYTES])
 {
 	const struct host_backend *host = backend->private;
 
+	if (!host->has_faults)
+		return 0;
 	return cei_host_faults_tell(&host->faults, rank_of(backend), ret_text);
 }
 
@@ -114,7 +122,7 @@ static int execute_copy(struct cei_lane *lane, const struct cei_piece *piece)
 {
 	struct host_backend *host = lane->backend->private;
 	struct host_lane *own = lane->private;
-	int r;
+	int r = 0;
 
 	if (own->n_copies + 1 == host->faults.script.copy_lose_at)
 		return CEOV_PENDING;    /* at each further try, too */
@@ -122,7 +130,8 @@ static int execute_copy(struct cei_lane *lane, const struct cei_piece *piece)
 	sleep_ns(host->faults.script.copy_delay_ns);
 	if (atomic_load(&own->must_stop))       /* stopped during the delay: copies nothing */
 		return CEOV_PENDING;
-	r = cei_host_faults_copy(&host->faults, lane, own->n_copies);
+	if (host->has_faults)
+		r = cei_host_faults_copy(&host->faults, lane, own->n_copies);
 	if (!r)
 		copy_now(piece);
 	return r;
@@ -374,7 +383,7 @@ static int host_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 	/* acquire: pairs with execute(); the error first: nothing is done after it */
 	int error = atomic_load_explicit(&own->error, memory_order_acquire);
 
-	if (!error && cei_host_faults_lost(&host->faults))
+	if (!error && host->has_faults && cei_host_faults_lost(&host->faults))
 		error = CEOV_ERR_SYSTEM;
 	*ret_n_done = atomic_load_explicit(&own->n_done, memory_order_acquire);
 	return error;
