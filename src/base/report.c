@@ -122,13 +122,11 @@ void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *ho
 	pthread_mutex_unlock(&report->lock);
 }
 
-void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold)
+void cei_report_let_go(struct cei_report *report, struct cei_report_hold *hold)
 {
 	char line[CEI_LINE_BYTES];
 	uint32_t i;
 
-	if (!hold->is_open)
-		return;
 	pthread_mutex_lock(&report->lock);
 	cei_list_remove(&hold->link);
 	pthread_mutex_unlock(&report->lock);
@@ -242,18 +240,6 @@ struct cei_blame_text cei_blame_text(uint32_t rank)
 	if (rank != CEOV_NOBODY)
 		snprintf(blame.text, sizeof(blame.text), " (to blame: rank %u)", rank);
 	return blame;
-}
-
-struct ceov_failure cei_failure(int error, int native_code)
-{
-	struct ceov_failure failure;
-
-	memset(&failure, 0, sizeof(failure));
-	failure.error = error;
-	failure.native_code = native_code;
-	failure.rank = CEOV_NOBODY;
-	failure.transfer = CEOV_NOBODY;
-	return failure;
 }
 
 void cei_report_end(struct cei_report *report)

@@ -69,10 +69,16 @@ void cei_report_end(struct cei_report *report);
 void cei_report_fini(struct cei_report *report);
 
 /* Between begin and end the calling thread's lines are kept back; at the end they are written in
- * their order. Call begin before taking the lock, or while holding the lock but before anything is
- * raised. Call end after releasing the lock. Pairs may nest. */
+ * their order, by let_go. Call begin before taking the lock, or while holding the lock but before
+ * anything is raised. Call end after releasing the lock. Pairs may nest. */
 void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *hold);
-void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold);
+void cei_report_let_go(struct cei_report *report, struct cei_report_hold *hold);
+
+static inline void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold)
+{
+	if (hold->is_open)
+		cei_report_let_go(report, hold);
+}
 
 void cei_log(struct cei_report *report, enum cei_log_level level,
 	     const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -84,7 +90,11 @@ struct cei_blame_text {
 struct cei_blame_text cei_blame_text(uint32_t rank);
 
 /* Returns a failure with this error that no rank is to blame for. */
-struct ceov_failure cei_failure(int error, int native_code);
+static inline struct ceov_failure cei_failure(int error, int native_code)
+{
+	return (struct ceov_failure){ .error = error, .native_code = native_code,
+				      .rank = CEOV_NOBODY, .transfer = CEOV_NOBODY };
+}
 
 /* Writes the text into failure, logs it, and keeps it if it is the first. Returns failure->error.
  * Any thread. */
