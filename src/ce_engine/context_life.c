@@ -15,7 +15,6 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
 #include "ce_engine/objects/signal.h"
-#include "ce_engine/objects/tombstones.h"
 #include "ce_engine/plan/plan_release.h"
 
 void cei_context_begin(ceov_context *context, void (*log)(void *, const char *), void *log_arg)

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/object.h"
-#include "ce_engine/objects/tombstones.h"
+#include "ce_engine/objects/object.h"
 #include "testing.h"
 
 /* More releases than a context's quarantine holds, but fewer than the quarantine and the list of

@@ -46,7 +46,7 @@ struct cei_remote;                      /* ce_engine/remote/remote_private.h */
 struct cei_unix;                        /* ipc/carrier_unix.h */
 
 struct ceov_context {
-	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a
+	enum cei_context_state state;   /* first member, because object.h keeps the begin of a
 					 * closed context */
 	const uint64_t       *alive;    /* a page that is zero in forked children */
 	const struct cei_door *door;    /* who carries out its plans; from ceov_open() on */

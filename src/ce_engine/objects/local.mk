@@ -16,5 +16,4 @@ libceoverlap_core_la_SOURCES += \
 	%D%/signal.c %D%/signal.h \
 	%D%/signal_verbs.c %D%/signal_abort.c \
 	%D%/tickets.c %D%/tickets.h \
-	%D%/tombstones.c %D%/tombstones.h \
 	%D%/works.h

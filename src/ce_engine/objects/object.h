@@ -6,7 +6,7 @@
 /*
  * What buffers, signals, plans and what stands on them have in common: they know their
  * context, count who uses them, and are recognised when a released handle comes back. Released
- * objects rest in a bounded quarantine, and then in tombstones.h, before their memory is
+ * objects rest in a bounded quarantine, and then among the tombstones, before their memory is
  * reused, so that a stale handle is refused and not followed.
  */
 
@@ -91,5 +91,25 @@ void cei_objects_forget(ceov_context *context);
 void cei_object_use(struct cei_object *object);
 void cei_object_unuse(struct cei_object *object);
 uint32_t cei_object_n_users(struct cei_object *object);
+
+/* --- tombstones ------------------------------------------------------------ */
+
+/*
+ * Tombstones: the memory of handles that were released, and of contexts that were closed, is
+ * kept for a while. So a call with such a handle finds there that it was released, instead of
+ * memory that belongs to somebody else.
+ *
+ * One for the process, because it outlives contexts. Bounded: a new entry displaces the
+ * oldest one, which is freed. Any thread, without a lock; also in a forked child.
+ */
+
+/* How many released handles, and how many closed contexts, are kept at most. Of a context the
+ * pages behind the first are given back to the system, so it costs little. */
+#define CEI_TOMBSTONES_HANDLES  1024u
+#define CEI_TOMBSTONES_CONTEXTS 16u
+
+/* Takes ownership of a closed context's malloc()ed memory, of which only the first page keeps its
+ * contents. Handles come here from the quarantine. */
+void cei_tombstones_keep_context(void *memory, size_t n_bytes);
 
 #endif /* CEI_OBJECT_H */
