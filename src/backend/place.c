@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Opens and closes backends with their private state, and undoes a failed open. */
+/* Opens and closes backends with their private state, undoes a failed open, and says what a backend
+ * serves and reaches. */
 
 #include "backend/place.h"
 
@@ -39,6 +40,23 @@ void cei_backend_close(struct cei_backend *backend)
 		backend->ops->close(backend);
 	free(backend->private);
 	memset(backend, 0, sizeof(*backend));
+}
+
+int cei_backend_serves(const struct cei_place_ops *ops, enum ceov_place_kind kind)
+{
+	return (ops->serves >> kind & 1) != 0;
+}
+
+enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target)
+{
+	static const enum cei_moves moves[2][2] = {
+		[CEOV_PLACE_HOST] = { [CEOV_PLACE_HOST] = CEI_MOVES_WITHIN_HOST,
+				      [CEOV_PLACE_GPU] = CEI_MOVES_HOST_TO_GPU },
+		[CEOV_PLACE_GPU] = { [CEOV_PLACE_HOST] = CEI_MOVES_GPU_TO_HOST,
+				     [CEOV_PLACE_GPU] = CEI_MOVES_AMONG_GPUS },
+	};
+
+	return moves[source][target];
 }
 
 int cei_backend_reaches(struct cei_backend *backend, const struct cei_memory *memory)

@@ -32,20 +32,3 @@ const struct cei_place_ops *cei_backend_named(const char *name)
 			return cei_backends[i];
 	return NULL;
 }
-
-int cei_backend_serves(const struct cei_place_ops *ops, enum ceov_place_kind kind)
-{
-	return (ops->serves >> kind & 1) != 0;
-}
-
-enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target)
-{
-	static const enum cei_moves moves[2][2] = {
-		[CEOV_PLACE_HOST] = { [CEOV_PLACE_HOST] = CEI_MOVES_WITHIN_HOST,
-				      [CEOV_PLACE_GPU] = CEI_MOVES_HOST_TO_GPU },
-		[CEOV_PLACE_GPU] = { [CEOV_PLACE_HOST] = CEI_MOVES_GPU_TO_HOST,
-				     [CEOV_PLACE_GPU] = CEI_MOVES_AMONG_GPUS },
-	};
-
-	return moves[source][target];
-}
