@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 #include "sim/sim_client.h"
 #include "testing.h"
 

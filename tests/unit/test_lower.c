@@ -10,7 +10,7 @@
 #include "ce_engine/exec/lower.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 #include "stream_rig.h"
 
 /* As in an all-gather by pulling: the own part, two parts behind each peer's mark, then the

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 #include "testing.h"
 
 #define BASE UINT64_C(1000000)

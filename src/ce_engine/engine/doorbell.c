@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "ce_engine/exec/lanes.h"
 #include "ce_engine/exec/staging.h"
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 #include "ce_engine/sched/trace.h"
 
 enum look { LOOK_REACHED, LOOK_NOT_YET, LOOK_ABORTED };

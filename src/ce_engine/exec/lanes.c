@@ -10,7 +10,7 @@
 
 #include "backend/lane.h"
 #include "ce_engine/exec/lower.h"
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 #include "ce_engine/sched/launch.h"
 #include "ce_engine/sched/trace.h"
 

@@ -5,7 +5,7 @@
 
 #include "ce_engine/exec/lower.h"
 
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 
 /* Most marks of a run that are not waited for again; of further ones each step's are. */
 #define WAITED_MAX 64u

@@ -88,7 +88,7 @@ struct cei_job {
 	const struct cei_machine_link *link;    /* NULL: its ports are not known */
 	uint64_t        bytes;
 	uint64_t        gap_bytes;      /* so many bytes longer one row would be that takes as long
-					 * as the job's rows (split.h) */
+					 * as the job's rows (program_cut.h) */
 	uint64_t        ready_ns;       /* when it became ready */
 	uint16_t        lane;
 	uint16_t        turn;           /* tie-breaker among equally good jobs: the least goes

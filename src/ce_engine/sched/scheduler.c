@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 #include "ce_engine/sched/launch.h"
 #include "ce_engine/sched/tally.h"
 #include "ce_engine/sched/trace.h"

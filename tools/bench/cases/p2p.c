@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/program/split.h"
+#include "ce_engine/program/program_cut.h"
 #include "tools/bench/cases/cases.h"
 #include "tools/bench/group.h"
 

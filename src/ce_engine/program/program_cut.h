@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_SPLIT_H
-#define CEI_SPLIT_H
+#ifndef CEI_PROGRAM_CUT_H
+#define CEI_PROGRAM_CUT_H
 
-/* At commit: cuts a transfer into chunks. Pure arithmetic. */
+/* Cuts a transfer into chunks. Pure arithmetic; program.h has the cuts of a whole program. */
 
 #include <stdint.h>
 
@@ -42,4 +42,4 @@ uint64_t cei_split_gap_bytes(const struct cei_piece *chunk, uint64_t n_bytes);
 /* The chunk's first n_bytes bytes, at least 1 and at most all; whole rows where it has several. */
 struct cei_piece cei_split_shorten(const struct cei_piece *chunk, uint64_t n_bytes);
 
-#endif /* CEI_SPLIT_H */
+#endif /* CEI_PROGRAM_CUT_H */
