@@ -5,7 +5,6 @@
 # in it. It needs no context.
 libceoverlap_core_la_SOURCES += \
 	%D%/area.c %D%/area.h \
-	%D%/order_queries.c %D%/order_queries.h \
 	%D%/overlap_sweep.c %D%/overlap_sweep.h \
 	%D%/program.c %D%/program.h \
 	%D%/program_check.c %D%/program_triggers.c \

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "base/number_set.h"
-#include "ce_engine/program/order_queries.h"
+#include "ce_engine/program/program_order.h"
 
 struct cei_span {                       /* a range of bytes, rows or columns of one transfer */
 	uint64_t begin;
