@@ -7,7 +7,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/area.c %D%/area.h \
 	%D%/overlap_sweep.c %D%/overlap_sweep.h \
 	%D%/program.c %D%/program.h \
-	%D%/program_check.c %D%/program_triggers.c \
+	%D%/program_check.c \
 	%D%/program_cut.c %D%/program_cut.h \
 	%D%/program_explain.c %D%/program_explain.h \
 	%D%/program_order.c %D%/program_order.h \
