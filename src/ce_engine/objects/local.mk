@@ -11,7 +11,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/export.c %D%/export.h \
 	%D%/object.c %D%/object.h \
 	%D%/plan.h \
-	%D%/plan_waits.c %D%/plan_waits.h \
+	%D%/plan_waits.h \
 	%D%/settings.c \
 	%D%/signal.c %D%/signal.h \
 	%D%/signal_verbs.c %D%/signal_abort.c \

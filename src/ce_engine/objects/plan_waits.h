@@ -7,14 +7,12 @@
  * Lists the transfers of a committed plan by what they wait for: by the transfer of the same
  * launch that raises the mark, or else by the counter. So the engine need not check every mark
  * (parking.h). A transfer waits for at most two marks: number 0 is source_ready, 1 target_free.
+ * plan_commit.c fills the lists.
  */
 
 #include <stdint.h>
 
 #include "ce_engine/objects/signal.h"
-
-struct cei_order;
-struct ceov_plan;
 
 struct cei_waiter {
 	const struct cei_counter *counter;      /* the step's mark */
@@ -37,11 +35,5 @@ struct cei_waits {
 					 * the end */
 	uint32_t           n_watches;   /* number of different counters */
 };
-
-/* At commit, after the plan's checks. CEOV_ERR_NO_MEMORY, not raised; then call fini, which
- * accepts zeroes. */
-int  cei_waits_init(struct cei_waits *waits, const struct ceov_plan *plan,
-		    const struct cei_order *order);
-void cei_waits_fini(struct cei_waits *waits);
 
 #endif /* CEI_PLAN_WAITS_H */
