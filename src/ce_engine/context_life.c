@@ -15,12 +15,14 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
 #include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/local_door.h"
 #include "ce_engine/plan/plan_release.h"
 
 void cei_context_begin(ceov_context *context, void (*log)(void *, const char *), void *log_arg)
 {
 	context->state = CEI_CONTEXT_OPEN;
 	cei_report_init(&context->report, log, log_arg);
+	context->door = &cei_local_door;
 	context->settle = cei_plans_settle;
 	cei_list_init(&context->buffers);
 	cei_list_init(&context->signals);

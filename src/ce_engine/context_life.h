@@ -8,7 +8,8 @@
 
 #include "ce_engine/objects/object.h"
 
-/* Begins a zeroed context: its report (log NULL: lines go to stderr), lists and locks. */
+/* Begins a zeroed context: its report (log NULL: lines go to stderr), lists, locks and the door to
+ * engines of this process. */
 void cei_context_begin(ceov_context *context, void (*log)(void *, const char *), void *log_arg);
 
 /* Makes the page by which a forked child is recognised. Raises CEOV_ERR_SYSTEM. */

@@ -19,7 +19,6 @@
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/meet.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/plan/local_door.h"
 #include "ce_engine/remote/remote.h"
 #include "ce_engine/warm.h"
 #include "net/network.h"
@@ -189,7 +188,6 @@ int cei_context_open(const struct ceov_config *config,
 		return CEOV_ERR_NO_MEMORY;
 	cei_context_begin(context, config ? config->log : NULL, config ? config->log_arg : NULL);
 	context->site.movers = movers;
-	context->door = &cei_local_door;
 	r = build(context, config, transport);
 	if (r) {
 		ceov_close(context);

@@ -23,6 +23,7 @@
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_import.h"
 #include "ce_engine/plan/plan_launch.h"
+#include "ce_engine/plan/plan_release.h"
 #include "ce_engine/program/program_wire.h"
 #include "testing.h"
 
@@ -113,7 +114,7 @@ static void ended(void *arg, uint64_t number, int result)
 	ceov_context *watched = atomic_load(&host.watched);
 
 	(void)arg;
-	if (watched && !cei_guest_is_busy(watched))
+	if (watched && !cei_plans_are_moving(watched))
 		atomic_fetch_add(&host.n_idle, 1);
 	if (result) {
 		atomic_store(&host.error, result);
@@ -258,9 +259,9 @@ static void await_idle(ceov_context *guest)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
 
-	while (cei_guest_is_busy(guest) && cei_now_ns() < deadline)
+	while (cei_plans_are_moving(guest) && cei_now_ns() < deadline)
 		usleep(100);
-	ck_assert_int_eq(cei_guest_is_busy(guest), 0);
+	ck_assert_int_eq(cei_plans_are_moving(guest), 0);
 }
 
 /* Fills the source anew, and raises its mark. */
@@ -314,7 +315,7 @@ static void *ask_on(void *arg)
 	ceov_context *guest = arg;
 
 	while (atomic_load(&host.n_ended) < LAUNCHES)
-		(void)cei_guest_is_busy(guest);
+		(void)cei_plans_are_moving(guest);
 	return NULL;
 }
 
@@ -334,7 +335,7 @@ START_TEST(test_a_guest_is_asked_while_it_moves)
 	ck_assert_int_eq(pthread_create(&thread, NULL, ask_on, guest), 0);
 	for (i = 0; i < LAUNCHES; i++) {
 		launch(plan, i, 1 + i);
-		ck_assert_int_eq(cei_guest_is_busy(guest), 1);  /* its mark is not raised yet */
+		ck_assert_int_eq(cei_plans_are_moving(guest), 1);  /* its mark is not raised yet */
 		fill(&owner, i, &seed);
 		arrived_whole(&owner, i);
 	}
@@ -362,7 +363,7 @@ START_TEST(test_guests_of_one_engine_keep_apart)
 		plans[i] = lend_plan(guests[i], &owners[i]);
 		launch(plans[i], 0, 1);
 	}
-	ck_assert_int_ne(cei_guest_is_busy(guests[0]), 0);
+	ck_assert_int_ne(cei_plans_are_moving(guests[0]), 0);
 	cei_guest_abort(guests[0], CEOV_ERR_ABORTED, CEOV_NOBODY);
 	await_ends(1);
 	ck_assert_int_eq(atomic_load(&host.error), CEOV_ERR_ABORTED);

@@ -81,7 +81,7 @@ int cei_plan_is_moving(const struct ceov_plan *plan)
 	int is;
 
 	pthread_mutex_lock(lock_of(plan));
-	is = plan->run.n_in_flight || is_stuck(plan);
+	is = plan->object.context->door->is_busy(plan) || is_stuck(plan);
 	pthread_mutex_unlock(lock_of(plan));
 	return is;
 }
@@ -136,6 +136,20 @@ uint32_t cei_plans_settle(ceov_context *context)
 	for (; (plan = take_settled(context)); n++)
 		take_apart(plan);
 	return n;
+}
+
+int cei_plans_are_moving(ceov_context *context)
+{
+	struct cei_list *node;
+	int are;
+
+	(void)cei_plans_settle(context);
+	pthread_mutex_lock(&context->lock);
+	are = !cei_list_is_empty(&context->stuck);
+	for (node = context->plans.next; !are && node != &context->plans; node = node->next)
+		are = cei_plan_is_moving(CEI_OWNER(node, struct ceov_plan, object.link));
+	pthread_mutex_unlock(&context->lock);
+	return are;
 }
 
 /* Keeps the plan, and what it uses, while a lane that was given up may still touch it. */

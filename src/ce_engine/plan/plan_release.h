@@ -15,12 +15,17 @@ int  cei_plan_is_in_flight(const struct ceov_plan *plan);
  * hold the plan's lock. */
 int  cei_plan_is_busy(const struct ceov_plan *plan);
 
-/* Whether a launch is in flight, or the plan is stuck. Any thread. */
+/* The same, or whether the plan is stuck. */
 int  cei_plan_is_moving(const struct ceov_plan *plan);
 
 /* Ends the plans that were released while stuck and whose lanes have become idle. Returns how many.
  * Until then they keep their buffers and signals in use. Any thread. */
 uint32_t cei_plans_settle(ceov_context *context);
+
+/* Whether launches of any plan of the context are in flight, or a lane that was given up may still
+ * touch the memory of one. Ends plans whose lanes have come back. Any thread, without locks
+ * held. */
+int  cei_plans_are_moving(ceov_context *context);
 
 /* End plans at ceov_close(), when no launch is in flight any more and all lanes are idle: one plan,
  * and all those that were released while stuck. */

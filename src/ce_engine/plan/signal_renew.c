@@ -13,15 +13,8 @@
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_release.h"
 
-/* Whether the plan has launches in flight, or a lane that was given up and may still
- * raise its marks. */
-static int is_moving(const struct ceov_plan *plan)
-{
-	return cei_plan_is_busy(plan) || cei_plan_is_moving(plan);
-}
-
-/* Whether one of the list's plans uses the signal and is moving. With the context's lock
- * held. */
+/* Whether one of the list's plans uses the signal and is moving: it has launches in flight, or a
+ * lane that was given up and may still raise its marks. With the context's lock held. */
 static int is_in_list(const struct ceov_signal *signal, const struct cei_list *plans)
 {
 	const struct cei_list *node;
@@ -30,7 +23,7 @@ static int is_in_list(const struct ceov_signal *signal, const struct cei_list *p
 
 	for (node = plans->next; node != plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		if (!is_moving(plan))
+		if (!cei_plan_is_moving(plan))
 			continue;
 		pthread_mutex_lock(&plan->lock);
 		for (i = 0; i < plan->program.n_signals; i++)

@@ -11,36 +11,17 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_release.h"
 #include "ce_engine/plan/signal_renew.h"
 #include "ce_engine/remote/remote.h"
-
-/* How many plans have launches in flight, or lanes that were given up. */
-static uint32_t n_moving(ceov_context *context)
-{
-	struct ceov_plan *plan;
-	struct cei_list *node;
-	uint32_t n = 0;
-
-	(void)cei_plans_settle(context);
-	pthread_mutex_lock(&context->lock);
-	for (node = context->plans.next; node != &context->plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		n += cei_plan_is_busy(plan) || cei_plan_is_moving(plan);
-	}
-	n += !cei_list_is_empty(&context->stuck);
-	pthread_mutex_unlock(&context->lock);
-	return n;
-}
 
 static int end_launches(ceov_context *context, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);
-	while (n_moving(context)) {
+	while (cei_plans_are_moving(context)) {
 		if (cei_now_ns() >= deadline_ns)
 			return cei_raise(&context->report, CEOV_ERR_TIMEOUT, 0,
 					 "ceov_reopen: launches of this process have not ended in "

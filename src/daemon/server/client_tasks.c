@@ -20,6 +20,7 @@
 #include "base/write.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/plan/plan_release.h"
 #include "daemon/server/server.h"
 
 /* A launch without a deadline of its own gets at least this one. */
@@ -336,7 +337,7 @@ static int abort_launches(struct cei_client *client)
 {
 	int is_first = client->end_error == CEOV_ERR_PEER_LOST && !client->has_aborted;
 
-	if (!client->context || (!is_first && !cei_guest_is_busy(client->context)))
+	if (!client->context || (!is_first && !cei_plans_are_moving(client->context)))
 		return 0;
 	if (client->end_error == CEOV_ERR_ABORTED && cei_now_ns() < client->abort_at_ns)
 		return 1;

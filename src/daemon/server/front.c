@@ -23,6 +23,7 @@
 #include "base/cuda_driver.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
+#include "ce_engine/plan/plan_release.h"
 #include "ce_engine/sched/tally.h"
 #include "daemon/server/client.h"
 #include "daemon/server/gpus.h"
@@ -220,7 +221,7 @@ static int is_working(const struct cei_server *server)
 		client = CEI_OWNER(node, const struct cei_client, link);
 		/* while a task is under way, the context is the porter's */
 		if (client->state == CEI_CLIENT_OPEN && !client->has_task && client->context &&
-		    cei_guest_is_busy(client->context))
+		    cei_plans_are_moving(client->context))
 			return 1;
 	}
 	return 0;

@@ -14,8 +14,6 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
-#include "ce_engine/plan/local_door.h"
-#include "ce_engine/plan/plan_release.h"
 
 /* The site is that of the works, with the guest's ranks instead of theirs. */
 static void take_site(ceov_context *context, const struct cei_guest *guest)
@@ -73,7 +71,6 @@ int cei_guest_open(const struct cei_guest *guest, ceov_context **ret_context)
 	if (!context)
 		return CEOV_ERR_NO_MEMORY;
 	cei_context_begin(context, guest->log, guest->log_arg);
-	context->door = &cei_local_door;
 	r = build(context, guest);
 	if (r)
 		cei_guest_close(context);
@@ -88,20 +85,6 @@ void cei_guest_close(ceov_context *context)
 	cei_copier_fini(&context->copier);
 	cei_mappings_fini(&context->mappings);
 	cei_context_end(context);
-}
-
-int cei_guest_is_busy(ceov_context *context)
-{
-	struct cei_list *node;
-	int is;
-
-	(void)cei_plans_settle(context);
-	pthread_mutex_lock(&context->lock);
-	is = !cei_list_is_empty(&context->stuck);
-	for (node = context->plans.next; !is && node != &context->plans; node = node->next)
-		is = cei_plan_is_moving(CEI_OWNER(node, struct ceov_plan, object.link));
-	pthread_mutex_unlock(&context->lock);
-	return is;
 }
 
 void cei_guest_abort(ceov_context *context, int error, uint32_t rank)

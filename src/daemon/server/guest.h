@@ -34,15 +34,11 @@ struct cei_guest {
 /* Opens a guest; what the struct points to is copied, but for the works. Raises, to the log. */
 int  cei_guest_open(const struct cei_guest *guest, ceov_context **ret_context);
 
-/* Closes a guest of which no launch is in flight, and no plan stuck (cei_guest_is_busy()). */
+/* Closes a guest of which no launch is in flight, and no plan stuck (cei_plans_are_moving()). */
 void cei_guest_close(ceov_context *context);
 
 /* Aborts all launches that are in flight: raises the abort words of all signals of the guest's
  * plans, which others may share, and poisons these signals. */
 void cei_guest_abort(ceov_context *context, int error, uint32_t rank);
-
-/* Whether launches are in flight, or a lane that was given up may still touch the guest's
- * memory. Ends plans whose lanes have come back. */
-int  cei_guest_is_busy(ceov_context *context);
 
 #endif /* CEI_GUEST_H */
