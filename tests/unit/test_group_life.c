@@ -466,6 +466,31 @@ START_TEST(test_who_closes_in_order_is_not_lost)
 }
 END_TEST
 
+/* One that has not been answered, one that begins during the farewell, and one after it, to a
+ * process that was not talked to before. */
+START_TEST(test_finds_end_at_once_when_their_process_leaves)
+{
+	struct rig_find finds[3];
+	struct cei_group_call call;
+	uint32_t i;
+
+	rig.is_held[0][1] = 1;
+	rig_find(&rig, 0, &finds[0], 1, "a");
+	leave(0, &call);
+	rig_find(&rig, 0, &finds[1], 1, "a");
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(finds[i].call.is_ended && finds[i].call.result == CEOV_ERR_STATE,
+				 1);
+	rig.is_held[0][1] = 0;
+	rig_wait(&rig, TESTING_SECOND);
+	ck_assert_int_eq(call.is_ended, 1);
+	rig_find(&rig, 0, &finds[2], 2, "a");
+	ck_assert_int_eq(finds[2].call.result, CEOV_ERR_STATE);
+	ck_assert_uint_eq(rig.n_flights, 0);
+	ck_assert_int_eq(rig.gone[1][0], CEI_GROUP_DEPARTED);
+}
+END_TEST
+
 START_TEST(test_a_barrier_fails_that_a_closed_process_has_not_called)
 {
 	struct cei_group_call call;
@@ -632,6 +657,8 @@ static void add_life(TCase *one, TCase *two, TCase *unsure)
 	tcase_add_test(two, test_a_process_that_stood_still_accuses_nobody);
 	tcase_add_test(two, test_who_is_refused_has_been_given_up_and_accuses_nobody);
 	tcase_add_test(one, test_who_closes_in_order_is_not_lost);
+	tcase_add_test(one, test_finds_end_at_once_when_their_process_leaves);
+	tcase_add_test(unsure, test_finds_end_at_once_when_their_process_leaves);
 	tcase_add_test(two, test_a_barrier_fails_that_a_closed_process_has_not_called);
 	tcase_add_test(unsure, test_a_barrier_fails_that_a_closed_process_has_not_called);
 	tcase_add_test(two, test_a_barrier_passes_that_a_closed_process_has_called);

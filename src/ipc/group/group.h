@@ -110,9 +110,9 @@ int  cei_group_withdraw(struct cei_group *group, uint32_t id, int is_forced);
 
 /* Asks the process that holds the rank; call->found is set. Ends with 0 and call->use; CEOV_NONE:
  * it is not exported; CEOV_ERR_INVALID: the rank is of this process or there is none, or the name
- * is none; CEOV_ERR_PEER_LOST; CEOV_ERR_TIMEOUT, after CEI_GROUP_FIND_NS at the latest;
- * CEOV_ERR_SYSTEM: the descriptors could not be sent, or EMFILE: not be received;
- * CEOV_ERR_NO_MEMORY. */
+ * is none; CEOV_ERR_STATE: this process leaves; CEOV_ERR_PEER_LOST; CEOV_ERR_TIMEOUT, after
+ * CEI_GROUP_FIND_NS at the latest; CEOV_ERR_SYSTEM: the descriptors could not be sent, or EMFILE:
+ * not be received; CEOV_ERR_NO_MEMORY. */
 #define CEI_GROUP_FIND_NS UINT64_C(10000000000)
 void cei_group_find(struct cei_group *group, struct cei_group_call *call, uint32_t rank,
 		    const char *name);
@@ -132,8 +132,8 @@ void cei_group_barrier(struct cei_group *group, struct cei_group_call *call);
 void cei_group_renew(struct cei_group *group, struct cei_group_call *call, uint32_t id);
 
 /* Says farewell: to each process that was talked to, when nothing else is owed to anybody, or after
- * half of the time. Ends with 0 when all have heard it; CEOV_ERR_TIMEOUT. Other calls have ended
- * before. When it ends, exports are withdrawn by force. */
+ * half of the time. Ends with 0 when all have heard it; CEOV_ERR_TIMEOUT. Ends finds; other calls
+ * have ended before. When it ends, exports are withdrawn by force. */
 void cei_group_leave(struct cei_group *group, struct cei_group_call *call);
 
 /* --- counters of what was found at another node ---------------------------------------------- */

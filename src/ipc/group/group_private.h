@@ -301,7 +301,8 @@ struct cei_group {
 	int                         must_spread;        /* there was no room for it */
 	int                         is_expelled;
 	struct cei_group_call      *leave;
-	uint64_t                    leave_ns;   /* when farewells wait for nothing any more */
+	uint64_t                    leave_ns;   /* when farewells wait for nothing any more; 0: it
+						 * does not leave */
 	int                         says_bye;
 	uint32_t                    n_byes;     /* known processes that are up and have not heard
 						 * the farewell */
@@ -451,8 +452,9 @@ void cei_group_withdraw_all(struct cei_group *group);
 /* Whether the name has 1 to 63 bytes. */
 int  cei_group_is_name(const char *name);
 
-/* The call's deadline has passed. */
-void cei_group_find_late(struct cei_group *group, struct cei_group_call *call);
+/* A find ends without an answer, by its deadline; or all do, because this process leaves. */
+void cei_group_end_find(struct cei_group *group, struct cei_group_call *call, int result);
+void cei_group_end_finds(struct cei_group *group);
 
 /* --- owed things: what they say, and what it means that it arrived -------------------------- */
 

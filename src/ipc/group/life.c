@@ -457,6 +457,7 @@ void cei_group_leave(struct cei_group *group, struct cei_group_call *call)
 	group->leave_ns = call->deadline_ns < group->now_ns ? group->now_ns :
 		group->now_ns + (call->deadline_ns - group->now_ns) / 2;
 	cei_group_due_at(group, group->leave_ns);
+	cei_group_end_finds(group);             /* nobody answers behind a farewell */
 	cei_barrier_leave(group);
 	cei_group_leave_go(group);
 }

@@ -226,7 +226,7 @@ void cei_group_free(struct cei_group *group)
 static void end_late_call(struct cei_group *group, struct cei_group_call *call)
 {
 	if (call->kind == CEI_GROUP_CALL_FIND)
-		cei_group_find_late(group, call);
+		cei_group_end_find(group, call, CEOV_ERR_TIMEOUT);
 	else if (call->kind == CEI_GROUP_CALL_LEAVE)
 		cei_group_left(group, CEOV_ERR_TIMEOUT);
 	else

@@ -87,6 +87,8 @@ static int check_find(const struct cei_group *group, uint32_t rank, const char *
 	if (rank >= roster->n_ranks || roster->process_of[rank] == roster->own ||
 	    !cei_group_is_name(name))
 		return CEOV_ERR_INVALID;
+	if (group->leave_ns)
+		return CEOV_ERR_STATE;
 	if (group->is_expelled || group->life[roster->process_of[rank]] != CEI_GROUP_UP)
 		return CEOV_ERR_PEER_LOST;
 	return 0;
@@ -157,7 +159,7 @@ uint32_t cei_group_generation(const struct cei_group *group, uint32_t rank, uint
 }
 
 /* Nobody waits any more. What was not sent yet is not asked at all. */
-void cei_group_find_late(struct cei_group *group, struct cei_group_call *call)
+void cei_group_end_find(struct cei_group *group, struct cei_group_call *call, int result)
 {
 	struct cei_group_use *use = call->asked;
 	uint32_t rank = use->rank;
@@ -166,7 +168,20 @@ void cei_group_find_late(struct cei_group *group, struct cei_group_call *call)
 	use->state = CEI_USE_UNWANTED;
 	if (!use->owed.was_sent)
 		end_use(group, use);
-	cei_group_end(group, call, CEOV_ERR_TIMEOUT, rank);
+	cei_group_end(group, call, result, rank);
+}
+
+void cei_group_end_finds(struct cei_group *group)
+{
+	struct cei_list *node, *next;
+	struct cei_group_call *call;
+
+	for (node = group->calls.next; node != &group->calls; node = next) {
+		next = node->next;
+		call = CEI_OWNER(node, struct cei_group_call, link);
+		if (call->kind == CEI_GROUP_CALL_FIND)
+			cei_group_end_find(group, call, CEOV_ERR_STATE);
+	}
 }
 
 /* --- answers ---------------------------------------------------------------------------- */

@@ -82,7 +82,8 @@ struct cei_lookup {
 
 /* Asks the process that holds the rank. The caller closes the descriptors that were found, and
  * passes *ret_use to cei_peers_drop(). CEOV_NONE, not raised: the rank has not exported it yet.
- * CEOV_ERR_PEER_LOST. CEOV_ERR_TIMEOUT, after CEI_GROUP_FIND_NS at the latest. */
+ * CEOV_ERR_STATE: this process leaves. CEOV_ERR_PEER_LOST. CEOV_ERR_TIMEOUT, after
+ * CEI_GROUP_FIND_NS at the latest. */
 int  cei_peers_find(struct cei_peers *peers, const struct cei_lookup *lookup,
 		    struct cei_group_found *ret_found, uint64_t *ret_use);
 void cei_peers_drop(struct cei_peers *peers, uint32_t rank, uint64_t use);

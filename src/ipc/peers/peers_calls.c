@@ -103,6 +103,9 @@ static int raise_find(struct cei_peers *peers, const struct cei_lookup *lookup,
 					 lookup->rank,
 					 cei_peers_end_of(peers, lookup->rank,
 							  call->has_departed));
+	if (call->result == CEOV_ERR_STATE)
+		return cei_raise_failure(report, &failure, "find '%s' at rank %u: this process is "
+					 "closing its context", lookup->name, lookup->rank);
 	if (call->result == CEOV_ERR_SYSTEM && call->native_code == EMFILE)
 		return cei_raise_failure(report, &failure, "find '%s' at rank %u: its descriptors "
 					 "did not arrive; has this process any free? (ulimit -n)",
