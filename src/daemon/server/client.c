@@ -58,6 +58,14 @@ static int say(struct cei_client *client, const struct cei_service_message *mess
 	return r == CEOV_ERR_SYSTEM && errno == ETOOMANYREFS ? CEOV_FULL : r;
 }
 
+static void say_failure(struct cei_client *client, uint32_t type, int error, const char *text)
+{
+	struct cei_service_message message = { .type = type, .failure = cei_failure(error, 0) };
+
+	snprintf(message.failure.text, sizeof(message.failure.text), "%s", text);
+	(void)say(client, &message, NULL, 0);
+}
+
 static void close_answer(struct cei_client *client)
 {
 	uint32_t i;
@@ -106,11 +114,7 @@ void cei_client_answer(struct cei_client *client)
 
 void cei_client_turn_away(struct cei_client *client, int error, const char *text)
 {
-	struct cei_service_message message = { .type = CEI_SERVICE_REFUSED };
-
-	message.failure = cei_failure(error, 0);
-	snprintf(message.failure.text, sizeof(message.failure.text), "%s", text);
-	(void)say(client, &message, NULL, 0);
+	say_failure(client, CEI_SERVICE_REFUSED, error, text);
 	cei_log(&client->server->report, CEI_LOG_WARN, "client %u (process %d, user %u): %s",
 		client->number, client->pid, client->uid, text);
 	cei_client_end(client, CEOV_ERR_ABORTED);
@@ -208,16 +212,7 @@ static void watch_ended(void *arg, int is_orderly)
 	cei_client_notify(client);
 }
 
-/* It is a failure that the client logs; its launches and plans say the same by themselves. */
-static void tell_fence(struct cei_client *client, int error, const char *text)
-{
-	struct cei_service_message message = { .type = CEI_SERVICE_FAILURE };
-
-	message.failure = cei_failure(error, 0);
-	snprintf(message.failure.text, sizeof(message.failure.text), "%s", text);
-	(void)say(client, &message, NULL, 0);
-}
-
+/* A fence is a failure that the client logs; its launches and plans say the same by themselves. */
 void cei_client_tell_fence(struct cei_client *client, uint32_t engine)
 {
 	char text[CEOV_FAILURE_TEXT_BYTES];
@@ -226,7 +221,7 @@ void cei_client_tell_fence(struct cei_client *client, uint32_t engine)
 
 	for (i = 0; error && client->state == CEI_CLIENT_OPEN && i < client->hello.n_members; i++)
 		if (client->engines[i] == engine) {
-			tell_fence(client, error, text);
+			say_failure(client, CEI_SERVICE_FAILURE, error, text);
 			return;
 		}
 }
@@ -269,7 +264,7 @@ static void get_ready(struct cei_client *client)
 		"with %u ranks", client->number, client->pid, client->uid,
 		client->hello.n_members);
 	if (client->fence_error)
-		tell_fence(client, client->fence_error, client->fence_text);
+		say_failure(client, CEI_SERVICE_FAILURE, client->fence_error, client->fence_text);
 	tell_fences_since_hello(client);
 }
 

@@ -38,13 +38,9 @@ struct cei_client *cei_client_of_task(struct cei_task *task)
 
 void cei_client_refuse(struct cei_client *client, int error, const char *text)
 {
-	struct ceov_failure *failure = &client->answer.failure;
-
 	client->answer.type = CEI_SERVICE_REFUSED;
-	memset(failure, 0, sizeof(*failure));
-	failure->error = error;
-	failure->rank = failure->transfer = CEOV_NOBODY;
-	snprintf(failure->text, sizeof(failure->text), "%s", text);
+	client->answer.failure = cei_failure(error, 0);
+	snprintf(client->answer.failure.text, CEOV_FAILURE_TEXT_BYTES, "%s", text);
 }
 
 void cei_client_refuse_limit(struct cei_client *client, const char *limit)
