@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/word.h"
-
 #define WORD sizeof(uint64_t)
 
 void cei_far_table_init(struct cei_far_table *table, struct cei_transport *transport)
@@ -359,9 +357,4 @@ const char *cei_far_check_mark(const struct cei_far_table *table,
 		return "it has no such counter";
 	*ret_region = region;
 	return NULL;
-}
-
-int cei_far_raise(const struct cei_far_region *region, uint32_t index, uint64_t value)
-{
-	return cei_word_raise((_Atomic uint64_t *)region->host + index, value);
 }

@@ -116,8 +116,4 @@ const char *cei_far_check_mark(const struct cei_far_table *table,
 			       const struct cei_far_mark *mark,
 			       struct cei_far_region **ret_region);
 
-/* Raises a counter of a region in host memory. CEOV_NONE: it was above the value, and stays: it is
- * poisoned, or its signal was raised by a later launch. */
-int  cei_far_raise(const struct cei_far_region *region, uint32_t index, uint64_t value);
-
 #endif /* CEI_FAR_MEMORY_H */

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/word.h"
+
 static void refuse(struct cei_far_peer *peer, const char *why)
 {
 	peer->nic->counts.n_refused++;
@@ -189,7 +191,7 @@ static void raise_one(struct cei_far_peer *peer, const struct cei_far_mark *mark
 	if (!region->host)
 		config->events->raised(config->events_arg, mark->region, mark->index,
 				       mark->value);
-	else if (cei_far_raise(region, mark->index, mark->value))
+	else if (cei_word_raise((_Atomic uint64_t *)region->host + mark->index, mark->value))
 		peer->nic->counts.n_lowering++;
 }
 

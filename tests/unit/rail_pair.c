@@ -192,7 +192,7 @@ static void *read_all(void *arg)
 	uint64_t round;
 
 	for (round = 1; round <= N_ROUNDS; round++) {
-		/* acquire: pairs with cei_far_raise() */
+		/* acquire: pairs with cei_word_raise() */
 		while (atomic_load_explicit(&at->marks[engine->number],
 					    memory_order_acquire) != round)
 			sched_yield();
