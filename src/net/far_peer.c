@@ -94,7 +94,6 @@ static int open_connection(struct cei_far_peer *peer)
 	peer->hello_owed = 1;
 	cei_far_out_begin(&peer->out, config->window, config->piece_max,
 			  config->timeout_ns / 4);
-	cei_far_in_begin(&peer->in);
 	cei_far_pulse_begin(&peer->pulse, config->timeout_ns, peer->nic->now_ns);
 	cei_list_append(&peer->nic->connected, &peer->connected);
 	cei_far_peer_touch(peer);

@@ -147,11 +147,6 @@ uint64_t cei_far_out_bytes(const struct cei_far_out *out)
 
 /* --- receiving ------------------------------------------------------------- */
 
-void cei_far_in_begin(struct cei_far_in *in)
-{
-	memset(in, 0, sizeof(*in));
-}
-
 /* Finds the place of a number that has not come yet. CEOV_NONE: it came. */
 static int place_of(struct cei_far_in *in, uint64_t number,
 		    struct cei_far_arrival **ret_arrival)

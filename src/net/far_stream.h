@@ -97,7 +97,7 @@ struct cei_far_arrival {
 	struct cei_far_mark mark;
 };
 
-struct cei_far_in {
+struct cei_far_in {                     /* begins zeroed */
 	uint64_t done;          /* everything up to here has landed or is raised */
 	uint64_t told;          /* the last ACK that was said */
 	uint32_t n_coming;
@@ -106,8 +106,6 @@ struct cei_far_in {
 	uint64_t n_duplicates;
 	struct cei_far_arrival arrivals[CEI_FAR_SPAN];  /* number n is at n % CEI_FAR_SPAN */
 };
-
-void cei_far_in_begin(struct cei_far_in *in);
 
 /* A piece is offered; on 0 it counts as coming. CEOV_NONE: a piece or mark of this number came
  * before; it is counted. CEOV_ERR_INVALID, not raised: no sender is that far ahead. */
