@@ -353,7 +353,7 @@ int cei_far_peer_say(struct cei_far_peer *peer, struct cei_far_message *message)
 	uint32_t n_bytes;
 
 	cei_far_peer_head(peer, message, message->type);
-	n_bytes = cei_far_encode(message, bytes);
+	n_bytes = (uint32_t)cei_encode(&cei_far_protocol, message, bytes);
 	return peer->nic->transport.ops->say(peer->open, bytes, n_bytes);
 }
 

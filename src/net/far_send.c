@@ -100,7 +100,7 @@ static int offer(struct cei_far_peer *peer, const struct cei_far_piece *piece,
 	cei_far_peer_head(peer, &message, CEI_FAR_PIECE);
 	message.piece = *piece;
 	send.head = head;
-	send.n_head = cei_far_encode(&message, head);
+	send.n_head = (uint32_t)cei_encode(&cei_far_protocol, &message, head);
 	send.tag = (uint64_t)peer->process << 32 | index;
 	r = peer->nic->transport.ops->send(peer->open, &send);
 	if (r)

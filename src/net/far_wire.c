@@ -122,16 +122,6 @@ const struct cei_protocol cei_far_protocol = {
 	CEI_KINDS(kinds),
 };
 
-uint32_t cei_far_encode(const struct cei_far_message *message, uint8_t *bytes)
-{
-	return (uint32_t)cei_encode(&cei_far_protocol, message, bytes);
-}
-
-int cei_far_decode(const void *bytes, size_t n_bytes, struct cei_far_message *ret_message)
-{
-	return cei_decode(&cei_far_protocol, bytes, n_bytes, ret_message);
-}
-
 uint64_t cei_far_piece_extent(const struct cei_far_piece *piece)
 {
 	return (piece->n_rows - 1) * piece->pitch_bytes + piece->row_bytes;

@@ -118,17 +118,11 @@ struct cei_far_message {
 	};
 };
 
+/* By cei_encode() every message fits in CEI_TRANSPORT_MESSAGE_MAX, and a PIECE in
+ * CEI_TRANSPORT_HEAD_MAX. By cei_decode() a REFUSE of another version has the result 0. Whether a
+ * region is there, and whether a piece lies in it, is for others to check; that the rows' end does
+ * not wrap around is checked there. */
 extern const struct cei_protocol cei_far_protocol;
-
-/* Encodes a message into bytes, which has room for CEI_TRANSPORT_MESSAGE_MAX: every message
- * fits, and a PIECE fits in CEI_TRANSPORT_HEAD_MAX. Returns the number of bytes written. */
-uint32_t cei_far_encode(const struct cei_far_message *message, uint8_t *bytes);
-
-/* Decodes a message. CEOV_ERR_VERSION: of another version; the head is in *ret_message (a REFUSE
- * is decoded nevertheless, with result 0). CEOV_ERR_INVALID: the bytes are no valid message.
- * Errors are not raised here. Whether a region is there, and whether a piece lies in it, is for
- * others to check; that the rows' end does not wrap around is checked here. */
-int cei_far_decode(const void *bytes, size_t n_bytes, struct cei_far_message *ret_message);
 
 /* The bytes from the first row's begin to the last one's end, and the sum of all rows. */
 uint64_t cei_far_piece_extent(const struct cei_far_piece *piece);

@@ -66,7 +66,7 @@ static void heard(void *arg, struct cei_transport_peer *from, const void *bytes,
 	struct cei_rail *rail = arg;
 	struct cei_far_message message;
 	struct cei_far_peer *peer;
-	int r = cei_far_decode(bytes, n_bytes, &message);
+	int r = cei_decode(&cei_far_protocol, bytes, n_bytes, &message);
 
 	if ((r && r != CEOV_ERR_VERSION) || !is_ours(rail, &message, from) ||
 	    message.type == CEI_FAR_PIECE) {
@@ -97,7 +97,7 @@ static void offered(void *arg, struct cei_transport_peer *from,
 	struct cei_far_message message;
 	struct cei_far_peer *peer;
 
-	if (cei_far_decode(arrival->head, arrival->n_head, &message) ||
+	if (cei_decode(&cei_far_protocol, arrival->head, arrival->n_head, &message) ||
 	    message.type != CEI_FAR_PIECE || !is_ours(rail, &message, from)) {
 		is_strange(rail);
 		transport->ops->refuse(transport, arrival->offer);

@@ -210,7 +210,7 @@ static void assert_far(struct cei_far_message *message, uint32_t type, const cha
 	message->target = 0xc1c2c3c4;
 	message->one = UINT64_C(0xd1d2d3d4d5d6d7d8);
 	message->has_heard = UINT64_C(0xe1e2e3e4e5e6e7e8);
-	n_bytes = cei_far_encode(message, bytes);
+	n_bytes = (uint32_t)cei_encode(&cei_far_protocol, message, bytes);
 	if (type == CEI_FAR_PIECE)              /* it is the head of an offer */
 		ck_assert_uint_le(n_bytes, CEI_TRANSPORT_HEAD_MAX);
 	assert_bytes(bytes, n_bytes, expected);

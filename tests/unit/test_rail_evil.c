@@ -35,7 +35,7 @@ static void evil_heard(void *arg, struct cei_transport_peer *from, const void *b
 
 	(void)arg;
 	(void)from;
-	ck_assert_int_eq(cei_far_decode(bytes, n_bytes, &message), 0);
+	ck_assert_int_eq(cei_decode(&cei_far_protocol, bytes, n_bytes, &message), 0);
 	evil.has_heard = 1;
 	evil.n_refusals += message.type == CEI_FAR_REFUSE;
 	evil.n_acks += message.type == CEI_FAR_ACK;
@@ -107,7 +107,7 @@ static struct cei_far_message honest(uint32_t type)
 static void say(const struct cei_far_message *message)
 {
 	uint8_t bytes[CEI_TRANSPORT_MESSAGE_MAX];
-	uint32_t n_bytes = cei_far_encode(message, bytes);
+	uint32_t n_bytes = (uint32_t)cei_encode(&cei_far_protocol, message, bytes);
 
 	ck_assert_int_eq(evil.transport.ops->say(evil.peer, bytes, n_bytes), 0);
 	step_both(3);
@@ -120,7 +120,7 @@ static void offer(const struct cei_far_message *message, uint64_t n_bytes)
 	uint8_t bytes[CEI_TRANSPORT_MESSAGE_MAX];
 
 	send.head = bytes;
-	send.n_head = cei_far_encode(message, bytes);
+	send.n_head = (uint32_t)cei_encode(&cei_far_protocol, message, bytes);
 	ck_assert_int_eq(evil.transport.ops->send(evil.peer, &send), 0);
 	step_both(5);
 }
@@ -445,7 +445,7 @@ START_TEST(test_another_version_is_told_why)
 
 	begin();
 	message = honest(CEI_FAR_HELLO);
-	n_bytes = cei_far_encode(&message, bytes);
+	n_bytes = (uint32_t)cei_encode(&cei_far_protocol, &message, bytes);
 	bytes[4]++;
 	ck_assert_int_eq(loop_transport.say(evil.peer, bytes, n_bytes), 0);
 	step_both(5);
