@@ -16,11 +16,6 @@
 
 enum look { LOOK_REACHED, LOOK_NOT_YET, LOOK_ABORTED };
 
-void cei_doorbell_init(struct cei_doorbell *doorbell)
-{
-	cei_parking_init(&doorbell->parking);
-}
-
 void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch)
 {
 	uint32_t i, n = launch->plan->program.n_transfers;

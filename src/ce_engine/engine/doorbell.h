@@ -39,9 +39,6 @@ struct cei_doorbell {
 	uint64_t              n_armed;          /* ... and this is their number */
 };
 
-/* The pointers to the engine's parts are set before, the rest is zeroed. */
-void cei_doorbell_init(struct cei_doorbell *doorbell);
-
 /* Arms every transfer of the launch. */
 void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch);
 

@@ -306,7 +306,7 @@ static int init_stages(struct cei_engine *engine)
 	engine->doorbell.scheduler = &engine->scheduler;
 	engine->doorbell.staging = &engine->staging;
 	engine->doorbell.trace = engine->trace;
-	cei_doorbell_init(&engine->doorbell);
+	cei_parking_init(&engine->doorbell.parking);
 	engine->staging.movers = &engine->movers;
 	engine->staging.backend = engine->backend;
 	engine->staging.lanes = &engine->lanes;
