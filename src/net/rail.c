@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/condition.h"
-#include "net/far_send.h"
 #include "net/rail_private.h"
 
 /* What a process costs on a rail that is connected to, with one lane. */

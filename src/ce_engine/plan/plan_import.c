@@ -10,7 +10,6 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
-#include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/program/program_wire.h"
 
 static const char call[] = "a program's import";
