@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "ops/compute/dtype.h"
 #include "ops/gemm/product.h"
 #include "ops/kind.h"
 #include "ops/tuning/selector.h"
@@ -42,11 +41,7 @@ int cei_a2a_take(struct cei_op_shape *shape, const struct cei_a2a_from *from,
 {
 	struct cei_a2a_shape *a2a = &shape->a2a;
 
-	shape->dtype = from->dtype;
-	shape->product.k = from->k;
-	shape->product.n_products = 1;
-	shape->product.n[0] = from->n;
-	shape->product.b_is_k_by_n = from->b_is_k_by_n;
+	cei_product_take(shape, from->dtype, from->k, from->n, from->b_is_k_by_n);
 	if (!from->rows_of != (from->rows && from->columns) ||
 	    !from->rows != !from->columns) {
 		shape->fault = "set either rows_of, or both rows and columns";

@@ -121,12 +121,6 @@ static uint64_t result_bytes(const struct cei_op_shape *shape, uint32_t rank)
 	return arrives_at(shape, shape->n_ranks, rank, 0);
 }
 
-/* Rows of the model are those of the largest block. */
-static uint64_t row_bytes(const struct cei_op_shape *shape)
-{
-	return shape->product.n[0] * CEI_DTYPE16_BYTES;
-}
-
 /* Returns the offset in a half of scratch of what peers send. */
 static uint64_t received_at(const struct cei_op_shape *shape)
 {
@@ -165,11 +159,11 @@ static void span_of(const struct cei_op_shape *shape, uint32_t own, uint32_t ran
 		    struct cei_direct_span *span)
 {
 	*span = (struct cei_direct_span){
-		.leaves = cei_op_block_leaves(shape, own, rank) * row_bytes(shape),
-		.n_leaves = block_rows(shape, own, rank) * row_bytes(shape),
+		.leaves = cei_op_block_leaves(shape, own, rank) * cei_product_row_bytes(shape),
+		.n_leaves = block_rows(shape, own, rank) * cei_product_row_bytes(shape),
 		.there = arrives_at(shape, own, rank, 0),
 		.here = arrives_at(shape, rank, own, 0),
-		.n_here = block_rows(shape, rank, own) * row_bytes(shape),
+		.n_here = block_rows(shape, rank, own) * cei_product_row_bytes(shape),
 	};
 	span->place = span->here;
 }
@@ -447,7 +441,8 @@ const struct cei_op_kind cei_gemm_a2a = {
 	.fault = cei_a2a_fault,
 	.lacks = cei_columns_lacks,
 	.direct_fault = cei_whole_fault,
-	.row_bytes = row_bytes,
+	.row_bytes = cei_product_row_bytes,     /* the rows of the model are those of the largest
+						 * block */
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
 	.choose = cei_whole_choose,

@@ -53,11 +53,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	shape->fault = cei_sized_fault(from, sizeof(*taken), sizeof(*taken));
 	if (shape->fault)
 		return NULL;
-	shape->dtype = taken->dtype;
-	shape->product.k = taken->k;
-	shape->product.n_products = 1;
-	shape->product.n[0] = taken->n;
-	shape->product.b_is_k_by_n = taken->b_is_k_by_n;
+	cei_product_take(shape, taken->dtype, taken->k, taken->n, taken->b_is_k_by_n);
 	if (!n_ranks || n_ranks > CEI_OP_RANKS_MAX)
 		return taken->tuning;
 	shape->n_ranks = n_ranks;
@@ -79,12 +75,6 @@ static struct cei_gemm_ar_size size_of(const struct cei_op_shape *shape)
 	const struct cei_gemm_ar_size size = { cei_ar_m(shape), cei_ar_n(shape) };
 
 	return size;
-}
-
-/* Rows of the model are those of the widest part. */
-static uint64_t row_bytes(const struct cei_op_shape *shape)
-{
-	return shape->product.n[0] * CEI_DTYPE16_BYTES;
 }
 
 static const char *fault_of(const struct cei_op_shape *shape)
@@ -584,7 +574,8 @@ const struct cei_op_kind cei_gemm_ar = {
 	.direct_fault = direct_fault,
 	.has_sm_lane = has_sm_lane,
 	.lacks = cei_columns_lacks,
-	.row_bytes = row_bytes,
+	.row_bytes = cei_product_row_bytes,     /* the rows of the model are those of the widest
+						 * part */
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
 	.choose = choose,

@@ -37,21 +37,12 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	shape->fault = cei_sized_fault(from, sizeof(*taken), sizeof(*taken));
 	if (shape->fault)
 		return NULL;
-	shape->dtype = taken->dtype;
-	shape->product.k = taken->k;
-	shape->product.n_products = 1;
-	shape->product.n[0] = taken->n;
-	shape->product.b_is_k_by_n = taken->b_is_k_by_n;
+	cei_product_take(shape, taken->dtype, taken->k, taken->n, taken->b_is_k_by_n);
 	if (!n_ranks || n_ranks > CEI_OP_RANKS_MAX)
 		return taken->tuning;
 	shape->n_ranks = 1;             /* whatever the group has */
 	shape->rows[0] = taken->m;
 	return taken->tuning;
-}
-
-static uint64_t row_bytes(const struct cei_op_shape *shape)
-{
-	return shape->product.n[0] * CEI_DTYPE16_BYTES;
 }
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
@@ -166,7 +157,7 @@ static int take_operands(struct cei_run *run)
 	const struct cei_operand operands[] = {
 		{ "a", from->a, shape->rows[0] * k_bytes, 0 },
 		{ "b", from->b, shape->product.n[0] * k_bytes, 0 },
-		{ "c", from->c, shape->rows[0] * row_bytes(shape), 1 },
+		{ "c", from->c, shape->rows[0] * cei_product_row_bytes(shape), 1 },
 	};
 
 	run->stream = from->stream;
@@ -343,7 +334,7 @@ const struct cei_op_kind cei_gemm_marks = {
 	.shape = shape_of,
 	.fault = cei_product_fault,
 	.lacks = cei_product_lacks,
-	.row_bytes = row_bytes,
+	.row_bytes = cei_product_row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
 	.choose = cei_product_choose,

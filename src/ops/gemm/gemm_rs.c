@@ -36,18 +36,9 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	if (shape->fault)
 		return NULL;
 	cei_sized_take(&taken, from, sizeof(taken));
-	shape->dtype = taken.dtype;
-	shape->product.k = taken.k;
-	shape->product.n_products = 1;
-	shape->product.n[0] = taken.n;
-	shape->product.b_is_k_by_n = taken.b_is_k_by_n;
+	cei_product_take(shape, taken.dtype, taken.k, taken.n, taken.b_is_k_by_n);
 	cei_op_take_rows(shape, taken.rows, n_ranks);
 	return taken.tuning;
-}
-
-static uint64_t row_bytes(const struct cei_op_shape *shape)
-{
-	return shape->product.n[0] * CEI_DTYPE16_BYTES;
 }
 
 static const char *fault_of(const struct cei_op_shape *shape)
@@ -64,7 +55,7 @@ static const char *fault_of(const struct cei_op_shape *shape)
 /* Returns the offset of the staging in a half of scratch. */
 static uint64_t staging_at(const struct cei_op_shape *shape)
 {
-	uint64_t bytes = cei_op_all_rows(shape) * row_bytes(shape);
+	uint64_t bytes = cei_op_all_rows(shape) * cei_product_row_bytes(shape);
 
 	return (bytes + STAGING_ALIGN_BYTES - 1) / STAGING_ALIGN_BYTES * STAGING_ALIGN_BYTES;
 }
@@ -73,13 +64,13 @@ static uint64_t staging_at(const struct cei_op_shape *shape)
  * compute the same number. */
 static uint64_t stride_of(const struct cei_op_shape *shape, uint32_t rank)
 {
-	return shape->rows[rank] * row_bytes(shape);
+	return shape->rows[rank] * cei_product_row_bytes(shape);
 }
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
 	return staging_at(shape) +
-		shape->n_ranks * cei_op_most_rows(shape) * row_bytes(shape);
+		shape->n_ranks * cei_op_most_rows(shape) * cei_product_row_bytes(shape);
 }
 
 uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_ranks)
@@ -100,7 +91,7 @@ static void span_of(const struct cei_op_shape *shape, uint32_t own, uint32_t ran
 		    struct cei_direct_span *span)
 {
 	*span = (struct cei_direct_span){
-		.leaves = cei_op_rows_before(shape, rank) * row_bytes(shape),
+		.leaves = cei_op_rows_before(shape, rank) * cei_product_row_bytes(shape),
 		.n_leaves = stride_of(shape, rank),
 		.there = own * stride_of(shape, rank),
 		.here = rank * stride_of(shape, own),
@@ -135,18 +126,19 @@ static int send_partials(ceov_op *op, uint32_t target, uint32_t piece)
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces;
 	uint64_t first = cei_op_rows_before(shape, target), n = shape->product.n[0];
+	uint64_t row_bytes = cei_product_row_bytes(shape);
 	struct cei_send leg = { .target = target };
 	struct cei_cut_piece of;
 
 	of = cei_piece_of(&op->choice.cut, shape->rows[target], n, n_pieces, piece);
-	leg.source_bytes = (first + of.row) * row_bytes(shape) + of.column * CEI_DTYPE16_BYTES;
+	leg.source_bytes = (first + of.row) * row_bytes + of.column * CEI_DTYPE16_BYTES;
 	leg.target_bytes = staging_at(shape) + rank * stride_of(shape, target) +
-		of.row * row_bytes(shape) + of.column * CEI_DTYPE16_BYTES;
-	leg.n_bytes = of.n_rows * row_bytes(shape);
+		of.row * row_bytes + of.column * CEI_DTYPE16_BYTES;
+	leg.n_bytes = of.n_rows * row_bytes;
 	if (of.n_rows && of.n_columns < n) {
 		leg.n_bytes = of.n_columns * CEI_DTYPE16_BYTES;
 		leg.n_rows = of.n_rows;
-		leg.source_pitch_bytes = leg.target_pitch_bytes = row_bytes(shape);
+		leg.source_pitch_bytes = leg.target_pitch_bytes = row_bytes;
 	}
 	leg.ready = target * n_pieces + piece;
 	leg.arrives = rank * n_pieces + piece;
@@ -262,10 +254,11 @@ static int take_operands(struct cei_run *run)
 	const ceov_op *op = run->op;
 	const struct cei_op_shape *shape = &op->shape;
 	uint64_t k_bytes = shape->product.k * CEI_DTYPE16_BYTES;
+	uint64_t c_bytes = shape->rows[op->workspace->rank] * cei_product_row_bytes(shape);
 	const struct cei_operand operands[] = {
 		{ "a", from->a, cei_op_all_rows(shape) * k_bytes, 0 },
 		{ "b", from->b, shape->product.n[0] * k_bytes, 0 },
-		{ "c", from->c, shape->rows[op->workspace->rank] * row_bytes(shape), 1 },
+		{ "c", from->c, c_bytes, 1 },
 	};
 
 	run->stream = from->stream;
@@ -334,7 +327,7 @@ const struct cei_op_kind cei_gemm_rs = {
 	.lacks = cei_product_lacks,
 	.direct_fault = cei_product_lane_fault,
 	.has_sm_lane = cei_product_lane_always,
-	.row_bytes = row_bytes,
+	.row_bytes = cei_product_row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.pieces = cei_product_pieces,
 	.choose = cei_whole_choose,

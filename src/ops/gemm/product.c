@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/sized.h"
+#include "ops/compute/dtype.h"
 #include "ops/core/op.h"
 #include "ops/core/run.h"
 #include "ops/gemm/product_lane.h"
@@ -20,6 +21,23 @@
 
 /* Drivers copy rows that are less than 2^31 bytes apart. */
 #define PITCH_COLUMNS_MAX ((UINT64_C(1) << 30) - COLUMN_STEP)
+
+/* --- the shape ------------------------------------------------------------- */
+
+void cei_product_take(struct cei_op_shape *shape, enum ceov_dtype dtype, uint64_t k, uint64_t n,
+		      int b_is_k_by_n)
+{
+	shape->dtype = dtype;
+	shape->product.k = k;
+	shape->product.n_products = 1;
+	shape->product.n[0] = n;
+	shape->product.b_is_k_by_n = b_is_k_by_n;
+}
+
+uint64_t cei_product_row_bytes(const struct cei_op_shape *shape)
+{
+	return shape->product.n[0] * CEI_DTYPE16_BYTES;
+}
 
 /* --- checks ---------------------------------------------------------------- */
 

@@ -50,7 +50,13 @@ struct cei_product_kind {
 	const struct cei_whole_kind *whole;
 };
 
-/* Functions that kinds with a product set in their struct cei_op_kind. */
+/* Takes what the caller says of a single product, except its rows, into the shape. */
+void cei_product_take(struct cei_op_shape *shape, enum ceov_dtype dtype, uint64_t k, uint64_t n,
+		      int b_is_k_by_n);
+
+/* Functions that kinds with a product set in their struct cei_op_kind. Rows of row_bytes are
+ * those of a single product. */
+uint64_t    cei_product_row_bytes(const struct cei_op_shape *shape);
 const char *cei_product_fault(const struct cei_op_shape *shape);
 const char *cei_product_lacks(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			      const struct ceov_op_tuning *tuning,
