@@ -156,9 +156,8 @@ int measure_has_time(struct measure *m)
 	return 0;
 }
 
-void measure_progress(const struct measure *m, const char *format, ...)
+void measure_progress(const char *format, ...)
 {
-	(void)m;
 	(void)format;
 }
 

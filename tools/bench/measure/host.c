@@ -80,8 +80,8 @@ static double copy_us(struct place_memory *target, const struct place_memory *so
 	return (double)(cei_now_ns() - begin) / 1e3 / n_copies;
 }
 
-static int measure_one(struct measure *m, uint32_t from, uint32_t to,
-		       const struct place_memory *source, struct place_memory *target)
+static void measure_one(struct measure *m, uint32_t from, uint32_t to,
+			const struct place_memory *source, struct place_memory *target)
 {
 	uint32_t i, size, n_copies[MEASURE_SIZES], n_rounds = m->is_quick ? ROUNDS_QUICK : ROUNDS;
 	uint32_t a = cei_machine_host_place(m->machine, from);
@@ -102,7 +102,7 @@ static int measure_one(struct measure *m, uint32_t from, uint32_t to,
 							   n_copies[size]);
 		link->n_rounds++;
 	}
-	return measure_conclude(m, a, b, bytes);
+	measure_conclude(m, a, b, bytes);
 }
 
 /* Measures the links from one node to all nodes. */
@@ -121,7 +121,7 @@ static int measure_from(struct measure *m, struct bench_device *host, uint32_t f
 		if (m->machine->nodes[to].is_gpu_memory || !measure_has_time(m) ||
 		    take(m, to, m->node_bytes, &target))
 			continue;
-		r = measure_one(m, from, to, &source, &target);
+		measure_one(m, from, to, &source, &target);
 		give_back(&target);
 	}
 	give_back(&source);
@@ -152,7 +152,7 @@ int measure_nodes(struct measure *m)
 	for (node = 0; !r && node < m->machine->n_nodes; node++) {
 		if (m->machine->nodes[node].is_gpu_memory)
 			continue;
-		measure_progress(m, "node to node: from node %u", node);
+		measure_progress("node to node: from node %u", node);
 		if (can_go_back)
 			bind_near(m, node);
 		r = measure_from(m, host, node);

@@ -61,12 +61,11 @@ int measure_has_time(struct measure *m)
 	return 0;
 }
 
-void measure_progress(const struct measure *m, const char *format, ...)
+void measure_progress(const char *format, ...)
 {
 	char text[120];
 	va_list args;
 
-	(void)m;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -97,7 +96,7 @@ static int open_mover(struct measure *m)
 	};
 	int r;
 
-	measure_progress(m, "memory of %u GPUs and the host", m->n_gpus);
+	measure_progress("memory of %u GPUs and the host", m->n_gpus);
 	r = m->ops->open(&m->mover, &config, &m->sizes);
 	m->plain_bytes = m->sizes.gpu_bytes;
 	m->n_plain_copies = m->is_quick ? 4 : PLAIN_COPIES;

@@ -144,8 +144,7 @@ int bench_measure_main(int argc, char **argv);
 
 /* Whether there is time left; if not, counts one more measurement as left out. */
 int measure_has_time(struct measure *m);
-void measure_progress(const struct measure *m, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+void measure_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Chooses three sizes up to the largest, and how often each is copied per sample. */
 void measure_sizes_up_to(uint64_t largest, uint64_t bytes[MEASURE_SIZES],
@@ -157,8 +156,8 @@ uint64_t measure_largest(const struct measure *m, int n_gpus);
 
 /* Computes the medians of a link's samples, fits the cost to them, and stores it in the
  * machine. */
-int measure_conclude(struct measure *m, uint32_t from, uint32_t to,
-		     const uint64_t bytes[MEASURE_SIZES]);
+void measure_conclude(struct measure *m, uint32_t from, uint32_t to,
+		      const uint64_t bytes[MEASURE_SIZES]);
 double measure_median(const float *values, uint32_t n);
 
 /* Each measures one kind of links. Returns 0, or an error that it has reported. */

@@ -64,8 +64,8 @@ uint64_t measure_largest(const struct measure *m, int n_gpus)
 	return m->sizes.gpu_bytes < most ? m->sizes.gpu_bytes : most;
 }
 
-int measure_conclude(struct measure *m, uint32_t from, uint32_t to,
-		     const uint64_t bytes[MEASURE_SIZES])
+void measure_conclude(struct measure *m, uint32_t from, uint32_t to,
+		      const uint64_t bytes[MEASURE_SIZES])
 {
 	struct measure_link *link = measure_link(m, from, to);
 	struct cei_cost_sample points[MEASURE_SIZES];
@@ -73,7 +73,7 @@ int measure_conclude(struct measure *m, uint32_t from, uint32_t to,
 	uint32_t size;
 
 	if (!link->n_rounds)
-		return 0;
+		return;
 	for (size = 0; size < MEASURE_SIZES; size++) {
 		link->median_us[size] = measure_median(link->us[size], link->n_rounds);
 		points[size].bytes = bytes[size];
@@ -83,11 +83,10 @@ int measure_conclude(struct measure *m, uint32_t from, uint32_t to,
 		fprintf(stderr, "ceoverlap-bench: place %u to place %u: times of %.1f, %.1f "
 			"and %.1f us give no line: left out\n", from, to, link->median_us[0],
 			link->median_us[1], link->median_us[2]);
-		return 0;
+		return;
 	}
 	cei_machine_set_measured(m->machine, from, to, bytes_per_s, t0_ns);
 	link->is_measured = 1;
-	return 0;
 }
 
 static int one_flow(struct measure *m, struct measure_flow *flow)
@@ -180,7 +179,8 @@ static int conclude(struct measure *m, uint32_t from, uint32_t to, uint64_t larg
 	uint32_t n_copies[MEASURE_SIZES];
 
 	measure_sizes_up_to(largest, bytes, n_copies);
-	return measure_conclude(m, from, to, bytes);
+	measure_conclude(m, from, to, bytes);
+	return 0;
 }
 
 static int measure_links(struct measure *m, int hosts, uint64_t largest, const char *what)
@@ -189,11 +189,11 @@ static int measure_links(struct measure *m, int hosts, uint64_t largest, const c
 	struct visit visit = { check, hosts, largest, 0 };
 	int r;
 
-	measure_progress(m, "%s: data", what);
+	measure_progress("%s: data", what);
 	r = visit_all(m, &visit);
 	visit.call = sample;
 	for (round = 0; !r && round < n_rounds; round++) {
-		measure_progress(m, "%s: round %u of %u", what, round + 1, n_rounds);
+		measure_progress("%s: round %u of %u", what, round + 1, n_rounds);
 		r = visit_all(m, &visit);
 	}
 	visit.call = conclude;
@@ -232,7 +232,7 @@ int measure_pairs(struct measure *m)
 
 	if (r || m->n_gpus < 2)
 		return r;
-	measure_progress(m, "GPU to GPU: as nvbandwidth");
+	measure_progress("GPU to GPU: as nvbandwidth");
 	return visit_all(m, &visit);
 }
 

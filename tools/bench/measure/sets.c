@@ -429,11 +429,11 @@ int measure_sets(struct measure *m)
 	uint32_t a, b;
 	int r;
 
-	measure_progress(m, "at once: host and GPUs");
+	measure_progress("at once: host and GPUs");
 	r = measure_halves(m);
 	if (!r)
 		r = measure_host_both(m);
-	measure_progress(m, "at once: GPUs among each other");
+	measure_progress("at once: GPUs among each other");
 	for (a = 0; a < m->n_gpus; a++)
 		for (b = a + 1; !r && b < m->n_gpus; b++)
 			r = measure_both(m, a, b);
