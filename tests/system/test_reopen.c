@@ -447,6 +447,7 @@ START_TEST(test_no_next_daemon_is_told)
 	ceov_plan_release(moves);
 	ceov_close(context);
 	ck_assert_int_eq(unlink(server.path), 0);
+	ck_assert_int_eq(unlink(server.control), 0);
 }
 END_TEST
 
@@ -518,6 +519,7 @@ static void goes_on_without_rank_0(const char *strict, int result)
 	}
 	ceov_close(context);
 	fake_daemon_end(&fake);
+	ck_assert_int_eq(unlink(server.control), 0);
 	ck_assert_uint_eq(fake.n_commits, !result);
 }
 

@@ -258,6 +258,7 @@ static Suite *suite(void)
 	tcase_add_test(cases, test_what_holds_at_the_start_alone_is_named);
 	tcase_add_test(cases, test_accounts_follow_their_users_limits);
 	tcase_add_test(cases, test_classes_are_capped);
+	tcase_set_timeout(cases, 60);           /* thousands of files are written */
 	suite_add_tcase(all, cases);
 	return all;
 }

@@ -53,6 +53,13 @@ static struct cei_machine *read_from(const char *path)
 	return machine;
 }
 
+static void remove_pair(char path[PATH_BYTES])
+{
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_uint_lt(strlen(path) + strlen(CEI_MEASURED_SUFFIX), PATH_BYTES);
+	ck_assert_int_eq(unlink(strcat(path, CEI_MEASURED_SUFFIX)), 0);
+}
+
 /* Writes the machine to a temporary file and reads it again. */
 static struct cei_machine *through_a_file(const struct cei_machine *machine)
 {
@@ -62,7 +69,7 @@ static struct cei_machine *through_a_file(const struct cei_machine *machine)
 	testing_path("machine.xml", path, sizeof(path));
 	ck_assert_int_eq(cei_machine_write_xml(&report, machine, path), 0);
 	again = read_from(path);
-	ck_assert_int_eq(unlink(path), 0);
+	remove_pair(path);
 	return again;
 }
 
@@ -347,6 +354,7 @@ START_TEST(test_what_stands_beside_is_read_with_distrust)
 	machine = read_from(path);
 	ck_assert_int_eq(cei_machine_link(machine, 0, 1)->kind, CEI_MACHINE_PCIE);
 	cei_machine_destroy(machine);
+	remove_pair(path);
 }
 END_TEST
 

@@ -5,10 +5,12 @@
  * names it. */
 
 #include <check.h>
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ce_engine/objects/context.h"
 #include "testing.h"
@@ -113,6 +115,8 @@ START_TEST(test_expected_times_are_those_of_the_own_link)
 	ceov_close(context);
 	cei_machine_destroy(machine);
 	cei_report_fini(&report);
+	ck_assert_int_eq(unlink(kept), 0);
+	ck_assert_int_eq(unlink(strcat(kept, CEI_MEASURED_SUFFIX)), 0);
 }
 END_TEST
 
@@ -169,6 +173,18 @@ START_TEST(test_this_machine)
 }
 END_TEST
 
+static void remove_cache(const char *folder)
+{
+	struct dirent *entry;
+	DIR *files = opendir(folder);
+
+	ck_assert_ptr_nonnull(files);
+	while ((entry = readdir(files)))
+		(void)unlinkat(dirfd(files), entry->d_name, 0);
+	closedir(files);
+	ck_assert_int_eq(rmdir(folder), 0);
+}
+
 /* A stored measurement is found by the next call. */
 START_TEST(test_this_machine_as_it_was_measured)
 {
@@ -192,6 +208,7 @@ START_TEST(test_this_machine_as_it_was_measured)
 	cei_machine_destroy(machine);
 	cei_machine_destroy(again);
 	cei_report_fini(&report);
+	remove_cache(folder);
 }
 END_TEST
 
