@@ -19,7 +19,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/futex.h"
 
 /* Room for all submits that may be in flight, each with a full batch and a SUBMIT operation. */
 #define OPERATIONS (CEI_LANE_SUBMITS * (CEI_LANE_BATCH + 1u))

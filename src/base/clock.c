@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Monotonic time and back-off. */
+/* Monotonic time, and waits until a time. */
 
 #include "base/clock.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -24,6 +28,8 @@ uint64_t cei_deadline(uint64_t timeout_ns)
 
 	return timeout_ns > CEI_FOREVER - now ? CEI_FOREVER : now + timeout_ns;
 }
+
+/* --- polling ----------------------------------------------------------------- */
 
 void cei_backoff_again(struct cei_backoff *backoff)
 {
@@ -105,4 +111,69 @@ void cei_backoff_step(struct cei_backoff *backoff)
 		sched_yield();
 	else
 		pause_for(backoff, now_ns, limit_ns);
+}
+
+/* --- words ------------------------------------------------------------------- */
+
+static void wait_on(const _Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns, int command)
+{
+	struct timespec left;
+	uint64_t now = 0;
+
+	if (deadline_ns != CEI_FOREVER) {
+		now = cei_now_ns();
+		if (now >= deadline_ns)
+			return;
+		left.tv_sec = (time_t)((deadline_ns - now) / NS_PER_S);
+		left.tv_nsec = (long)((deadline_ns - now) % NS_PER_S);
+	}
+	/* EAGAIN, EINTR and ETIMEDOUT all mean that the caller has to look at the word again. */
+	syscall(SYS_futex, (const uint32_t *)word, command, seen,
+		deadline_ns == CEI_FOREVER ? NULL : &left, NULL, 0);
+}
+
+void cei_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
+{
+	wait_on(word, seen, deadline_ns, FUTEX_WAIT_PRIVATE);
+}
+
+void cei_futex_wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void cei_futex_wait_shared(const _Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
+{
+	wait_on(word, seen, deadline_ns, FUTEX_WAIT);
+}
+
+void cei_futex_wake_shared(const _Atomic uint32_t *word)
+{
+	syscall(SYS_futex, (const uint32_t *)word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* --- condition variables ------------------------------------------------------- */
+
+int cei_condition_init(pthread_cond_t *condition)
+{
+	pthread_condattr_t monotonic;
+	int error = pthread_condattr_init(&monotonic);
+
+	if (error)
+		return error;
+	error = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	if (!error)
+		error = pthread_cond_init(condition, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return error;
+}
+
+int cei_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t until_ns)
+{
+	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
+				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+
+	if (until_ns == CEI_FOREVER)
+		return pthread_cond_wait(condition, lock);
+	return pthread_cond_timedwait(condition, lock, &until);
 }

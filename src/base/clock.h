@@ -3,8 +3,11 @@
 #ifndef CEI_CLOCK_H
 #define CEI_CLOCK_H
 
-/* Reads the monotonic clock, and paces threads that wait by polling. */
+/* Reads the monotonic clock, and has threads wait until a time of it: they poll, or sleep at a word
+ * of memory or at a condition variable. */
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define CEI_FOREVER UINT64_MAX          /* as a time or a deadline: never */
@@ -14,6 +17,8 @@ uint64_t cei_now_ns(void);
 
 /* Returns the time timeout_ns from now, or CEI_FOREVER if that does not fit. */
 uint64_t cei_deadline(uint64_t timeout_ns);
+
+/* --- polling ----------------------------------------------------------------- */
 
 /*
  * A thread that polls calls cei_backoff_step() after each look that found nothing, and
@@ -71,5 +76,32 @@ static inline void cei_relax(void)
 	__asm__ __volatile__("yield" ::: "memory");
 #endif
 }
+
+/* --- words ------------------------------------------------------------------- */
+
+/* By futex(2) a thread sleeps until another one changes a word. The word must be private to the
+ * process, but for the functions that say `shared`. */
+
+/* Sleeps as long as *word is `seen`, until woken or until the deadline (a time of cei_now_ns(), or
+ * CEI_FOREVER). It may return early without a reason, so the caller must look at the word again. */
+void cei_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns);
+
+/* Wakes every thread that sleeps on the word. Change the word before the call. */
+void cei_futex_wake(_Atomic uint32_t *word);
+
+/* The same for a word in memory that processes share; they may have mapped it for reading only. */
+void cei_futex_wait_shared(const _Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns);
+void cei_futex_wake_shared(const _Atomic uint32_t *word);
+
+/* --- condition variables ------------------------------------------------------- */
+
+/* Initialises a condition variable for the function below; pthread_cond_destroy() ends it. Returns
+ * 0 or an errno. */
+int cei_condition_init(pthread_cond_t *condition);
+
+/* Waits as pthread_cond_wait() does, with the lock held, but at most until a time of cei_now_ns();
+ * CEI_FOREVER: without an end. Returns 0: it was woken, maybe without a reason; ETIMEDOUT: the time
+ * has come, or had come before. */
+int cei_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t until_ns);
 
 #endif /* CEI_CLOCK_H */

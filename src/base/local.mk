@@ -13,7 +13,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/launcher.c %D%/launcher.h \
 	%D%/urgency.c %D%/urgency.h \
 	%D%/clock.c %D%/clock.h \
-	%D%/condition.c %D%/condition.h \
 	%D%/hash.h \
 	%D%/list.h \
 	%D%/number_set.c %D%/number_set.h \
@@ -24,7 +23,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/datagram.c %D%/datagram.h \
 	%D%/ids.c %D%/ids.h \
 	%D%/ring.c %D%/ring.h \
-	%D%/futex.c %D%/futex.h \
 	%D%/word.h \
 	%D%/cuda_errors.c %D%/cuda_errors.h \
 	%D%/cuda_driver.h

@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/futex.h"
 
 #define RESERVE_TRIES_MAX 1000u
 

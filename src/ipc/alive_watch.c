@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 #include "ipc/alive.h"
 
 struct cei_alive_watch {

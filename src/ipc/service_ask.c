@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 
 /* Has the daemon release plans whose commits were given up before their answers came. Their numbers
  * tell the answers from those of later requests. The caller holds `asking`. */

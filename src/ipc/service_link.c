@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 
 /* The watcher looks at the end of the link so often. */
 #define WATCH_NS UINT64_C(50000000)

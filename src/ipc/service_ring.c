@@ -12,7 +12,6 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
-#include "base/futex.h"
 #include "base/write.h"
 
 #define NUMBER_SHIFT 8u

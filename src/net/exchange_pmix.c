@@ -27,7 +27,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 #include "net/exchange_numbers.h"
 #include "net/means.h"
 

@@ -13,7 +13,6 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 #include "base/sized.h"
 #include "net/book_open.h"
 #include "net/network_private.h"

@@ -12,7 +12,6 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 #include "net/network_private.h"
 
 #define QUESTIONS  16u                          /* in a row; the fastest answer counts */

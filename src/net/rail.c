@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 #include "net/rail_private.h"
 
 /* What a process costs on a rail that is connected to, with one lane. */

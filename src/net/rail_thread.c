@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 #include "net/rail_private.h"
 
 #define SLEEP_MAX_MS 100u

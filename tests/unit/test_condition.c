@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 #include "testing.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

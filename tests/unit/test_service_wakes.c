@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/futex.h"
 #include "testing.h"
 #include "unit/service_rig.h"
 

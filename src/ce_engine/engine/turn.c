@@ -12,7 +12,6 @@
 
 #include "backend/lane.h"
 #include "base/clock.h"
-#include "base/futex.h"
 #include "ce_engine/engine/completion.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/sched/trace.h"

@@ -8,7 +8,6 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
-#include "base/futex.h"
 
 void cei_tickets_init(struct cei_tickets *tickets)
 {

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/condition.h"
 
 /* How long a farewell waits for processes that do not take it. */
 #define LEAVE_NS UINT64_C(3000000000)
