@@ -8,7 +8,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/service_ask.c \
 	%D%/service_link.c %D%/service_link.h \
 	%D%/service_link_private.h \
-	%D%/service_offer.c %D%/service_offer.h \
 	%D%/service_ring.c %D%/service_ring.h \
 	%D%/service_wire.c %D%/service_wire.h \
 	%D%/carrier_unix.c %D%/carrier_unix.h \

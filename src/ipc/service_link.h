@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 #include "base/report.h"
-#include "ipc/service_offer.h"
 #include "ipc/service_ring.h"
 #include "ipc/service_wire.h"
 

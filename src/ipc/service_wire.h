@@ -84,8 +84,8 @@ struct cei_service_welcome {
 };
 
 struct cei_service_plan {               /* parts follow: first all descriptors, then the bytes */
-	uint32_t n_bytes;               /* of the memories (service_offer.h) and of the program
-					 * (program_wire.h) behind them */
+	uint32_t n_bytes;               /* of the memories (struct cei_service_offer) and of the
+					 * program (program_wire.h) behind them */
 	uint32_t n_memories;
 	uint32_t n_fds;                 /* at most one for each memory */
 };
@@ -123,5 +123,55 @@ struct cei_service_message {
 
 /* Every message fits in CEI_SERVICE_BYTES_MAX. A part that was decoded points into the bytes. */
 extern const struct cei_protocol cei_service_protocol;
+
+/* --- offers of memory ---------------------------------------------------------- */
+
+/*
+ * The memory that a plan names, as a client offers it to a daemon: a description of each region,
+ * and descriptors beside. On the way the descriptions stand in front of the program's bytes.
+ *
+ *   descriptions   CEI_WIRE_REGION_BYTES each: buffers, then of each signal its control region and,
+ *                  of one in a GPU, the region there
+ *   descriptors    one for each description that has one, in the same order
+ */
+
+struct cei_region;                      /* ipc/share.h */
+struct cei_region_wire;
+
+struct cei_service_offer {
+	struct cei_region_wire *memories;
+	int                    *fds;            /* the regions' */
+	uint32_t                n_memories;
+	uint32_t                n_fds;
+	uint32_t                n_room;         /* of both */
+};
+
+/* fini accepts an offer that is zeroed. CEOV_ERR_NO_MEMORY, not raised. */
+int  cei_offer_init(struct cei_service_offer *offer, uint32_t n_room);
+void cei_offer_fini(struct cei_service_offer *offer);
+
+/* Adds a region, which has to be shareable (cei_region_is_shareable()). Raises. */
+int  cei_offer_add(struct cei_service_offer *offer, struct cei_region *region);
+
+/* Size of the descriptions, and writes them. */
+size_t cei_offer_bytes(const struct cei_service_offer *offer);
+void   cei_offer_write(const struct cei_service_offer *offer, uint8_t *bytes);
+
+/* What came of an offer, read by the daemon one region after the other. */
+struct cei_service_taken {
+	const uint8_t *bytes;           /* descriptions */
+	uint32_t       n_memories;
+	int           *fds;             /* those that are taken become -1 */
+	uint32_t       n_fds;
+	uint32_t       next_memory;
+	uint32_t       next_fd;
+};
+
+/* Takes the next region. *ret_fd: the caller's, or -1. CEOV_ERR_INVALID, not raised: there is none,
+ * it is no description, or a descriptor is missing. */
+int  cei_offer_take(struct cei_service_taken *taken, struct cei_region_wire *ret_wire, int *ret_fd);
+
+/* Whether all regions and descriptors were taken. */
+int  cei_offer_is_taken(const struct cei_service_taken *taken);
 
 #endif /* CEI_SERVICE_WIRE_H */

@@ -3,7 +3,7 @@
 
 /* Tests what a daemon takes of an offer of memory: all of it in order, and nothing else. */
 
-#include "ipc/service_offer.h"
+#include "ipc/service_wire.h"
 
 #include <string.h>
 

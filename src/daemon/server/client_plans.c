@@ -20,7 +20,7 @@
 #include "ce_engine/program/program_wire.h"
 #include "daemon/server/gpus.h"
 #include "daemon/server/server.h"
-#include "ipc/service_offer.h"
+#include "ipc/service_wire.h"
 #include "ipc/wire.h"
 
 /* --- committing ------------------------------------------------------------- */
