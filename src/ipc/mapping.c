@@ -11,8 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ipc/wire.h"
-
 struct mapping {
 	struct cei_list        link;
 	uint32_t               n_users;

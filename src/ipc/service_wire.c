@@ -12,7 +12,7 @@
 
 #include "base/cursor.h"
 #include "base/report.h"
-#include "ipc/wire.h"
+#include "ipc/share.h"
 
 static const struct cei_field member_fields[] = {
 	{ CEI_U32, CEI_AT(cei_service_member, rank) },

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Selects the table of functions for a kind of place, and calls it for all members. */
+/* Selects the table of functions for a kind of place, and calls it for all members; and the table
+ * of what a description of a region says. */
 
 #include "config.h"
 
 #include "ipc/share.h"
 
 #include <string.h>
+
+#include "base/codec.h"
 
 const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind)
 {
@@ -32,6 +35,28 @@ int cei_region_is_shareable(struct cei_region *region)
 		return 0;
 	return ops->is_shareable(region);
 }
+
+static int is_region(const void *value)
+{
+	const struct cei_region_wire *region = value;
+
+	return region->offset_bytes <= UINT64_MAX - region->size_bytes;
+}
+
+static const struct cei_field region_fields[] = {
+	{ CEI_U32, CEI_AT(cei_region_wire, kind), .most = CEOV_PLACE_GPU },
+	{ CEI_U32, CEI_AT(cei_region_wire, has_fd), .most = 1 },
+	{ CEI_U64, CEI_AT(cei_region_wire, size_bytes), .least = 1 },
+	{ CEI_U64, CEI_AT(cei_region_wire, offset_bytes) },
+	{ CEI_U64, CEI_AT(cei_region_wire, device) },
+	{ CEI_U64, CEI_AT(cei_region_wire, buffer_id) },
+	{ CEI_U64, CEI_AT(cei_region_wire, instance) },
+	{ CEI_U64, CEI_AT(cei_region_wire, pid) },
+	{ CEI_RAW, CEI_AT(cei_region_wire, handle) },
+	{ CEI_RAW, CEI_AT(cei_region_wire, uuid) },
+};
+const struct cei_layout cei_region_layout =
+	CEI_LAYOUT(region_fields, cei_region_wire, is_region);
 
 void cei_region_fill_wire(const struct cei_region *region, struct cei_region_wire *wire)
 {

@@ -27,6 +27,8 @@
 
 #define CEI_SHARE_HANDLE_BYTES 64u      /* sizeof(CUipcMemHandle), checked there */
 
+struct cei_layout;                      /* base/codec.h */
+
 enum cei_region_origin {
 	CEI_REGION_NONE,                /* it has no memory: it was not made, or each launch of a
 					 * plan names memory for it */
@@ -75,8 +77,7 @@ struct cei_region {
 							      * they cannot */
 };
 
-/* The description of a region that is sent to a peer, as wire.c encodes it. Descriptors are sent
- * beside it. */
+/* The description of a region that is sent to a peer. Descriptors are sent beside it. */
 struct cei_region_wire {
 	uint32_t kind;                  /* enum ceov_place_kind */
 	uint32_t has_fd;                /* 0 or 1; host memory has one, GPU memory may */
@@ -91,6 +92,12 @@ struct cei_region_wire {
 	uint8_t  handle[CEI_SHARE_HANDLE_BYTES];
 	uint8_t  uuid[CEI_CUDA_UUID_BYTES];
 };
+
+/* Its bytes. Values that no owner sends are refused: an unknown kind, a size of 0, an offset or a
+ * size that wraps around. */
+extern const struct cei_layout cei_region_layout;
+
+#define CEI_WIRE_REGION_BYTES 144u
 
 struct cei_share_ops {
 	/* create, adopt and import each fill a zeroed region whose site is set. member: index in

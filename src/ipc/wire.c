@@ -5,34 +5,6 @@
 
 #include "ipc/wire.h"
 
-#include "base/report.h"
-
-/* --- regions ------------------------------------------------------------- */
-
-static int is_region(const void *value)
-{
-	const struct cei_region_wire *region = value;
-
-	return region->offset_bytes <= UINT64_MAX - region->size_bytes;
-}
-
-static const struct cei_field region_fields[] = {
-	{ CEI_U32, CEI_AT(cei_region_wire, kind), .most = CEOV_PLACE_GPU },
-	{ CEI_U32, CEI_AT(cei_region_wire, has_fd), .most = 1 },
-	{ CEI_U64, CEI_AT(cei_region_wire, size_bytes), .least = 1 },
-	{ CEI_U64, CEI_AT(cei_region_wire, offset_bytes) },
-	{ CEI_U64, CEI_AT(cei_region_wire, device) },
-	{ CEI_U64, CEI_AT(cei_region_wire, buffer_id) },
-	{ CEI_U64, CEI_AT(cei_region_wire, instance) },
-	{ CEI_U64, CEI_AT(cei_region_wire, pid) },
-	{ CEI_RAW, CEI_AT(cei_region_wire, handle) },
-	{ CEI_RAW, CEI_AT(cei_region_wire, uuid) },
-};
-const struct cei_layout cei_region_layout =
-	CEI_LAYOUT(region_fields, cei_region_wire, is_region);
-
-/* --- what buffers and signals export -------------------------------------- */
-
 /* Returns how many regions an export with these fields must have; 0: the fields are invalid. */
 static uint32_t regions_of(const struct cei_wire_described *described)
 {

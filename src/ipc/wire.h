@@ -11,16 +11,6 @@
 #include "base/codec.h"
 #include "ipc/share.h"
 
-/* --- regions ------------------------------------------------------------- */
-
-/* Values that no owner sends are refused: an unknown kind, a size of 0, an offset or a size that
- * wraps around. */
-extern const struct cei_layout cei_region_layout;
-
-#define CEI_WIRE_REGION_BYTES 144u
-
-/* --- what buffers and signals export -------------------------------------- */
-
 enum cei_export_kind { CEI_EXPORT_BUFFER = 1, CEI_EXPORT_SIGNAL = 2 };
 
 #define CEI_EXPORT_REGIONS_MAX 2u
