@@ -21,7 +21,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/alive_watch.c %D%/alive_watch.h \
 	%D%/share.c %D%/share.h \
 	%D%/share_host.c \
-	%D%/mapping.c %D%/mapping.h \
 	%D%/pinned.c %D%/pinned.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \

@@ -20,9 +20,11 @@
  * one region.
  */
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "base/cuda_driver.h"
+#include "base/list.h"
 #include "base/site.h"
 
 #define CEI_SHARE_HANDLE_BYTES 64u      /* sizeof(CUipcMemHandle), checked there */
@@ -164,5 +166,37 @@ void cei_region_unmap_all(struct cei_region *region);
 
 /* Unmaps and releases the region, and zeroes it. */
 void cei_region_fini(struct cei_region *region);
+
+/* --- regions of peers ---------------------------------------------------------- */
+
+/*
+ * The regions of peers that are mapped in this process. Each is mapped once and counts its users:
+ * memory that is found twice, or under two names, is imported only once. A region is identified by
+ * its whole description and, for host memory, by the file that came with it, because a description
+ * alone could be forged. Any thread may call these functions.
+ */
+
+/* The most regions that a context maps at the same time. */
+#define CEI_MAPPINGS_MAX 16384u
+
+struct cei_mappings {
+	struct cei_site *site;          /* NULL: not initialised; fini then does nothing */
+	pthread_mutex_t  lock;          /* guards list and n_mappings; held while mapping */
+	struct cei_list  list;          /* of struct mapping */
+	uint32_t         n_mappings;
+};
+
+int  cei_mappings_init(struct cei_mappings *mappings, struct cei_site *site);
+
+/* Unmaps all regions, even if they are still referenced. */
+void cei_mappings_fini(struct cei_mappings *mappings);
+
+/* Maps the region for all members, or returns the mapping that exists. Takes ownership of fd (which
+ * may be -1) in any case. */
+int  cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire *wire,
+		     int fd, struct cei_region **ret_region);
+
+/* Drops one reference; the last one unmaps. NULL is allowed. */
+void cei_mapping_put(struct cei_mappings *mappings, struct cei_region *region);
 
 #endif /* CEI_SHARE_H */

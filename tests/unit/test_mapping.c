@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ipc/mapping.h"
+#include "ipc/share.h"
 
 #define SIZE_BYTES 8192u
 #define N_THREADS  4

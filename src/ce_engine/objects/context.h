@@ -17,8 +17,8 @@
 #include "ce_engine/objects/object.h"
 #include "ce_engine/objects/tickets.h"
 #include "ce_engine/objects/works.h"
-#include "ipc/mapping.h"
 #include "ipc/peers/peers.h"
+#include "ipc/share.h"
 
 #define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
 
