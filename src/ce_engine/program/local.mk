@@ -5,7 +5,6 @@
 # in it. It needs no context.
 libceoverlap_core_la_SOURCES += \
 	%D%/area.c %D%/area.h \
-	%D%/overlap_sweep.c %D%/overlap_sweep.h \
 	%D%/program.c %D%/program.h \
 	%D%/program_check.c \
 	%D%/program_cut.c %D%/program_cut.h \

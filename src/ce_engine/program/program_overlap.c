@@ -14,7 +14,6 @@
 #include <stdlib.h>
 
 #include "ce_engine/program/area.h"
-#include "ce_engine/program/overlap_sweep.h"
 
 /* the most rows of different pitches that a cluster is split into: 100 MB */
 #define ROWS_MAX (UINT64_C(1) << 21)
