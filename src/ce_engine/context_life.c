@@ -35,7 +35,6 @@ void cei_context_begin(ceov_context *context, void (*log)(void *, const char *),
 	pthread_mutex_init(&context->lock, NULL);
 	pthread_mutex_init(&context->far_lock, NULL);
 	cei_tickets_init(&context->tickets);
-	cei_copier_init(&context->copier, &context->site);
 }
 
 int cei_context_make_alive(ceov_context *context)

@@ -187,6 +187,7 @@ int cei_context_open(const struct ceov_config *config,
 	if (!context)
 		return CEOV_ERR_NO_MEMORY;
 	cei_context_begin(context, config ? config->log : NULL, config ? config->log_arg : NULL);
+	cei_copier_init(&context->copier, &context->site);
 	context->site.movers = movers;
 	r = build(context, config, transport);
 	if (r) {

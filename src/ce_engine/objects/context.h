@@ -78,7 +78,8 @@ struct ceov_context {
 	struct cei_list       stuck;    /* released plans; see cei_plans_settle() */
 	struct cei_list       uppers;   /* objects of layers above; see cei_object_type.destroy */
 	struct cei_list       exports;  /* struct cei_local_export */
-	struct cei_copier     copier;   /* for rails */
+	struct cei_copier     copier;   /* for rails, of a context that was opened by
+					 * ceov_open() */
 	pthread_mutex_t       far_lock; /* guards the next list; taken before the context's lock */
 	struct cei_list       far;      /* struct cei_far: what was found at other nodes */
 	uint32_t              reopen_step;      /* of ceov_reopen(): which part is next */

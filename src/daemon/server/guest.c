@@ -82,7 +82,6 @@ int cei_guest_open(const struct cei_guest *guest, ceov_context **ret_context)
 void cei_guest_close(ceov_context *context)
 {
 	cei_context_destroy_objects(context);
-	cei_copier_fini(&context->copier);
 	cei_mappings_fini(&context->mappings);
 	cei_context_end(context);
 }
