@@ -15,7 +15,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/clock.c %D%/clock.h \
 	%D%/hash.h \
 	%D%/list.h \
-	%D%/number_set.c %D%/number_set.h \
 	%D%/table.c %D%/table.h \
 	%D%/lane_set.h \
 	%D%/cursor.h \

@@ -7,7 +7,6 @@
 #include <check.h>
 #include <string.h>
 
-#include "base/number_set.h"
 #include "ce_engine/program/area.h"
 #include "testing.h"
 
