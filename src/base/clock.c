@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -176,4 +177,16 @@ int cei_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_
 	if (until_ns == CEI_FOREVER)
 		return pthread_cond_wait(condition, lock);
 	return pthread_cond_timedwait(condition, lock, &until);
+}
+
+/* --- eventfds ------------------------------------------------------------------ */
+
+void cei_ring_eventfd(int fd)
+{
+	uint64_t one = 1;
+	ssize_t n;
+
+	do
+		n = write(fd, &one, sizeof(one));
+	while (n < 0 && errno == EINTR);
 }

@@ -4,7 +4,7 @@
 #define CEI_CLOCK_H
 
 /* Reads the monotonic clock, and has threads wait until a time of it: they poll, or sleep at a word
- * of memory or at a condition variable. */
+ * of memory or at a condition variable, where others wake them. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -103,5 +103,10 @@ int cei_condition_init(pthread_cond_t *condition);
  * CEI_FOREVER: without an end. Returns 0: it was woken, maybe without a reason; ETIMEDOUT: the time
  * has come, or had come before. */
 int cei_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, uint64_t until_ns);
+
+/* --- eventfds ------------------------------------------------------------------ */
+
+/* Adds one to an eventfd, which wakes who polls it; a full one has rung already. Any thread. */
+void cei_ring_eventfd(int fd);
 
 #endif /* CEI_CLOCK_H */

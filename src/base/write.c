@@ -94,13 +94,3 @@ int cei_write_all(int fd, const uint8_t *bytes, uint64_t n_bytes)
 	}
 	return 0;
 }
-
-void cei_ring_eventfd(int fd)
-{
-	uint64_t one = 1;
-	ssize_t n;
-
-	do
-		n = write(fd, &one, sizeof(one));
-	while (n < 0 && errno == EINTR);
-}

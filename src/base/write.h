@@ -32,7 +32,4 @@ struct cei_pipe_guard {
 void cei_pipe_guard_begin(struct cei_pipe_guard *guard);
 void cei_pipe_guard_end(struct cei_pipe_guard *guard);
 
-/* Adds one to an eventfd, which wakes who polls it; a full one has rung already. Any thread. */
-void cei_ring_eventfd(int fd);
-
 #endif /* CEI_WRITE_H */

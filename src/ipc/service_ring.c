@@ -12,7 +12,6 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
-#include "base/write.h"
 
 #define NUMBER_SHIFT 8u
 #define RESULT_MASK  0xffu

@@ -10,8 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/report.h"
-#include "base/write.h"
 
 int cei_bell_init(struct cei_bell *bell, struct cei_report *report)
 {

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/write.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/plan/plan_release.h"

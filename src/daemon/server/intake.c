@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/write.h"
+#include "base/clock.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/plan/plan_launch.h"
 

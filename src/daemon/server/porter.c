@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/write.h"
 
 /* Returns the first task whose time has come, or NULL and the time of the earliest one. With the
  * lock held. */
