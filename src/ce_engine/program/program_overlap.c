@@ -5,7 +5,7 @@
  * Which bytes transfers read and write, and whether they meet without order.
  *
  * Areas fall into clusters that have no address in common. Within one, where all areas are
- * one row each, they are spans of addresses (overlap_sweep.h). Where those of several rows
+ * one row each, they are spans of addresses (area.h). Where those of several rows
  * have one pitch, as tiles and columns of a matrix do, the cluster is that matrix, and areas
  * are rectangles in it. Rows of several pitches are swept row by row where they are few, or
  * else compared pair by pair.
