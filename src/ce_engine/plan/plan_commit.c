@@ -389,8 +389,7 @@ static void take_down(struct ceov_plan *plan)
 	plan->cuts = NULL;
 }
 
-/* Undoes what a commit built; the transfers stay. */
-static void unbuild(struct ceov_plan *plan)
+void cei_plan_unprepare(struct ceov_plan *plan)
 {
 	take_down(plan);
 	cei_program_strip(&plan->program);
@@ -406,13 +405,8 @@ int cei_plan_prepare(struct ceov_plan *plan)
 	if (!r)
 		r = cei_program_check_triggers(&plan->program, report, &plan->triggers);
 	if (r)
-		unbuild(plan);
+		cei_plan_unprepare(plan);
 	return r;
-}
-
-void cei_plan_unprepare(struct ceov_plan *plan)
-{
-	unbuild(plan);
 }
 
 int cei_plan_complete(struct ceov_plan *plan)
@@ -439,7 +433,7 @@ int cei_plan_commit(struct ceov_plan *plan)
 	if (!r)
 		r = cei_plan_complete(plan);
 	if (r)
-		unbuild(plan);
+		cei_plan_unprepare(plan);
 	else
 		cei_plan_end_builder(plan);
 	return r;
@@ -471,7 +465,7 @@ void cei_plan_empty(struct ceov_plan *plan)
 	while (program->n_signals)
 		plan->signals[--program->n_signals]->object.n_users--;
 	pthread_mutex_unlock(&context->lock);
-	unbuild(plan);
+	cei_plan_unprepare(plan);
 	cei_program_fini(program);
 	free(plan->signals);
 	free(plan->also);
