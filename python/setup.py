@@ -2,9 +2,9 @@
 # Copyright (c) The ceoverlap developers
 """Builds the wheel: the package and, inside it, the library.
 
-The library comes from the folder that CEOVERLAP_LIBRARY_DIR names (where "make" or "make
-install" has put libceoverlap.so); else it is built, by configure and make, in a folder below
-the build's own. CEOVERLAP_CONFIGURE_FLAGS goes to configure.
+The library comes from the folder that CEOVERLAP_LIBRARY_DIR names by its whole path (where
+"make" or "make install" has put libceoverlap.so); else it is built, by configure and make, in a
+folder below the build's own. CEOVERLAP_CONFIGURE_FLAGS goes to configure.
 
 The library's sources are around this folder in the source tree, and in its folder "library"
 in an sdist, which gets a copy of what configure and make need for the library alone.
@@ -61,7 +61,7 @@ def find_library(folder):
                  *sorted(glob.glob(os.path.join(folder, NAME + ".*")))):
         if os.path.exists(path):
             return os.path.realpath(path)
-    sys.exit(f"ceoverlap: there is no {NAME} in {folder}")
+    sys.exit(f"ceoverlap: there is no {NAME} in {os.path.abspath(folder)}")
 
 
 def make_configure():

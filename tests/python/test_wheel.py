@@ -89,6 +89,14 @@ class Wheel(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("there is no libceoverlap.so", done.stdout + done.stderr)
 
+    def test_a_relative_folder_is_told_as_a_whole_path(self):
+        """pip runs the build in the package's folder, not where the caller stands."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = self.build(folder, "build")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(os.path.join(folder, "top", "python", "build"),
+                          done.stdout + done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
