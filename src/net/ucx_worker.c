@@ -25,8 +25,8 @@
 /* From UCX 1.14 on no build is known that aborts, see avoid_double_ends(). */
 #define MINOR_OF_DOUBLE_ENDS 14u
 
-/* So long a worker waits at its end for connections that are being made. Both sides are at it, so
- * it takes milliseconds, unless the other one stands still. */
+/* How long a worker that is about to be destroyed waits for connections that are still being made.
+ * Both processes answer each other, which takes milliseconds unless one of them is stopped. */
 #define ANSWERS_LEAVE_NS UINT64_C(1000000000)
 
 /* UCX's names of what moves bytes over sockets, and through memory that processes share. A list

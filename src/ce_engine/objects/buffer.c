@@ -68,8 +68,8 @@ static int check_new(ceov_context *context, uint32_t rank, uint64_t size_bytes,
 	return r;
 }
 
-/* Adopts the caller's memory: for a rank on a GPU memory of that GPU, or host memory to
- * copy from and to. */
+/* Makes a region of memory that the caller has allocated: memory of the rank's GPU, if it is on
+ * one, else host memory, which a rank on a GPU may have as well. */
 static int adopt(struct cei_region *region, uint32_t member, void *base,
 		 uint64_t size_bytes)
 {

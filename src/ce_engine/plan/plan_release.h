@@ -15,7 +15,8 @@ int  cei_plan_is_in_flight(const struct ceov_plan *plan);
  * hold the plan's lock. */
 int  cei_plan_is_busy(const struct ceov_plan *plan);
 
-/* The same, or whether the plan is stuck. */
+/* Whether launches of the plan are in flight, or it is stuck: a lane that was given up may still
+ * touch its memory. Any thread that does not hold the plan's lock. */
 int  cei_plan_is_moving(const struct ceov_plan *plan);
 
 /* Ends the plans that were released while stuck and whose lanes have become idle. Returns how many.

@@ -201,8 +201,9 @@ int  cei_flows_use_urgent(struct cei_flows *flows, const struct cei_machine_link
 /* Whether the client's limit lets its next job go. */
 int  cei_flows_may_go(const struct cei_flows *flows, uint32_t slot, uint64_t now_ns);
 
-/* A job of the client goes: counts against its limit, as CEI_FLOWS_COPY_BYTES at least. n_bytes: in
- * one row that takes as long as the job. */
+/* Counts a job that is about to be moved against its client's limit of bytes per second: n_bytes,
+ * but CEI_FLOWS_COPY_BYTES at least. n_bytes: of a single row that takes as long to copy as the
+ * job, whose rows may be many. */
 void cei_flows_charge(struct cei_flows *flows, uint32_t slot, uint64_t n_bytes, uint64_t now_ns);
 
 /* A job of the client has gone, over the link or, if that is NULL, over unknown ports. */

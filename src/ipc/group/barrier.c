@@ -318,7 +318,9 @@ static struct cei_group_rank_said limit_by_leaving(struct cei_group *group)
 	return (struct cei_group_rank_said){ barrier->n_possible, barrier->missing };
 }
 
-/* A leader that has passed a barrier may be missed by those that it has not talked to. */
+/* Called when this process leaves the group: from then on it takes part in no barrier. A leader
+ * that has passed a barrier tells all processes how many barriers it took part in, since some with
+ * which it never exchanged a message may otherwise wait for it in the next one. */
 void cei_barrier_leave(struct cei_group *group)
 {
 	(void)limit_by_leaving(group);

@@ -170,8 +170,9 @@ uint32_t cei_group_still_aborted(const struct cei_group *group,
 
 /* --- others ---------------------------------------------------------------------------------- */
 
-/* Answers of the process are awaited by so many more, or less: it is asked whether it is there, and
- * is lost if it is silent. Near processes whose death is told are left alone. */
+/* Adds `by`, which may be negative, to the number of answers that are awaited from the process.
+ * While it is above 0 the process is pinged, and declared lost if it is silent. This does not
+ * concern processes whose death their carrier reports. */
 void cei_group_await(struct cei_group *group, uint32_t process, int by);
 
 /* Whether this process awaits what users of its exports do: as long as is_waiting is 1, each
@@ -209,8 +210,9 @@ enum cei_group_action_kind {
 				 * refusal; then cei_group_quiet(). After an expulsion nobody is
 				 * refused: connections stay open, and unused */
 	CEI_GROUP_PEER_GONE,    /* tell upwards that the process is lost, or has departed */
-	CEI_GROUP_ABORTED,      /* tell upwards that the signals of message.abort were aborted that
-				 * are still: all words first, then the poison */
+	CEI_GROUP_ABORTED,      /* tell this process that signals were aborted: those that
+				 * message.abort names, without those renewed since. It writes all
+				 * their abort words before it poisons the first counter */
 	CEI_GROUP_RENEWED,      /* tell upwards that the signal was renewed, to zero its image,
 				 * before any further action is taken */
 	CEI_GROUP_CLOSE,        /* close these descriptors */

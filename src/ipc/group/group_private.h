@@ -428,7 +428,8 @@ void cei_aborts_fill(const struct cei_owed *owed, struct cei_group_message *mess
 void cei_aborts_paid(struct cei_group *group, struct cei_owed *owed);
 void cei_aborts_end(struct cei_group *group, struct cei_group_peer *peer);
 
-/* An export by its number, a use that is held by its own; NULL: there is none. */
+/* Looks up an export by its id, and a use that is held, so neither asked for still nor dropped, by
+ * the owner's rank and the use's own number. NULL: there is none. */
 struct cei_group_entry *cei_group_entry(const struct cei_group *group, uint32_t id);
 struct cei_group_use   *cei_group_held(const struct cei_group *group, uint32_t rank,
 				       uint64_t number);
@@ -452,7 +453,8 @@ void cei_group_withdraw_all(struct cei_group *group);
 /* Whether the name has 1 to 63 bytes. */
 int  cei_group_is_name(const char *name);
 
-/* A find ends without an answer, by its deadline; or all do, because this process leaves. */
+/* Ends a find whose deadline has passed without an answer, with this result; or all finds, because
+ * this process leaves the group. */
 void cei_group_end_find(struct cei_group *group, struct cei_group_call *call, int result);
 void cei_group_end_finds(struct cei_group *group);
 

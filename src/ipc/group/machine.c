@@ -440,7 +440,8 @@ static void clear(struct cei_group_action *action)
 	action->fds.n = 0;
 }
 
-/* What is told upwards comes before what is sent, so that an answer says that it was done. */
+/* Returns events for the local process before messages to peers, so that a reply is sent only after
+ * this process has acted. */
 int cei_group_next(struct cei_group *group, struct cei_group_action *ret_action)
 {
 	clear(ret_action);

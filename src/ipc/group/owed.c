@@ -40,8 +40,8 @@ void cei_group_wake(struct cei_group *group, struct cei_group_peer *peer)
 
 /* --- the lists ----------------------------------------------------------------------- */
 
-/* Behind those of its kind; what is sent again goes before them, because it counts already among
- * the questions that are open. */
+/* Appends a message to the peer's queue of its kind. A message that is sent again goes to the head,
+ * since it already counts as an open request. */
 static void put_waiting(struct cei_group_peer *peer, struct cei_owed *owed)
 {
 	struct cei_list *list = &peer->waiting[owed->kind];

@@ -25,10 +25,10 @@ struct cei_carrier_ops {
 	int (*send)(void *state, uint32_t process, const struct cei_group_message *message,
 		    const struct cei_group_fds *fds, int *ret_native_code);
 
-	/* Accepts nothing more of the process, and has it find out, by a GONE that names it or a
-	 * refusal. When nothing of it lands any more, maybe before this returns,
-	 * cei_peers_quiet() is called. Without the lock. Never after the group has given this
-	 * process up, which refuses nobody. */
+	/* Stops receiving from the process, and tells it that it was expelled: by a GONE message
+	 * that names it, or by refusing its connection. When nothing of it lands any more, maybe
+	 * before this returns, cei_peers_quiet() is called. Without the lock. Never after the group
+	 * has given up this process, which then refuses nobody. */
 	void (*give_up)(void *state, uint32_t process, const char *why);
 
 	/* Writes what the thread has to poll, n_fds_max entries at most, and returns how many they
