@@ -42,7 +42,7 @@ enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NAMED, KEY_VISIBLE,
 
 static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
-	  "doorbell, all_gather, all_to_all)", 0 },
+	  "doorbell, all_gather, all_to_all). A sample of doorbell is 200 rounds", 0 },
 	{ "list", 'l', NULL, 0, "List the test cases", 0 },
 	{ "trigger", KEY_TRIGGER, "polled|gated|follow|all", 0, "How launches begin: the "
 	  "engine polls the mark, a lane waits for it, or the copies follow the caller's "
