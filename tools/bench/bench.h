@@ -179,7 +179,8 @@ int  bench_fail(const struct bench_rank *rank, int result, const char *what);
 
 struct json_object;
 
-void bench_report_head(FILE *out, int is_gpu);
+/* Says what the columns of the table mean; those of NCCL only if it can have rows. */
+void bench_report_head(FILE *out, int is_gpu, int has_nccl);
 void bench_fill_row(struct cells *cells, const struct bench_row *row);
 
 /* Whether NCCL could use NVLS (sums and copies by NVLink multicast) in this run, in words;

@@ -60,8 +60,8 @@ static void take_output(struct argp_state *state, struct bench_options *options)
 }
 
 static const struct argp_option common_options[] = {
-	{ "ranks", 'g', "N", 0, "Ranks, or GPUs of measure (default: one per GPU, or some on host "
-	  "memory)", 0 },
+	{ "ranks", 'g', "N", 0, "Ranks; with measure, GPUs (default: one per GPU, or some on "
+	  "host memory)", 0 },
 	{ "minbytes", 'b', "SIZE", 0, "Smallest size (suffix K, M, G)", 0 },
 	{ "maxbytes", 'e', "SIZE", 0, "Largest size", 0 },
 	{ "stepfactor", 'f', "N", 0, "From size to size", 0 },

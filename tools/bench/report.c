@@ -27,12 +27,13 @@ static const char *mode_name(enum bench_mode mode)
 	return "?";
 }
 
-void bench_report_head(FILE *out, int is_gpu)
+void bench_report_head(FILE *out, int is_gpu, int has_nccl)
 {
 	fprintf(out, "# times in us (max over ranks); vs X: time of X / time of ours, above 1: "
-		"ours is faster\n# raw: %s; SM, CE: NCCL's default and zero-CTA collectives\n",
+		"ours is faster\n# raw: %s%s\n",
 		is_gpu ? "the driver's calls, by hand"
-		: "memcpy in one thread, which hands nothing over and wakes nobody");
+		: "memcpy in one thread, which hands nothing over and wakes nobody",
+		has_nccl ? "; SM, CE: NCCL's default and zero-CTA collectives" : "");
 }
 
 /* Adds how long the two levels of a gather over nodes took, each alone. */

@@ -22,6 +22,13 @@ static const char *obstacle(const struct bench_run *run, const struct bench_case
 	return NULL;
 }
 
+/* Whether NCCL can have rows. */
+static int has_nccl(const struct bench_run *run)
+{
+	return run->n_gpus >= run->n_ranks && !run->is_launched && run->options->n_nodes < 2 &&
+		!run->options->without_nccl;
+}
+
 void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, int is_quiet)
 {
 	const char *why;
@@ -39,7 +46,7 @@ void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, in
 	if (run->options->overlap)
 		bench_overlap_report_head(stdout);
 	else
-		bench_report_head(stdout, run->n_gpus != 0);
+		bench_report_head(stdout, run->n_gpus != 0, has_nccl(run));
 }
 
 static void fill(struct cells *cells, const struct bench_options *options,
