@@ -249,11 +249,22 @@ class _Op(_object.Object):
         return numpy.empty(shape, numpy.asarray(like).dtype)
 
 
-def _numbers(values: Sequence[int]):
+def _n_of(values: Sequence[int], what: str) -> int:
+    """Returns how many numbers there are. `what` names the parameter in the error, if it is no
+    list."""
+    try:
+        return len(values)
+    except TypeError:
+        raise errors.InvalidError(f"{what}: {values!r} is no list of numbers, with an entry for "
+                                  "each rank") from None
+
+
+def _numbers(values: Sequence[int], what: str):
     """Returns a C array of the numbers, which must not be negative."""
+    _n_of(values, what)
     values = [int(value) for value in values]
     if any(value < 0 for value in values):
-        raise errors.InvalidError(f"{values}: must not be negative")
+        raise errors.InvalidError(f"{what}: {values}: must not be negative")
     return (ctypes.c_uint64 * len(values))(*values)
 
 
@@ -276,7 +287,7 @@ def _scratch_bytes(call: str, shape, n_ranks: int) -> int:
 
 def _check_rows(workspace: Workspace, rows: Sequence[int], what: str) -> None:
     n = workspace.context.n_ranks
-    if len(rows) != n:
+    if _n_of(rows, what) != n:
         raise errors.InvalidError(f"{what}: {len(rows)} numbers for {n} ranks")
 
 
@@ -325,7 +336,7 @@ class AllGatherGemm(_Op):
             raise errors.InvalidError(f"{len(widths)} products: 1 to "
                                       f"{_abi.CEOV_OP_GEMMS_MAX}")
         shape = _shape(_abi.ceov_ag_gemm, dtype, tuning)
-        shape.rows = _numbers(rows)
+        shape.rows = _numbers(rows, "rows")
         shape.k = k
         shape.n_gemms = len(widths)
         shape.n[:len(widths)] = widths
@@ -394,7 +405,7 @@ class GemmReduceScatter(_Op):
     @staticmethod
     def _shape_of(rows, k, n, dtype, tuning, b_is_k_by_n):
         shape = _shape(_abi.ceov_gemm_rs, dtype, tuning)
-        shape.rows = _numbers(rows)
+        shape.rows = _numbers(rows, "rows")
         shape.k = k
         shape.n = n
         shape.b_is_k_by_n = bool(b_is_k_by_n)
@@ -444,7 +455,7 @@ class _Reduce(_Op):
     @staticmethod
     def _shape_of(counts, dtype, tuning, by_node=False, stride=0, scale=1.0):
         shape = _shape(_abi.ceov_reduce, dtype, tuning)
-        shape.counts = _numbers(counts)
+        shape.counts = _numbers(counts, "counts")
         shape.stride = stride
         if stride and (stride % 8 or stride < max(counts)):
             raise errors.InvalidError(f"stride: {stride}, must be 0, or a multiple of 8 and no "
@@ -548,7 +559,7 @@ class _Move(_Op):
     @staticmethod
     def _shape_of(n_bytes, tuning):
         shape = _abi.new(_abi.ceov_move)
-        shape.bytes = _numbers(n_bytes)
+        shape.bytes = _numbers(n_bytes, "n_bytes")
         if tuning is not None:
             shape.tuning = ctypes.pointer(tuning._struct())
         return shape
@@ -611,7 +622,7 @@ class AllGather(_Move):
 
     @staticmethod
     def _n_ranks(n_bytes: Sequence[int]) -> int:
-        return len(n_bytes)
+        return _n_of(n_bytes, "n_bytes")
 
     def run(self, source, target=None, stream=None):
         """source: n_bytes[rank] bytes, which may be the own place in target; target:
@@ -634,7 +645,7 @@ class AllToAll(_Move):
 
     @staticmethod
     def _n_ranks(n_bytes: Sequence[int]) -> int:
-        n = math.isqrt(len(n_bytes))
+        n = math.isqrt(_n_of(n_bytes, "n_bytes"))
         if n * n != len(n_bytes):
             raise errors.InvalidError(f"n_bytes: {len(n_bytes)} numbers, must be a square")
         return n

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence, Tuple
 
 from . import _abi, errors
-from .ops import Tuning, Workspace, _b_shape, _numbers, _Op, _scratch_bytes, _shape
+from .ops import Tuning, Workspace, _b_shape, _n_of, _numbers, _Op, _scratch_bytes, _shape
 
 
 class _AllToAllOp(_Op):
@@ -46,9 +46,9 @@ class _AllToAllOp(_Op):
         """Returns for how many ranks the numbers are."""
         if (rows_of is None) == (rows is None) or (rows is None) != (columns is None):
             raise errors.InvalidError("give either rows_of, or both rows and columns")
-        n = len(rows if rows_of is None else rows_of)
+        n = _n_of(rows, "rows") if rows_of is None else _n_of(rows_of, "rows_of")
         lists = [columns] if rows_of is None else rows_of
-        if any(len(numbers) != n for numbers in lists):
+        if any(_n_of(numbers, "rows_of, or columns") != n for numbers in lists):
             raise errors.InvalidError(f"rows_of, or rows and columns: lists of {n} numbers, "
                                       "one for each rank")
         return n
@@ -65,10 +65,11 @@ class _AllToAllOp(_Op):
     def _shape_of(cls, k, n, dtype, tuning, b_is_k_by_n, rows_of, rows, columns):
         shape = _shape(cls._struct, dtype, tuning)
         if rows_of is not None:
-            shape.rows_of = _numbers([number for line in rows_of for number in line])
+            shape.rows_of = _numbers([number for line in rows_of for number in line],
+                                     "rows_of")
         else:
-            shape.rows = _numbers(rows)
-            shape.columns = _numbers(columns)
+            shape.rows = _numbers(rows, "rows")
+            shape.columns = _numbers(columns, "columns")
         shape.k = k
         shape.n = n
         shape.b_is_k_by_n = bool(b_is_k_by_n)

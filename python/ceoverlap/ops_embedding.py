@@ -25,7 +25,7 @@ from typing import Optional, Sequence, Tuple
 
 from . import _abi, errors
 from .buffer import memory_of
-from .ops import Tuning, Workspace, _numbers, _Op, _scratch_bytes, _shape
+from .ops import Tuning, Workspace, _n_of, _numbers, _Op, _scratch_bytes, _shape
 from .plan import number_of
 
 _POOLINGS = {"sum": _abi.CEOV_POOL_SUM, "mean": _abi.CEOV_POOL_MEAN}
@@ -35,15 +35,15 @@ Tables = Sequence[Sequence[Tuple[int, int]]]
 
 
 def _shape_of(samples, tables: Tables, dtype, pooling, tuning):
-    if len(tables) != len(samples):
+    if _n_of(tables, "tables") != _n_of(samples, "samples"):
         raise errors.InvalidError(f"tables: of {len(tables)} ranks, samples: of {len(samples)}")
     every = [table for local in tables for table in local]
     shape = _shape(_abi.ceov_embedding, dtype, tuning)
     shape.pooling = number_of(_POOLINGS, pooling, "pooling")
-    shape.samples = _numbers(samples)
+    shape.samples = _numbers(samples, "samples")
     shape.n_local = (ctypes.c_uint32 * len(tables))(*map(len, tables))
-    shape.dims = _numbers([dim for _, dim in every])
-    shape.rows = _numbers([rows for rows, _ in every])
+    shape.dims = _numbers([dim for _, dim in every], "tables")
+    shape.rows = _numbers([rows for rows, _ in every], "tables")
     return shape
 
 
@@ -55,7 +55,7 @@ class _Embedding(_Op):
     def __init__(self, workspace: Workspace, samples: Sequence[int], tables: Tables,
                  dtype: str = "float32", pooling: str = "sum", *,
                  tuning: Optional[Tuning] = None):
-        if len(samples) != workspace.context.n_ranks:
+        if _n_of(samples, "samples") != workspace.context.n_ranks:
             raise errors.InvalidError(f"samples: of {len(samples)} ranks, the group has "
                                       f"{workspace.context.n_ranks}")
         shape = _shape_of(samples, tables, dtype, pooling, tuning)

@@ -259,6 +259,11 @@ class Operators(Case):
             AllGatherGemm(spaces[0], rows, 8, 8, tuning=Tuning(n_pieces=1000))
         with self.assertRaises(ceoverlap.InvalidError):
             Tuning(mode="both")._struct()
+        for call in (lambda: AllGatherGemm(spaces[0], 64, 8, 8),
+                     lambda: AllGatherGemm.scratch_bytes(64, 8, 8),
+                     lambda: GemmReduceScatter(spaces[0], 64, 8, 8)):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "rows: 64 is no list of numbers"):
+                call()
 
     def test_cuts_and_chunks(self):
         rows = (256, 200)
