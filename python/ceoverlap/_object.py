@@ -138,7 +138,7 @@ class Object(NotCopied):
             if handle.value:
                 self._enter(handle)
         if not is_found:
-            raise errors.make(_abi.CEOV_PENDING, f"rank {self._rank} has not offered "
+            raise errors.make(_abi.CEOV_PENDING, f"rank {self._rank} has not shared "
                               f"{name!r} within {timeout_s} s")
 
     @property

@@ -87,7 +87,10 @@ class Transfer(NamedTuple):
         for name in ("source", "target", "n_rows_at"):
             spot = getattr(self, name)
             if spot is not None:
-                spot = Spot(spot) if isinstance(spot, Buffer) else spot
+                spot = spot if isinstance(spot, Spot) else Spot(spot)
+                if not isinstance(spot.buffer, Buffer):
+                    raise errors.InvalidError(f"{name}: a {type(spot.buffer).__name__}, must be "
+                                              "a Buffer or a Spot of one: register() the array")
                 setattr(struct, name, spot._struct())
         for name in ("source_ready", "target_free", "then"):
             mark = getattr(self, name)

@@ -95,7 +95,8 @@ class Buffers(Case):
     def test_sharing_within_a_process(self):
         context = self.host()
         buffer = context.allocate(64, 1)
-        with self.assertRaises(ceoverlap.PendingError) as caught:
+        with self.assertRaisesRegex(ceoverlap.PendingError,
+                                    "rank 1 has not shared 'block' within") as caught:
             context.find_buffer(1, "block", timeout_s=0.01)
         self.assertIsInstance(caught.exception, TimeoutError)
         buffer.share("block")
@@ -188,6 +189,16 @@ class Plans(Case):
                     free.raise_to(k + 1)
 
         in_threads(2, body)
+
+    def test_an_array_is_no_buffer(self):
+        context = self.host(1)
+        target = context.allocate(64)
+        for fields in ({"source": np.zeros(8), "target": target},
+                       {"source": target, "target": np.zeros(8)},
+                       {"source": target, "target": ceoverlap.Spot(np.zeros(8))}):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "^(source|target): a ndarray, "
+                                        "must be a Buffer or a Spot.*register"):
+                context.plan().add(row_bytes=64, **fields)
 
     def test_numbers_that_a_launch_cannot_hold(self):
         context = self.host(1)
