@@ -200,6 +200,11 @@ holds "^  gpu0 +self +none " "P2P is not allowed"
 on two-no-p2p --route gpu0:gpu1
 holds "^  rule direct: no route: " "not directly"
 holds "^    staged +node0 " "through the host"
+expect 2 "a GPU that is not there" --xml "$machines/laptop.xml" --route gpu0:gpu1
+grep -q -- "--route gpu0:gpu1: gpu0 is not on this machine; it has node0 to node0" "$errors" || {
+	echo "FAIL: it is not said which place is missing"
+	failed=1
+}
 expect 1 "a route that does not exist" --xml "$machines/two-no-p2p.xml" --route 0:1 \
 	--rule direct
 

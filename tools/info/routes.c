@@ -87,7 +87,8 @@ static int parse_pair(const struct info *info, uint32_t *ret_from, uint32_t *ret
 	const struct cei_machine *machine = info->machine;
 	const char *colon = strchr(info->route, ':');   /* there is a colon: checked when options
 							 * were parsed */
-	uint32_t from = place_of(machine, info->route, (size_t)(colon - info->route));
+	int length = (int)(colon - info->route);
+	uint32_t from = place_of(machine, info->route, (size_t)length);
 	uint32_t to = place_of(machine, colon + 1, strlen(colon + 1));
 
 	if (from != CEOV_NOBODY && to != CEOV_NOBODY && from != to) {
@@ -95,8 +96,14 @@ static int parse_pair(const struct info *info, uint32_t *ret_from, uint32_t *ret
 		*ret_to = to;
 		return 0;
 	}
-	fprintf(stderr, "ceoverlap-info: --route %s: two different places are needed; this "
-		"machine has ", info->route);
+	fprintf(stderr, "ceoverlap-info: --route %s: ", info->route);
+	if (from == CEOV_NOBODY)
+		fprintf(stderr, "%.*s is not on this machine", length, info->route);
+	else if (to == CEOV_NOBODY)
+		fprintf(stderr, "%s is not on this machine", colon + 1);
+	else
+		fprintf(stderr, "two different places are needed");
+	fprintf(stderr, "; it has ");
 	if (machine->n_gpus)
 		fprintf(stderr, "gpu0 to gpu%u and ", machine->n_gpus - 1);
 	fprintf(stderr, "node0 to node%u\n", machine->n_nodes - 1);
