@@ -80,6 +80,19 @@ for report in "$folder/none.json" "$folder/all.trace" "$folder/sweep.csv" /nonex
 		failed=1
 	fi
 done
+echo '{"provenance": {}, "rows": [{"case": "p2p"}]}' > "$folder/cases.json"
+./ceoverlap-plot "$folder/cases.json" > "$out" 2> "$out.err"
+if [ $? != 1 ] || ! grep -q "cases.json: .*not written by ceoverlap-bench sweep" "$out.err"; then
+	echo "FAIL: a report of cases is drawn, or refused without a reason"
+	failed=1
+fi
+# A reader that goes away is no fault of the report.
+for flag in "" --csv; do
+	# shellcheck disable=SC2086 # no flag is no word
+	./ceoverlap-plot $flag "$folder/sweep.json" 2> "$out.err" | :
+	[ ! -s "$out.err" ] || { echo "FAIL: a closed pipe with '$flag': $(cat "$out.err")"
+		failed=1; }
+done
 ./ceoverlap-plot > "$out" 2> "$out.err"
 [ $? = 2 ] || { echo "FAIL: nothing is drawn"; failed=1; }
 

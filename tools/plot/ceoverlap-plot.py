@@ -10,6 +10,7 @@ import csv
 import html
 import json
 import math
+import signal
 import sys
 
 VERSION = "@VERSION@"
@@ -62,10 +63,16 @@ summary{cursor:pointer;color:var(--direct)}.bad{color:var(--bad);font-weight:700
 """
 
 
+class OtherReport(Exception):
+    """The JSON is of something else than a sweep."""
+
+
 class Sweep:
     """A report as the bench has written it."""
 
     def __init__(self, report):
+        if "places" not in report:
+            raise OtherReport
         self.report = report
         self.rows = report["rows"]
         self.origin = report["provenance"]
@@ -536,6 +543,8 @@ def main():
                         help="Print program version")
     parser.add_argument("report", help="The JSON of ceoverlap-bench sweep; -: standard input")
     asked = parser.parse_args()
+    # A reader that goes away, such as head, ends this program as it ends others.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         with open(0 if asked.report == "-" else asked.report, encoding="utf-8") as file:
             sweep = Sweep(json.load(file))
@@ -547,6 +556,10 @@ def main():
         sys.stdout.flush()
     except OSError as error:
         print(f"ceoverlap-plot: {asked.report}: {error.strerror}", file=sys.stderr)
+        return 1
+    except OtherReport:
+        print(f"ceoverlap-plot: {asked.report}: it was not written by ceoverlap-bench sweep, whose "
+              "report alone is drawn: make one by ceoverlap-bench sweep -J FILE", file=sys.stderr)
         return 1
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"ceoverlap-plot: {asked.report}: it is no report of a sweep, or one of another "
