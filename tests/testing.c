@@ -290,9 +290,9 @@ void testing_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 		ck_assert_int_eq(ceov_plan_expect(plan, &transfer->target_free), 0);
 }
 
-void testing_explained(const ceov_plan *plan, const char *text)
+/* Reads what ceov_plan_explain() says of a short plan, as a string of at most n_bytes_max. */
+static void read_explanation(const ceov_plan *plan, char *said, size_t n_bytes_max)
 {
-	char said[16384] = "";
 	size_t at = 0;
 	ssize_t n;
 	int fds[2];
@@ -300,10 +300,26 @@ void testing_explained(const ceov_plan *plan, const char *text)
 	ck_assert_int_eq(pipe(fds), 0);         /* holds 64 KiB */
 	ck_assert_int_eq(ceov_plan_explain(plan, fds[1]), 0);
 	(void)close(fds[1]);
-	while (at < sizeof(said) - 1 && (n = read(fds[0], said + at, sizeof(said) - 1 - at)) > 0)
+	while (at < n_bytes_max - 1 && (n = read(fds[0], said + at, n_bytes_max - 1 - at)) > 0)
 		at += (size_t)n;
+	said[at] = '\0';
 	(void)close(fds[0]);
+}
+
+void testing_explained(const ceov_plan *plan, const char *text)
+{
+	char said[16384];
+
+	read_explanation(plan, said, sizeof(said));
 	ck_assert_msg(strstr(said, text) != NULL, "'%s' is not in: %s", text, said);
+}
+
+void testing_not_explained(const ceov_plan *plan, const char *text)
+{
+	char said[16384];
+
+	read_explanation(plan, said, sizeof(said));
+	ck_assert_msg(!strstr(said, text), "'%s' is in: %s", text, said);
 }
 
 /* The pattern's 8 bytes from 8 i on, computed at once because sanitizers check every

@@ -98,6 +98,9 @@ void testing_add(ceov_plan *plan, const struct ceov_transfer *transfer);
 /* Asserts that ceov_plan_explain() of a short plan says the text. */
 void testing_explained(const ceov_plan *plan, const char *text);
 
+/* Asserts that it does not say the text. */
+void testing_not_explained(const ceov_plan *plan, const char *text);
+
 /* Fills bytes with a pattern that depends on the seed and on the offset. */
 void testing_fill(void *bytes, uint64_t n_bytes, uint64_t seed);
 

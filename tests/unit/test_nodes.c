@@ -225,6 +225,18 @@ START_TEST(test_explain_names_mover_and_rail)
 }
 END_TEST
 
+START_TEST(test_a_group_of_one_node_explains_no_rail)
+{
+	struct way way;
+
+	nodes_open(&nodes, 1, 2);
+	connect(&way, 4096);
+	testing_explained(way.plan, "trigger");
+	testing_not_explained(way.plan, "other nodes");
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* --- signals ---------------------------------------------------------------------------- */
 
 START_TEST(test_threads_raise_and_await_across_nodes)
@@ -506,6 +518,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_rows_to_two_nodes);
 	tcase_add_test(all, test_marks_without_bytes);
 	tcase_add_test(all, test_explain_names_mover_and_rail);
+	tcase_add_test(all, test_a_group_of_one_node_explains_no_rail);
 	tcase_add_test(all, test_threads_raise_and_await_across_nodes);
 	tcase_add_test(all, test_an_abort_reaches_all_nodes);
 	tcase_add_test(all, test_a_late_abort_does_not_reach_a_renewed_signal);

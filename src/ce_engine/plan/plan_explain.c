@@ -58,7 +58,7 @@ static int explain_rail(const struct cei_explain *explain, const struct cei_engi
 	uint32_t i;
 	int r;
 
-	if (!network || !cei_network_rail(network))
+	if (!network || cei_network_roster(network)->n_nodes == 1 || !cei_network_rail(network))
 		return 0;
 	r = cei_say(explain, "rail to other nodes: %s; why this one: %s\n",
 		    cei_rail_describe(cei_network_rail(network)),
