@@ -66,7 +66,7 @@ START_TEST(test_a_deadline_names_what_is_missing)
 	ck_assert_uint_eq(failure.seen_value, 3);
 	testing_log_has(&loop.log, "transfer 2", "chunk 0",
 			"counter 2 of an unshared signal of rank 0 with 4 counters at 8, which "
-			"holds 3; not let through");
+			"holds 3; its transfer has not begun");
 	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(ceov_signal_wait(loop.arrived, 2, 1, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(loopback_try(&loop, 8, POLLED, NULL), CEOV_ERR_TIMEOUT);
@@ -135,8 +135,9 @@ START_TEST(test_a_deadline_names_a_shared_signal)
 	loopback_open(&loop, 1, 0);
 	ck_assert_int_eq(ceov_signal_share(loop.ready, "source is ready"), 0);
 	ck_assert_int_eq(loopback_wait(&loop, launch_for(&loop, 0, TESTING_MS)), CEOV_ERR_TIMEOUT);
-	testing_log_has(&loop.log, "deadline passed (to blame: rank 0); the mark is counter 0 of "
-			"signal 'source is ready' of rank 0 at 1, which holds 0", NULL, NULL);
+	testing_log_has(&loop.log, "deadline passed (to blame: rank 0); its mark source_ready is "
+			"counter 0 of signal 'source is ready' of rank 0 at 1, which holds 0",
+			NULL, NULL);
 	loopback_close(&loop);
 }
 END_TEST
@@ -155,7 +156,7 @@ START_TEST(test_a_deadline_of_a_copy_blames_its_own_rank)
 	failure = testing_failure(loop.context);
 	ck_assert_uint_eq(failure.rank, 0);
 	ck_assert_uint_eq(failure.mark_value, 0);
-	ck_assert_ptr_null(strstr(failure.text, "the mark is"));
+	ck_assert_ptr_null(strstr(failure.text, "its mark"));
 	ck_assert_ptr_nonnull(strstr(failure.text, "does not come back from its lane"));
 	loopback_close(&loop);
 }

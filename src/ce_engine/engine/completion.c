@@ -26,7 +26,7 @@ struct mark_text {
 static const char *where_is(const struct cei_chunk *chunk)
 {
 	switch ((enum cei_chunk_state)chunk->state) {
-	case CEI_CHUNK_ARMED:   return "not let through";
+	case CEI_CHUNK_ARMED:   return "its transfer has not begun";
 	case CEI_CHUNK_READY:   return "waits for its lane";
 	case CEI_CHUNK_PICKED:  return "is about to go on its lane";
 	case CEI_CHUNK_MOVING:  return "does not come back from its lane";
@@ -36,9 +36,17 @@ static const char *where_is(const struct cei_chunk *chunk)
 	return "?";
 }
 
-/* Describes the mark, and what its counter holds. */
-static struct mark_text describe(const struct cei_counter *counter,
-				     const struct ceov_failure *failure)
+/* The field of struct ceov_transfer that has the mark. Also what a plan adds to target_free. */
+static const char *name_of(const struct cei_step *step, const struct cei_counter *counter)
+{
+	if (counter == &step->source_ready)
+		return "source_ready";
+	return counter == &step->then ? "then" : "target_free";
+}
+
+/* Describes the chunk's mark, and what its counter holds. */
+static struct mark_text describe(const struct cei_chunk *chunk, const struct cei_counter *counter,
+				 const struct ceov_failure *failure)
 {
 	struct mark_text mark = { "" };
 	char holds[48] = "which the host does not see";
@@ -49,8 +57,9 @@ static struct mark_text describe(const struct cei_counter *counter,
 		snprintf(holds, sizeof(holds), "which is poisoned by an abort");
 	else if (counter->seen)
 		snprintf(holds, sizeof(holds), "which holds %" PRIu64, failure->seen_value);
-	snprintf(mark.text, sizeof(mark.text), "; the mark is %s at %" PRIu64 ", %s",
-		 cei_counter_text(counter).text, failure->mark_value, holds);
+	snprintf(mark.text, sizeof(mark.text), "; its mark %s is %s at %" PRIu64 ", %s",
+		 name_of(cei_chunk_step(chunk), counter), cei_counter_text(counter).text,
+		 failure->mark_value, holds);
 	return mark;
 }
 
@@ -124,7 +133,7 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 			  "rank %u: launch %" PRIu64 ", transfer %u, chunk %" PRIu64
 			  ": %s%s%s; %s%s", rank_of(launch), launch->number, failure->transfer,
 			  failure->chunk, why, cei_blame_text(failure->rank).text,
-			  describe(counter, failure).text, where_is(chunk),
+			  describe(chunk, counter, failure).text, where_is(chunk),
 			  describe_peer(engine, ending).text);
 }
 
