@@ -95,6 +95,10 @@ class Buffers(Case):
     def test_sharing_within_a_process(self):
         context = self.host()
         buffer = context.allocate(64, 1)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "share: the name has 64 bytes"):
+            buffer.share("x" * 64)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "find: the name has 0 bytes"):
+            context.find_buffer(1, "")
         with self.assertRaisesRegex(ceoverlap.PendingError,
                                     "rank 1 has not shared 'block' within") as caught:
             context.find_buffer(1, "block", timeout_s=0.01)

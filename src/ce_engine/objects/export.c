@@ -15,15 +15,15 @@
 #include "ipc/wire.h"
 #include "net/network.h"
 
-static int check_name(ceov_context *context, const char *name)
+static int check_name(ceov_context *context, const char *call, const char *name)
 {
 	size_t length = name ? strnlen(name, CEI_GROUP_NAME_BYTES) : 0;
 
 	if (length && length < CEI_GROUP_NAME_BYTES)
 		return 0;
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-			 "share or find: the name must have 1 to %u bytes",
-			 CEI_GROUP_NAME_BYTES - 1);
+			 "%s: the name has %zu bytes, must have 1 to %u", call,
+			 name ? strlen(name) : 0, CEI_GROUP_NAME_BYTES - 1);
 }
 
 /* Both functions are called with the context's lock held. */
@@ -177,7 +177,7 @@ int cei_export_make(ceov_context *context, uint32_t rank, const char *name,
 {
 	struct cei_local_export *export;
 	uint32_t id = 0;
-	int r = check_name(context, name);
+	int r = check_name(context, "share", name);
 
 	if (r)
 		return r;
@@ -416,7 +416,7 @@ int cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 {
 	const char *name = lookup->name;
 	uint32_t rank = lookup->rank;
-	int r = check_name(context, name);
+	int r = check_name(context, "find", name);
 
 	if (r)
 		return r;
