@@ -211,10 +211,11 @@ static int open_context(struct cei_ucx *ucx)
 					 &ucx->context);
 	if (status != UCS_OK)
 		r = cei_raise(wanted->report, CEOV_ERR_UCX, (int)status,
-			      "UCX: no context for network interface %s with %s: %s; "
+			      "UCX: no context for network interface %s with %s%s: %s; "
 			      "`ucx_info -d` lists what there is",
 			      wanted->device ? wanted->device : "(any)",
-			      wanted->kinds ? wanted->kinds : "all transports",
+			      wanted->kinds ? "CEOVERLAP_TRANSPORTS=" : "all transports",
+			      wanted->kinds ? wanted->kinds : "",
 			      ucx->calls.status_string(status));
 out:
 	ucx->calls.config_release(config);

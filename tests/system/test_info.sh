@@ -123,6 +123,8 @@ CEOVERLAP_NICS=lo expect 0 "a rail" build
 if holds "^  net +(yes|built, not usable) " "the mover to other nodes" && grep -q "^  net  *yes" "$out"
 then
 	holds "^  lo +yes +UCX [0-9.]+, network interface lo" "a rail that can be used"
+	CEOVERLAP_NICS=lo CEOVERLAP_TRANSPORTS=nosuch expect 0 "transports that do not exist" build
+	holds "CEOVERLAP_TRANSPORTS=nosuch: " "the variable that names them"
 	CEOVERLAP_NICS=nosuch0 expect 0 "a rail that cannot be used" build
 	holds "^  net +built, not usable +.*no network interface 'nosuch0'" "the mover says why"
 	holds "^  nosuch0 +no +.*no network interface 'nosuch0'" "an interface that does not exist"
