@@ -6,6 +6,7 @@
 
 #include "ce_engine/open.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/place.h"
@@ -24,13 +25,28 @@
 #include "net/network.h"
 #include "net/network_clock.h"
 
-static int wants_gpu(const struct cei_site *site)
+/* The first member that is placed on a GPU; NULL: none is. */
+static const struct ceov_member *first_on_gpu(const struct cei_site *site)
 {
-	uint32_t i, n = 0;
+	uint32_t i;
 
 	for (i = 0; i < site->n_members; i++)
-		n += site->members[i].place.kind == CEOV_PLACE_GPU;
-	return n != 0;
+		if (site->members[i].place.kind == CEOV_PLACE_GPU)
+			return &site->members[i];
+	return NULL;
+}
+
+static int raise_no_gpu(const struct cei_site *site, const char *why)
+{
+	char who[24] = "this process's rank";   /* a launcher that starts one process for each rank
+						 * says later which it is */
+
+	if (site->n_ranks)
+		snprintf(who, sizeof(who), "rank %u", first_on_gpu(site)->rank);
+	return cei_raise(site->report, CEOV_ERR_INVALID, 0,
+			 "ceov_open: %s is placed on a GPU, but there is none: %s; place it on "
+			 "the host (CEOVERLAP_PLACE=host, unless the program names places)",
+			 who, why);
 }
 
 static int check_gpus(const ceov_context *context)
@@ -58,7 +74,7 @@ static int open_gpus(ceov_context *context)
 	const char *why = "";
 	int r;
 
-	if (!wants_gpu(site) && !is_open_place)
+	if (!first_on_gpu(site) && !is_open_place)
 		return 0;
 	r = cei_cuda_open(&context->report, &site->cuda, &why);
 	if (r < 0)
@@ -67,9 +83,7 @@ static int open_gpus(ceov_context *context)
 		first->place.kind = r ? CEOV_PLACE_HOST : CEOV_PLACE_GPU;
 		first->place.index = 0;
 	} else if (r) {
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_open: a rank is placed on a GPU, but there is none: "
-				 "%s", why);
+		return raise_no_gpu(site, why);
 	}
 	return 0;
 }

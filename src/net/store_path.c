@@ -66,7 +66,9 @@ static int open_lock_file(struct cei_report *report, struct path_lock *lock)
 			O_NOCTTY, S_IRUSR | S_IWUSR);
 	if (lock->fd < 0)
 		return cei_raise(report, CEOV_ERR_SYSTEM, errno,
-				 "the group's lock %s cannot be opened: %s", lock->path,
+				 "the group cannot meet at %.*s, whose lock cannot be opened "
+				 "there: %s; its folder must exist and be this user's to write",
+				 (int)(strlen(lock->path) - strlen(LOCK_SUFFIX)), lock->path,
 				 strerror(errno));
 	r = check_lock_file(report, lock);
 	if (r) {

@@ -373,7 +373,8 @@ void cei_store_turn(struct cei_store_server *server, uint64_t deadline_ns,
 	free_gone(server);
 }
 
-static int raise_missing(const struct cei_store_server *server)
+/* since_ns: since when they were awaited. Who was refused was told in a line of its own. */
+static int raise_missing(const struct cei_store_server *server, uint64_t since_ns)
 {
 	const struct cei_exchange *exchange = server->exchange;
 	char missing[CEI_STORE_TEXT_BYTES];
@@ -385,16 +386,17 @@ static int raise_missing(const struct cei_store_server *server)
 	failure = cei_exchange_failure(exchange, first, CEOV_ERR_TIMEOUT, 0);
 	(void)say_missing(server, missing, sizeof(missing));
 	return cei_raise_failure(server->report, &failure, "not all %s have come to the %s %s in "
-				 "time: %s; %llu were refused or left again", server->words->many,
-				 server->words->at, exchange->where, missing,
-				 (unsigned long long)server->n_refused);
+				 "%.1f s: %s", server->words->many, server->words->at,
+				 exchange->where, (double)(cei_now_ns() - since_ns) / 1e9, missing);
 }
 
 static int gather(struct cei_store_server *server, uint64_t deadline_ns)
 {
+	uint64_t since_ns = cei_now_ns();
+
 	while (server->n_has < server->exchange->n_processes && !server->error) {
 		if (cei_now_ns() >= deadline_ns)
-			return raise_missing(server);
+			return raise_missing(server, since_ns);
 		cei_store_turn(server, close_silent(server, deadline_ns), hear);
 	}
 	return server->error;

@@ -41,6 +41,18 @@ context.barrier()
 context.close()
 """)
 
+    def test_a_rank_that_does_not_come(self):
+        done = in_processes(1, """
+import ceoverlap, os
+os.environ["CEOVERLAP_RANKS"] = "2"
+try:
+    ceoverlap.Context(deadline_s=0.3)
+except ceoverlap.DeadlineError as error:
+    print(error)
+""")
+        self.assertRegex(done[0][1], r"not all .* in \d+\.\d s: ")
+        self.assertNotIn("refused", done[0][1])
+
     def test_collectives_and_operators(self):
         self.run_ranks(3, """
 values = np.zeros((4, 8), np.int32)

@@ -66,7 +66,8 @@ END_TEST
 START_TEST(test_no_gpu_is_said)
 {
 	use_fake("no device");
-	refused(CEOV_ERR_INVALID, "placed on a GPU", "sees no GPU");
+	refused(CEOV_ERR_INVALID, "rank 0 is placed on a GPU", "sees no GPU");
+	testing_log_has(&lines, "CEOVERLAP_PLACE=host", NULL, NULL);
 }
 END_TEST
 

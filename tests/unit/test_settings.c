@@ -57,6 +57,19 @@ static void refused_value(const char *name, const char *value)
 	unsetenv(name);
 }
 
+START_TEST(test_a_group_whose_folder_is_not_there)
+{
+	struct ceov_member member = { 0, { CEOV_PLACE_HOST, 0 } };
+	struct ceov_config config = testing_config(&member, 1, &log_of);
+	ceov_context *context = NULL;
+
+	config.n_ranks = 2;
+	config.group = "/nowhere/at/all";
+	ck_assert_int_eq(ceov_open(&config, &context), CEOV_ERR_SYSTEM);
+	testing_log_has(&log_of, "cannot meet at /nowhere/at/all, ", "its folder must exist", NULL);
+}
+END_TEST
+
 START_TEST(test_environment_is_refused_where_it_makes_no_sense)
 {
 	struct ceov_config config = from_environment();
@@ -82,7 +95,7 @@ START_TEST(test_environment_is_refused_where_it_makes_no_sense)
 	refused_value("CEOVERLAP_PLACE", "cpu");
 	setenv("CEOVERLAP_PLACE", "host", 1);
 	setenv("CEOVERLAP_RANK", "1", 1);
-	refused(&config, "has rank 1, but the group has 1", NULL);
+	refused(&config, "has rank 1 (by CEOVERLAP_RANK), but the group has 1", NULL);
 	setenv("CEOVERLAP_RANKS", "2", 1);
 	refused(&config, "CEOVERLAP_GROUP", "2 ranks");
 	setenv("CEOVERLAP_RANKS", "0", 1);
@@ -309,7 +322,7 @@ START_TEST(test_config_is_refused_where_it_makes_no_sense)
 	refused(&config, "the node has 65 ranks", "more than 64");
 	config.group = NULL;
 	config.n_ranks = 1;
-	refused(&config, "member 1 has rank 1", NULL);
+	refused(&config, "member 1 has rank 1,", NULL);
 	config.n_ranks = 3;
 	refused(&config, "3 ranks and this process 2", NULL);
 	config.n_ranks = 2;
@@ -422,6 +435,7 @@ static Suite *suite(void)
 
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_a_group_whose_folder_is_not_there);
 	tcase_add_test(all, test_environment_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_config_of_an_older_header_is_read_to_its_end);
 	tcase_add_test(all, test_network_of_a_newer_header_is_read);

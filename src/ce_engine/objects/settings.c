@@ -143,7 +143,8 @@ static int member_from_environment(ceov_context *context, const struct ceov_conf
 	return 0;
 }
 
-static int check_members(const ceov_context *context)
+/* says_rank: what said which rank a single member has, for messages; "" where the caller did. */
+static int check_members(const ceov_context *context, const char *says_rank)
 {
 	const struct cei_site *site = &context->site;
 	struct cei_report *report = site->report;
@@ -156,8 +157,8 @@ static int check_members(const ceov_context *context)
 	for (i = 0; i < site->n_members; i++) {
 		if (site->members[i].rank >= site->n_ranks)
 			return cei_raise(report, CEOV_ERR_INVALID, 0,
-					 "ceov_open: member %u has rank %u, but the group "
-					 "has %u ranks", i, site->members[i].rank,
+					 "ceov_open: member %u has rank %u%s, but the group "
+					 "has %u ranks", i, site->members[i].rank, says_rank,
 					 site->n_ranks);
 		for (k = 0; k < i; k++)
 			if (site->members[k].rank == site->members[i].rank)
@@ -308,7 +309,8 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 	if (!r && config->members)
 		r = check_places(context);
 	if (!r && !is_left_to_launcher(context, config))
-		r = check_members(context);
+		r = check_members(context, is_unnamed(config) && secure_getenv("CEOVERLAP_RANK") ?
+				  " (by CEOVERLAP_RANK)" : "");
 	if (!r)
 		r = check_launcher(context, config);
 	if (!r)
