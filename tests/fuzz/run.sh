@@ -31,7 +31,7 @@ sources=("$top"/tests/made_message.c "$top"/src/base/codec.c "$top"/src/ipc/wire
 	"$top"/src/ipc/service_wire.c "$top"/src/ipc/group/messages.c "$top"/src/net/store_wire.c
 	"$top"/src/net/gathered.c "$top"/src/net/record.c
 	"$top"/src/net/far_wire.c "$top"/src/ipc/service_ring.c
-	"$top"/src/base/clock.c "$top"/src/base/futex.c "$top"/src/base/write.c
+	"$top"/src/base/clock.c "$top"/src/base/write.c
 	"$top"/src/base/report.c "$top"/src/base/repeats.c
 	"$top"/src/ce_engine/program/program_wire.c "$top"/src/ce_engine/program/program.c)
 options=(-std=gnu11 -pthread -g -O1 -D_GNU_SOURCE "-I$build/include" "-I$top/include"
