@@ -43,6 +43,7 @@
  *            if one is set, the call returns CEOV_ERR_INVALID.
  * THREADS    Every call may come from any thread, unless its comment says
  *            "one thread": then the caller serialises calls on that object.
+ *            No other thread is in a call with a handle while it is released.
  *            No call may come from a child process made by fork() after
  *            ceov_open(): it gets CEOV_ERR_FORKED.
  * RESULTS    0       done
