@@ -31,6 +31,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/op.c %D%/core/op.h \
 	%D%/core/operands.c %D%/core/operands.h \
 	%D%/core/send_stage.c %D%/core/send_stage.h \
+	%D%/core/find_peers.c %D%/core/find_peers.h \
 	%D%/core/graph_cache.c %D%/core/graph_cache.h \
 	%D%/core/run.c %D%/core/run.h %D%/core/running.h \
 	%D%/core/shared.c \

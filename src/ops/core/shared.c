@@ -166,10 +166,10 @@ static int check_size(ceov_workspace *workspace, uint32_t rank)
 }
 
 /* Looks for the scratch of a peer. CEOV_NONE: the peer has not exported it yet. */
-static int find_scratch(ceov_workspace *workspace, uint32_t rank)
+static int find_scratch(ceov_workspace *workspace, uint32_t rank, uint64_t by_ns)
 {
 	char name[CEI_GROUP_NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
+	struct cei_lookup lookup = { rank, name, by_ns };
 	int r;
 
 	if (workspace->scratch[rank])
@@ -180,13 +180,13 @@ static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 	return r ? r : check_size(workspace, rank);
 }
 
-int cei_shared_find(ceov_workspace *workspace, uint32_t rank)
+int cei_shared_find(ceov_workspace *workspace, uint32_t rank, uint64_t by_ns)
 {
 	char name[CEI_GROUP_NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
+	struct cei_lookup lookup = { rank, name, by_ns };
 	ceov_signal **signal;
 	uint32_t i;
-	int r = find_scratch(workspace, rank);
+	int r = find_scratch(workspace, rank, by_ns);
 
 	for (i = 0; !r && i < PARTS; i++) {
 		signal = slot(workspace, &parts[i], rank);

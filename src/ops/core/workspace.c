@@ -48,17 +48,12 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
+#include "ops/core/find_peers.h"
 #include "ops/kind.h"
 #include "ops/tuning/selector.h"
 
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)
 #define SCRATCH_MAX_BYTES   (UINT64_C(1) << 50)
-
-/* How long a search for peers' exports pauses before it looks again. */
-#define FIND_NS UINT64_C(1000000)
-
-/* A peer gets at least this long to answer, even if the caller does not want to wait. */
-#define FIND_LEAST_NS UINT64_C(1000000000)
 
 /* --- creation -------------------------------------------------------------- */
 
@@ -370,54 +365,14 @@ int ceov_workspace_create(ceov_context *context,
 
 /* --- connection ------------------------------------------------------------ */
 
-/* Raises CEOV_ERR_PEER_LOST if the peer of this rank number was found before and is gone now. */
-static int check_peer(const ceov_workspace *workspace, uint32_t rank)
+/* The caller holds the workspace's lock. */
+static int find(void *arg, uint32_t rank, uint64_t by_ns)
 {
-	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+	ceov_workspace *workspace = arg;
 
-	if (!cei_context_is_lost(workspace->object.context, rank))
+	if (cei_shared_is_found(workspace, rank))
 		return 0;
-	failure.rank = rank;
-	return cei_raise_failure(cei_object_report(&workspace->object), &failure,
-				 "ceov_workspace_connect: '%s': rank %u has gone",
-				 workspace->name, rank);
-}
-
-/* Looks for all peers, even after one was not found, so that a lost peer is noticed while another
- * one is only late. */
-static int find_peers(ceov_workspace *workspace)
-{
-	uint32_t i, rank;
-	int r, result = 0;
-
-	for (i = 1; i < workspace->n_ranks; i++) {
-		rank = (workspace->rank + i) % workspace->n_ranks;
-		r = cei_shared_is_found(workspace, rank) ? check_peer(workspace, rank)
-			: cei_shared_find(workspace, rank);
-		if (r < 0)
-			return r;
-		if (r)
-			result = r;
-	}
-	return result;
-}
-
-/* Waits until all peers are found. CEOV_NONE: by deadline_ns some peer has not exported everything.
- * The caller holds the workspace's lock. */
-static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
-{
-	struct timespec pause = { 0, FIND_NS };
-	uint64_t least_ns;
-	int r;
-
-	for (;;) {
-		least_ns = cei_deadline(FIND_LEAST_NS);
-		workspace->find_by_ns = least_ns > deadline_ns ? least_ns : deadline_ns;
-		r = find_peers(workspace);
-		if (r != CEOV_NONE || cei_now_ns() >= deadline_ns)
-			return r;
-		nanosleep(&pause, NULL);
-	}
+	return cei_shared_find(workspace, rank, by_ns);
 }
 
 /* CEOV_PENDING: not all ranks' facts have come by deadline_ns. */
@@ -434,18 +389,23 @@ static int take_facts(ceov_workspace *workspace, uint64_t deadline_ns)
 
 int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 {
+	static const char call[] = "ceov_workspace_connect";
 	uint64_t deadline = cei_deadline(timeout_ns);
-	int r = cei_workspace_check(workspace, "ceov_workspace_connect");
+	struct cei_find_peers peers = { .call = call, .arg = workspace, .find = find };
+	int r = cei_workspace_check(workspace, call);
 
 	if (r)
 		return r;
+	peers.context = workspace->object.context;
+	peers.rank = workspace->rank;
+	peers.name = workspace->name;
 	pthread_mutex_lock(&workspace->lock);
 	if (workspace->is_leaving)
 		r = cei_raise(cei_object_report(&workspace->object), CEOV_ERR_STATE, 0,
 			      "ceov_workspace_connect: '%s' of rank %u is being released",
 			      workspace->name, workspace->rank);
 	else
-		r = connect_by(workspace, deadline);
+		r = cei_find_peers(&peers, deadline);
 	if (!r)
 		r = take_facts(workspace, deadline);
 	pthread_mutex_unlock(&workspace->lock);

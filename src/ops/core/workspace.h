@@ -93,7 +93,6 @@ struct ceov_workspace {
 	int                 is_leaving; /* 1: the release of the workspace has begun */
 	int                 is_counted; /* 1: it has had ops of kinds that are (kind.h), so the
 					 * engine launches its runs */
-	uint64_t            find_by_ns; /* while connecting: until when peers may answer */
 	uint64_t            n_runs;
 	/* Held, behind `lock`, while a run on a GPU is queued: the leader's, by all that follow
 	 * it. */
@@ -117,9 +116,9 @@ int  cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place
 /* Exports this rank's scratch and signals to peers. */
 int  cei_shared_offer(ceov_workspace *workspace);
 
-/* Looks until find_by_ns for the parts of a peer (scratch and signals) that were not found before.
+/* Looks until by_ns for the parts of a peer (scratch and signals) that were not found before.
  * CEOV_NONE: the peer has not exported all of them. */
-int  cei_shared_find(ceov_workspace *workspace, uint32_t rank);
+int  cei_shared_find(ceov_workspace *workspace, uint32_t rank, uint64_t by_ns);
 
 /* Returns whether the peer's scratch and all its signals were found. */
 int  cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank);
