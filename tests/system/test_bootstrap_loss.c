@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-/* Limit for noticing a death. Sanitizers take a multiple of all times, more so on a busy machine. */
+/* Limit for noticing a death. Sanitizers take a multiple of all times, more so under load. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LOSS_NS  (UINT64_C(1000) * NS_PER_MS)
 #else
