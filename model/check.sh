@@ -11,6 +11,7 @@
 #   sent.pml            the counters by which a job knows that its operands have left
 #   captured_runs.pml   runs that a CUDA graph can hold, failures among them
 #   direct_runs.pml     captured runs in direct modes, between others, failures among them
+#   channel.pml         chunks, credits and heads of a channel of ranks on the host, and its end
 #   far_marks.pml       pieces and marks to another node, and a connection that is given up
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
 #                       weak (weak_memory.pml); docs/fences.md says which is which
@@ -165,6 +166,24 @@ for broken in 1 2 3; do
 	is_missed far_marks -DBROKEN=$broken
 done
 
+# The third run uses a head again. Three ranks, because chunks that one does not need of another
+# may stop the third, and because one may wait for a second that waits for the third.
+holds channel
+holds channel -DRANKS=3 -DRUNS=2
+holds channel -DRANKS=3 -DKINDS=2
+holds channel -DFAILS=DIFFERS
+holds channel -DFAILS=DIFFERS -DRANKS=3 -DRUNS=2 -DODD_RUN=1
+holds channel -DFAILS=ABORTS -DRUNS=2
+for broken in NO_CREDIT CREDIT_FIRST ONE_HEAD NO_AWAIT_HEADS PUT_AFTER_READ POISON_LATE \
+		POISON_LATE_HEAD COUNTER_FIRST NUMBER_FIRST; do
+	is_missed channel -DBROKEN=$broken
+done
+for broken in NO_EARLY_REST NO_EARLY_ALL; do
+	is_missed channel -DRANKS=3 -DRUNS=1 -DBROKEN=$broken
+done
+is_missed channel -DFAILS=DIFFERS -DBROKEN=NO_COMPARE
+is_missed channel -DFAILS=DIFFERS -DRANKS=3 -DRUNS=2 -DODD_RUN=1 -DBROKEN=NO_POISON
+
 if make_hand_overs order; then
 	hand_over order 1 11 2 4
 	hand_over order 2 12
@@ -194,5 +213,9 @@ if [ "${CEOVERLAP_TEST_MODELS:-}" = large ]; then
 	holds direct_runs -DRANKS=3 -DRUNS=4
 	holds direct_runs -DFAILS=1 -DRUNS=5
 	holds direct_runs -DFAILS=2 -DRANKS=3 -DRUNS=2
+	holds channel -DRANKS=3
+	holds channel -DFAILS=DIFFERS -DRANKS=3 -DKINDS=3
+	holds channel -DFAILS=ABORTS
+	holds channel -DFAILS=ABORTS -DRANKS=3 -DRUNS=1
 fi
 exit "$failed"
