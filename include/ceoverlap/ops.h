@@ -107,7 +107,24 @@ typedef struct ceov_op        ceov_op;
 enum ceov_dtype {
 	CEOV_BF16 = 1,
 	CEOV_FP16 = 2,
-	CEOV_FP32 = 3                   /* operators with a GEMM refuse it */
+	CEOV_FP32 = 3,                  /* operators with a GEMM refuse it */
+
+	/* Channels alone (channel.h) take the following; all of them move them, and channel.h says
+	 * which they add up. */
+	CEOV_FP64 = 4,
+	CEOV_INT8 = 5,
+	CEOV_UINT8 = 6,
+	CEOV_INT16 = 7,
+	CEOV_UINT16 = 8,
+	CEOV_INT32 = 9,
+	CEOV_UINT32 = 10,
+	CEOV_INT64 = 11,
+	CEOV_UINT64 = 12,
+	CEOV_BOOL = 13,
+	CEOV_FP8_E4M3 = 14,
+	CEOV_FP8_E5M2 = 15,
+	CEOV_COMPLEX64 = 16,
+	CEOV_COMPLEX128 = 17
 };
 
 #define CEOV_OP_GEMMS_MAX 4u

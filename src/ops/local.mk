@@ -37,7 +37,13 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/shared.c \
 	%D%/core/sm_lane.c %D%/core/sm_lane.h \
 	%D%/core/tune.c \
-	%D%/core/workspace.c %D%/core/workspace.h
+	%D%/core/workspace.c %D%/core/workspace.h \
+	%D%/channel/call.c %D%/channel/call.h \
+	%D%/channel/channel.c %D%/channel/channel.h \
+	%D%/channel/host_run.c \
+	%D%/channel/messages.c \
+	%D%/channel/sum.c %D%/channel/sum.h \
+	%D%/channel/waits.c %D%/channel/waits.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/embedding_cuda.c \

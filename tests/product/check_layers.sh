@@ -16,7 +16,7 @@
 # Within ops:
 #
 #   ops <- compute <- { exec_host, exec_cuda, tuning } <- core <- { gemm, reduce, move, experts,
-#                                                                            embedding }
+#                                                                            embedding, channel }
 #
 # Nothing in src/ includes tools/ or tests/.
 # Only cuda*, *_cuda and kernels/ include cuda.h or a header cuda*.h that does.
@@ -63,7 +63,7 @@ may_include() {
 	ops/core)		echo "base topology ipc backend ce_engine/objects" \
 					"ce_engine/sched ce_engine/exec ce_engine/plan collective" \
 					"kernels ops ops/compute ops/exec_host ops/exec_cuda ops/tuning" ;;
-	ops/gemm | ops/reduce | ops/move | ops/experts | ops/embedding)
+	ops/gemm | ops/reduce | ops/move | ops/experts | ops/embedding | ops/channel)
 				echo "$(may_include ops/core) ops/core" ;;
 	*)			echo "unknown" ;;
 	esac

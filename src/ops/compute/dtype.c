@@ -83,19 +83,51 @@ static uint16_t to_fp16(float value)
 	return (uint16_t)(sign | shift_rounded((size & 0x7fffff) | 0x800000, shift));
 }
 
+struct dtype {
+	const char *name;
+	uint64_t    n_bytes;
+};
+
+static const struct dtype dtypes[] = {
+	[CEOV_BF16]       = { "bf16", 2 },
+	[CEOV_FP16]       = { "fp16", 2 },
+	[CEOV_FP32]       = { "fp32", 4 },
+	[CEOV_FP64]       = { "fp64", 8 },
+	[CEOV_INT8]       = { "int8", 1 },
+	[CEOV_UINT8]      = { "uint8", 1 },
+	[CEOV_INT16]      = { "int16", 2 },
+	[CEOV_UINT16]     = { "uint16", 2 },
+	[CEOV_INT32]      = { "int32", 4 },
+	[CEOV_UINT32]     = { "uint32", 4 },
+	[CEOV_INT64]      = { "int64", 8 },
+	[CEOV_UINT64]     = { "uint64", 8 },
+	[CEOV_BOOL]       = { "bool", 1 },
+	[CEOV_FP8_E4M3]   = { "fp8_e4m3", 1 },
+	[CEOV_FP8_E5M2]   = { "fp8_e5m2", 1 },
+	[CEOV_COMPLEX64]  = { "complex64", 8 },
+	[CEOV_COMPLEX128] = { "complex128", 16 },
+};
+
+/* NULL: there is no such type. */
+static const struct dtype *find(enum ceov_dtype dtype)
+{
+	uint32_t i = (uint32_t)dtype;
+
+	return i < sizeof(dtypes) / sizeof(dtypes[0]) && dtypes[i].name ? &dtypes[i] : NULL;
+}
+
 uint64_t cei_dtype_bytes(enum ceov_dtype dtype)
 {
-	return dtype == CEOV_FP32 ? sizeof(float) : CEI_DTYPE16_BYTES;
+	const struct dtype *found = find(dtype);
+
+	return found ? found->n_bytes : 0;
 }
 
 const char *cei_dtype_name(enum ceov_dtype dtype)
 {
-	switch (dtype) {
-	case CEOV_BF16: return "bf16";
-	case CEOV_FP16: return "fp16";
-	case CEOV_FP32: return "fp32";
-	}
-	return "?";
+	const struct dtype *found = find(dtype);
+
+	return found ? found->name : "?";
 }
 
 void cei_dtype_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n)

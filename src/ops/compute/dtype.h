@@ -16,13 +16,14 @@
 
 #define CEI_DTYPE16_BYTES 2u            /* bytes of a bf16 or fp16, the types of products */
 
-/* Returns the bytes of one number. dtype must be valid. */
+/* Returns the bytes of one number; 0: there is no such type. */
 uint64_t cei_dtype_bytes(enum ceov_dtype dtype);
 
-/* "bf16", "fp16" or "fp32": a part of kernels' names and of tunings' keys. */
+/* "bf16", "fp16", "int64", ...: a part of messages, of kernels' names and of tunings' keys. "?":
+ * there is no such type. */
 const char *cei_dtype_name(enum ceov_dtype dtype);
 
-/* Convert n numbers; `to` and `from` must not overlap. */
+/* Convert n numbers of bf16, fp16 or fp32; `to` and `from` must not overlap. */
 void cei_dtype_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n);
 void cei_dtype_narrow(enum ceov_dtype dtype, void *to, const float *from, uint64_t n);
 

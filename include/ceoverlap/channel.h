@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEOVERLAP_CHANNEL_H
+#define CEOVERLAP_CHANNEL_H
+
+/*
+ * Channels: collectives of any count, type and alignment, without an operator for each shape.
+ *
+ * A channel is fixed memory at every rank of the group that all peers know, made once. A call
+ * allocates nothing, maps nothing and agrees on nothing with peers before its bytes flow: the first
+ * call of a size costs what any other call of it does.
+ *
+ * WORDS
+ *   call     one collective: what all ranks do together.
+ *   run      the execution of a call. The runs of a channel are numbered; every rank makes the same
+ *            calls in the same order, as collectives of NCCL or MPI.
+ *   head     what each rank tells every peer in each run: which call it makes, and how many bytes
+ *            go from it to that peer. Both ends of a pair know these, so a peer that makes another
+ *            call, or the same one with other counts, is noticed.
+ *
+ * PLACES     Ranks on the host, all on one node, at most 64. Each rank calls from its own thread,
+ *            which moves the bytes; the call returns when the rank's target is complete and its
+ *            source may be changed. Peers may not have finished then.
+ * THREADS    Calls of one channel from several threads follow each other; all ranks need the same
+ *            order. Messages need an order for each pair and direction alone, and go on beside
+ *            calls.
+ * SUMS       are added up from rank 0 on, in fp32 for CEOV_BF16, CEOV_FP16 and CEOV_FP32, in fp64
+ *            for CEOV_FP64 and in 64-bit integers for other types, so the same operands give the
+ *            same bits whatever the kind, the sizes and who calls first.
+ * MEMORY     Any alignment. Source and target do not overlap, except: all-reduce, reduce and
+ *            broadcast at the same address; an all-gather or gather whose source is its place in
+ *            the target; a reduce-scatter or scatter whose target is the rank's own part of the
+ *            source. Others are refused (CEOV_ERR_INVALID).
+ * DEADLINE   Each wait for a peer is bounded by the channel's deadline.
+ * FAILURE    A call that differs from that of a peer, a deadline that passes, a rank that has gone
+ *            and ceov_channel_abort() end the channel: the call, and all later ones, return the
+ *            error, at every rank that waits for this one. Where calls differ (CEOV_ERR_INVALID),
+ *            ceov_last_failure() names both. Targets are undefined then. Release the channel and
+ *            create another one, under another name.
+ */
+
+#include <ceoverlap/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ceov_channel ceov_channel;
+
+struct ceov_channel_config {
+	size_t      struct_bytes;
+	uint32_t    rank;               /* a rank of this process */
+	const char *name;               /* 1 to 40 bytes, the same at all ranks; each live channel
+					 * of the group has its own */
+	uint64_t    ring_bytes;         /* shared memory for the bytes that this rank sends: 0: 1
+					 * MiB; else 64 KiB to 1 GiB. The same at all ranks */
+	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's */
+};
+
+enum ceov_call_kind {
+	CEOV_ALL_GATHER     = 1,        /* target: the sources of all ranks, in their order */
+	CEOV_REDUCE_SCATTER = 2,        /* source: a part for each rank; target: the sum of the
+					 * parts of this rank */
+	CEOV_ALL_REDUCE     = 3,
+	CEOV_ALL_TO_ALL     = 4,        /* source: a part for each rank; target: a part from each */
+	CEOV_BROADCAST      = 5,        /* source, at the root, to the targets of all ranks */
+	CEOV_GATHER         = 6,        /* an all-gather whose target the root alone has */
+	CEOV_SCATTER        = 7,        /* source, at the root: a part for each rank */
+	CEOV_REDUCE         = 8,        /* an all-reduce whose target the root alone has */
+	CEOV_BARRIER        = 9,        /* no memory */
+
+	/* Messages between two ranks, in the order of the calls for each pair and direction. A send
+	 * returns when the channel holds its bytes, or the receiver has taken those that the
+	 * channel does not hold: a sixteenth of ring_bytes and more is sure to be awaited. */
+	CEOV_SEND           = 10,       /* source to rank `root` */
+	CEOV_RECEIVE        = 11        /* target from rank `root`; count and type as sent */
+};
+
+/* How sums are made. Types: CEOV_BF16, CEOV_FP16, CEOV_FP32, CEOV_FP64, CEOV_INT8, CEOV_UINT8,
+ * CEOV_INT16, CEOV_INT32, CEOV_INT64. Integers wrap. CEOV_MIN and CEOV_MAX of a NaN are NaN. */
+enum ceov_reduction {
+	CEOV_SUM     = 0,
+	CEOV_PRODUCT = 1,
+	CEOV_MIN     = 2,
+	CEOV_MAX     = 3,
+	CEOV_MEAN    = 4                /* the sum divided by the number of ranks; no integers */
+};
+
+/* A call. Unused fields are 0. Counts are items of dtype; 0 is allowed, and memory of which
+ * nothing is used may be NULL. */
+struct ceov_call {
+	size_t              struct_bytes;
+	enum ceov_call_kind kind;
+	enum ceov_dtype     dtype;
+	enum ceov_reduction reduction;  /* of sums */
+	uint32_t            root;       /* or the other rank of a message */
+	const void         *source;
+	void               *target;
+	uint64_t            count;      /* of the rank's own part: what it gives to a gather, or to
+					 * each rank of an all-to-all, or gets from a scatter or
+					 * reduce-scatter; of a whole for the other kinds */
+	/* NULL: every rank has `count`. Else one count for each rank, read in the call; then
+	 * `count` has no effect where the rank's own part is in the list. sends: parts of the
+	 * source of an all-to-all, a scatter's root, and, at all ranks, a reduce-scatter. receives:
+	 * parts of the target of an all-to-all, a gather's root, and, at all ranks, an all-gather.
+	 * An all-to-all has both or neither. */
+	const uint64_t     *sends;
+	const uint64_t     *receives;
+};
+
+/* Allocates the channel's memory and exports it to the group. Does not wait for peers.
+ * CEOV_ERR_INVALID: the rank is on a GPU, or the group has several nodes or more than 64 ranks. */
+int  ceov_channel_create(ceov_context *context, const struct ceov_channel_config *config,
+			 ceov_channel **ret_channel);
+
+/* Finds the peers' memory; afterwards calls can be made. Blocks. CEOV_PENDING: timeout_ns passed
+ * and some peer has not created its channel yet; call again. If one process has several ranks,
+ * create the channels of all of them first. CEOV_ERR_INVALID: a peer's channel of that name has
+ * another ring_bytes. */
+int  ceov_channel_connect(ceov_channel *channel, uint64_t timeout_ns);
+
+#define CEOV_CHANNEL_CALLS_MAX 1024u
+
+/* Makes a call, or n messages at once (at most CEOV_CHANNEL_CALLS_MAX sends and receives, in any
+ * order, of which none waits for another one but for those of its pair and direction), and returns
+ * when it is complete at this rank. Blocks. CEOV_ERR_INVALID without an effect on the channel: a
+ * call breaks a rule of this header that this rank can see alone. Other errors: see FAILURE. */
+int  ceov_channel_run(ceov_channel *channel, const struct ceov_call *calls, uint32_t n);
+
+/* Writes in a few lines to fd what the channel is, and how a call would move its bytes (NULL: no
+ * call). Fails as ceov_plan_explain() does. */
+int  ceov_channel_explain(ceov_channel *channel, const struct ceov_call *call, int fd);
+
+/* Returns 0, or the error that ended the channel. Never blocks. */
+int  ceov_channel_status(ceov_channel *channel);
+
+/* Ends the channel, and the calls under way in it at all ranks, with CEOV_ERR_ABORTED. A channel
+ * that failed before keeps its error. Does not block; any thread. */
+int  ceov_channel_abort(ceov_channel *channel);
+
+/* Releases the channel. No call of it may be under way at this rank. CEOV_PENDING: a peer still
+ * maps its memory; call again, or leave it to ceov_close(). */
+int  ceov_channel_release(ceov_channel *channel);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CEOVERLAP_CHANNEL_H */
