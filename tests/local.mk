@@ -96,6 +96,10 @@ threaded_suites = \
 	%D%/unit/test_execute_sums \
 	%D%/unit/test_workspace \
 	%D%/unit/test_ops \
+	%D%/unit/test_channel \
+	%D%/unit/test_channel_fails \
+	%D%/unit/test_channel_messages \
+	%D%/unit/test_channel_refusals \
 	%D%/unit/test_op_runs \
 	%D%/unit/test_ops_agree \
 	%D%/unit/test_meet \
@@ -127,7 +131,8 @@ threaded_suites = \
 	%D%/system/test_finds \
 	%D%/system/test_one_transfer \
 	%D%/system/test_processes \
-	%D%/system/test_ops_shapes
+	%D%/system/test_ops_shapes \
+	%D%/system/test_channel_programs
 
 if HAVE_DAEMON
 threaded_suites += \
@@ -436,6 +441,9 @@ libtesting_la_SOURCES = \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
 	%D%/unit/op_case.c %D%/unit/op_case_large.c %D%/unit/op_a2a.c %D%/unit/op_expect.h \
 	%D%/unit/op_rig.c %D%/unit/op_rig.h \
+	%D%/unit/channel_case.c %D%/unit/channel_case.h \
+	%D%/unit/channel_item.c %D%/unit/channel_item.h \
+	%D%/unit/channel_rig.c %D%/unit/channel_rig.h \
 	%D%/unit/op_record.c %D%/unit/op_record.h \
 	%D%/unit/move_rig.c %D%/unit/move_rig.h \
 	%D%/unit/embedding_data.c %D%/unit/embedding_data.h \
