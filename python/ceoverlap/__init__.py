@@ -12,14 +12,16 @@
 The library is C; see include/ceoverlap/*.h for its contracts. Contexts hold buffers, signals
 and plans; AllGather and AllToAll move; Workspace and the operators on it (AllGatherGemm,
 GemmReduceScatter, GemmAllReduce, GemmAllToAll, AllToAllGemm, ReduceScatter, AllReduce)
-compute, too. Arrays and tensors are taken as they are: NumPy, PyTorch, CuPy, anything with
-DLPack or an array interface. Streams are integers (a CUstream) or objects that hold one.
-Failures are exceptions of ceoverlap.errors, with rank, transfer and mark. Log lines go to logging's "ceoverlap".
+compute, too; a Channel makes calls of any shape between host ranks. Arrays and tensors are
+taken as they are: NumPy, PyTorch, CuPy, anything with DLPack or an array interface. Streams are
+integers (a CUstream) or objects that hold one. Failures are exceptions of ceoverlap.errors, with
+rank, transfer and mark. Log lines go to logging's "ceoverlap".
 """
 
 from . import bf16, errors
 from ._abi import lib as _lib
 from .buffer import Buffer, Memory, memory_of
+from .channel import Channel
 from .collective import AllGather, AllToAll, Block, all_gather, all_to_all, broadcast
 from .context import Context
 from .errors import (AbortedError, CeoverlapError, CudaError, DaemonLostError, DeadlineError,
@@ -44,7 +46,7 @@ __version__: str = _lib.ceov_version().decode()
 __all__ = [
     "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "AllToAllGemm", "Block",
     "Buffer",
-    "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError",
+    "CeoverlapError", "Channel", "Context", "CudaError", "DaemonLostError", "DeadlineError",
     "EmbeddingAllToAll", "EmbeddingBackward", "Failure",
     "ForkedError", "FullError", "GemmAllReduce", "GemmAllToAll", "GemmMarks",
     "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory", "MoeCombine",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """The C interface, word for word: constants, structs and prototypes of
-``include/ceoverlap/{ceoverlap,collective,ops,embedding}.h``, and the way to the library.
+``include/ceoverlap/{ceoverlap,collective,ops,embedding,channel}.h``, and the way to the
+library.
 
 Nothing here decides anything; the names are C's. Handles are addresses (``c_void_p``).
 ``tests/python/test_abi.py`` compares this file with the headers.
@@ -58,6 +59,20 @@ CEOV_URGENCY_BACKGROUND = 2
 CEOV_BF16 = 1
 CEOV_FP16 = 2
 CEOV_FP32 = 3
+CEOV_FP64 = 4
+CEOV_INT8 = 5
+CEOV_UINT8 = 6
+CEOV_INT16 = 7
+CEOV_UINT16 = 8
+CEOV_INT32 = 9
+CEOV_UINT32 = 10
+CEOV_INT64 = 11
+CEOV_UINT64 = 12
+CEOV_BOOL = 13
+CEOV_FP8_E4M3 = 14
+CEOV_FP8_E5M2 = 15
+CEOV_COMPLEX64 = 16
+CEOV_COMPLEX128 = 17
 CEOV_POOL_SUM = 1
 CEOV_POOL_MEAN = 2
 
@@ -91,6 +106,26 @@ CEOV_ORDER_CHOOSE = 0
 CEOV_ORDER_BANDS = 1
 CEOV_ORDER_COLUMNS = 2
 CEOV_ORDER_TURNS = 3
+
+CEOV_ALL_GATHER = 1
+CEOV_REDUCE_SCATTER = 2
+CEOV_ALL_REDUCE = 3
+CEOV_ALL_TO_ALL = 4
+CEOV_BROADCAST = 5
+CEOV_GATHER = 6
+CEOV_SCATTER = 7
+CEOV_REDUCE = 8
+CEOV_BARRIER = 9
+CEOV_SEND = 10
+CEOV_RECEIVE = 11
+
+CEOV_SUM = 0
+CEOV_PRODUCT = 1
+CEOV_MIN = 2
+CEOV_MAX = 3
+CEOV_MEAN = 4
+
+CEOV_CHANNEL_CALLS_MAX = 1024
 
 # --- structs -----------------------------------------------------------------------------
 
@@ -380,6 +415,18 @@ class ceov_move_run(Struct):
                 ("target", c_void_p)]
 
 
+class ceov_channel_config(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("name", c_char_p),
+                ("ring_bytes", c_uint64), ("deadline_ns", c_uint64)]
+
+
+class ceov_call(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("kind", c_enum), ("dtype", c_enum),
+                ("reduction", c_enum), ("root", c_uint32), ("source", c_void_p),
+                ("target", c_void_p), ("count", c_uint64), ("sends", POINTER(c_uint64)),
+                ("receives", POINTER(c_uint64))]
+
+
 def new(kind):
     """Returns a zeroed struct of this class. Its field struct_bytes is set if it has one."""
     struct = kind()
@@ -502,6 +549,14 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_all_gather_create": (c_int, [_handle, POINTER(ceov_move), _ret_handle]),
     "ceov_all_to_all_create": (c_int, [_handle, POINTER(ceov_move), _ret_handle]),
     "ceov_move_run": (c_int, [_handle, POINTER(ceov_move_run)]),
+
+    "ceov_channel_create": (c_int, [_handle, POINTER(ceov_channel_config), _ret_handle]),
+    "ceov_channel_connect": (c_int, [_handle, c_uint64]),
+    "ceov_channel_run": (c_int, [_handle, POINTER(ceov_call), c_uint32]),
+    "ceov_channel_explain": (c_int, [_handle, POINTER(ceov_call), c_int]),
+    "ceov_channel_status": (c_int, [_handle]),
+    "ceov_channel_abort": (c_int, [_handle]),
+    "ceov_channel_release": (c_int, [_handle]),
 }
 
 # The largest number that each argument can hold, None where it is no number.

@@ -129,6 +129,51 @@ class Interrupts(unittest.TestCase):
             context.close()
         """)
 
+    def test_channel(self):
+        self.interrupt("""
+            context = two_ranks()
+            channels = [ceoverlap.Channel(context, "c", rank) for rank in range(2)]
+            for channel in channels:
+                channel.connect()
+            interrupted(lambda: channels[0].all_reduce(np.zeros(16)))
+            for channel in channels:    # at all ranks
+                try:
+                    channel.all_reduce(np.zeros(16))
+                except ceoverlap.AbortedError:
+                    continue
+                raise AssertionError("a call of an aborted channel")
+            again = [ceoverlap.Channel(context, "d", rank) for rank in range(2)]
+            for channel in again:
+                channel.connect()
+            again[0].send(b"x", 1)      # no interrupt is left over
+            again[1].receive(bytearray(1), 0)
+            context.close()
+        """)
+
+    def test_channel_where_others_want_to_know_of_signals(self):
+        """As asyncio does: they are told, and their descriptor is in its place again. A handler
+        of the program's own does not end the call."""
+        self.interrupt("""
+            import threading
+            context, handled = two_ranks(), []
+            channels = [ceoverlap.Channel(context, "c", rank) for rank in range(2)]
+            for channel in channels:
+                channel.connect()
+            read, write = os.pipe()
+            os.set_blocking(write, False)
+            signal.set_wakeup_fd(write)
+            signal.signal(signal.SIGINT, lambda *_: handled.append(1))
+            threading.Timer(1, channels[1].barrier).start()
+            print("ready", flush=True)
+            channels[0].barrier()
+            assert handled == [1]
+            assert os.read(read, 9) == bytes([signal.SIGINT])
+            assert signal.set_wakeup_fd(-1) == write
+            channels[0].check()
+            print("interrupted", flush=True)
+            context.close()
+        """)
+
     def test_wait_of_a_signal(self):
         self.interrupt("""
             context = two_ranks()

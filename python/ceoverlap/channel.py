@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Channels: collectives and messages of any shape between host ranks of one node, which nobody
+has to make or agree on before their first call. ``include/ceoverlap/channel.h`` is the contract;
+in short:
+
+Operands   NumPy arrays, PyTorch tensors on the CPU, and whatever has the buffer protocol (bytes,
+           bytearray, array.array, memoryview, mmap); without gaps, of any size, also 0, and any
+           alignment. Both ends have the same dtype. Read-only ones are sources only; those that
+           are not ``bytes`` or a NumPy array are copied first.
+dtype      the operand's: floats, integers, bool, complex numbers and bfloat16, float8_e4m3fn and
+           float8_e5m2, where the operand's library has them. Sums: floats of 2 to 8 bytes, signed
+           integers and uint8. NumPy has no bfloat16 of its own; arrays of ml_dtypes have.
+op         "sum", "product", "min", "max", and "mean" or "avg", which integers do not have. Sums
+           are in fp32, fp64 or 64-bit integers, and added up from rank 0 on.
+Order      All ranks make the same calls of a channel in the same order, each rank from a thread of
+           its own. A call returns when this rank's result is complete and its operands may be
+           changed.
+Failures   A call that this rank can see to be wrong raises InvalidError, and nothing has happened.
+           If ranks call something different, all of them get an InvalidError that names both
+           calls; if a rank does not come within the deadline, DeadlineError; if it is lost,
+           PeerLostError; after abort() at any rank, AbortedError. The channel has ended then: all
+           later calls raise that error again. Make another one, under another name.
+Ctrl-C     on the main thread ends a waiting call, and the channel at all ranks. A program's own
+           handlers of signals run when the call has returned, after the deadline at the latest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import struct
+from typing import Optional, Sequence, Tuple
+
+from . import _abi, _interrupts, _log, _object, errors
+from ._operands import NAMES, Operand, operand
+from .context import Context
+from .plan import told_by
+
+REDUCTIONS = {"sum": _abi.CEOV_SUM, "product": _abi.CEOV_PRODUCT, "min": _abi.CEOV_MIN,
+              "max": _abi.CEOV_MAX, "mean": _abi.CEOV_MEAN, "avg": _abi.CEOV_MEAN}
+
+# struct ceov_call, written by one struct.pack(): assigned one by one, the fields would take as long
+# as the call.
+PACKED = struct.Struct("=QIIIIQQQQQ")
+_pack = PACKED.pack
+_CALL_BYTES = PACKED.size
+
+_run = _abi.lib["ceov_channel_run"]     # not the attribute: argument types of its own
+_run.argtypes = [_abi.c_void_p, _abi.c_char_p, _abi.c_uint32]
+_run.restype = _abi.c_int
+
+Counts = Optional[ctypes.Array]
+
+
+def counts(numbers: Sequence[int]) -> ctypes.Array:
+    """Returns numbers of items, one for each rank, as C takes them."""
+    return (ctypes.c_uint64 * len(numbers))(*numbers)
+
+
+def packed(kind: int, dtype: int, source: int, target: int, count: int, *, reduction: int = 0,
+           root: int = 0, sends: Counts = None, receives: Counts = None) -> bytes:
+    """Returns the bytes of a struct ceov_call. sends and receives have to be kept until the call
+    has returned."""
+    return _pack(_CALL_BYTES, kind, dtype, reduction, root, source, target, count,
+                 0 if sends is None else ctypes.addressof(sends),
+                 0 if receives is None else ctypes.addressof(receives))
+
+
+def _reduction_of(op) -> int:
+    found = REDUCTIONS.get(op)
+    if found is None:                   # torch.distributed's have names
+        found = REDUCTIONS.get(str(getattr(op, "name", op)).lower())
+    if found is None:
+        raise errors.InvalidError(f"op {op!r}: must be one of {', '.join(REDUCTIONS)}")
+    return found
+
+
+def _same_dtype(a: Operand, b: Operand) -> None:
+    if a.dtype != b.dtype:
+        raise errors.InvalidError(f"output of {NAMES[a.dtype]}, input of {NAMES[b.dtype]}: must "
+                                  "be the same")
+
+
+def _items_of(obj, of: Operand, rows: Sequence[int], what: str, n_ranks: int) -> ctypes.Array:
+    """Returns how many items of an operand belong to each rank, where rows has the numbers of rows
+    of its first dimension."""
+    shape = tuple(getattr(obj, "shape", (of.count,))) or (1,)
+    items = 1
+    for n in shape[1:]:
+        items *= n
+    if len(rows) != n_ranks or sum(rows) != shape[0] or min(rows) < 0:
+        raise errors.InvalidError(f"{what} {list(rows)}: must be {n_ranks} numbers with sum "
+                                  f"{shape[0]}, the rows of an operand of shape {shape}")
+    return counts([n * items for n in rows])
+
+
+class _Calls:
+    """The collectives and messages, as methods of what makes calls out of them."""
+
+    _rank: int
+    _n_ranks: int
+
+    def _make(self, calls: bytes, n: int = 1):
+        """Makes n packed calls."""
+        raise NotImplementedError
+
+    def _check_count(self, whole: Operand, part: Operand, what: str) -> None:
+        if whole.count != part.count * self._n_ranks:
+            raise errors.InvalidError(f"{what} of {whole.count} items, parts of {part.count}: must "
+                                      f"have {self._n_ranks} of them, one a rank")
+
+    def _root(self, root: int, what: str) -> int:
+        return _abi.checked(root, self._n_ranks - 1, what)
+
+    def _check_part(self, counted: ctypes.Array, part: Operand, what: str) -> None:
+        if counted[self._rank] != part.count:
+            raise errors.InvalidError(f"{what}: {counted[self._rank]} items for rank {self._rank}, "
+                                      f"whose operand has {part.count}")
+
+    # --- moves -----------------------------------------------------------------------------
+
+    def all_gather(self, output, input, output_split_sizes: Optional[Sequence[int]] = None):
+        """Sets output to the inputs of all ranks, one after another. An input may be its own place
+        in output.
+
+        output_split_sizes  how many rows of output (of its first dimension) come from each rank;
+                            None: as many from all"""
+        to, of, receives = operand(output, True), operand(input, False), None
+        _same_dtype(to, of)
+        if output_split_sizes is None:
+            self._check_count(to, of, "output")
+        else:
+            receives = _items_of(output, to, output_split_sizes, "output_split_sizes",
+                                 self._n_ranks)
+            self._check_part(receives, of, "output_split_sizes")
+        return self._make(packed(_abi.CEOV_ALL_GATHER, to.dtype, of.address, to.address, of.count,
+                                 receives=receives))
+
+    def all_to_all(self, output, input, output_split_sizes: Optional[Sequence[int]] = None,
+                   input_split_sizes: Optional[Sequence[int]] = None):
+        """Sends a part of input to each rank, and sets output to the parts that come from each,
+        both in the order of ranks.
+
+        input_split_sizes   how many rows of input (of its first dimension) go to each rank; None:
+                            as many to all
+        output_split_sizes  the same of output: rank r's input_split_sizes[t] is rank t's
+                            output_split_sizes[r]"""
+        to, of = operand(output, True), operand(input, False)
+        _same_dtype(to, of)
+        if output_split_sizes is None and input_split_sizes is None:
+            if to.count != of.count or of.count % self._n_ranks:
+                raise errors.InvalidError(
+                    f"output of {to.count} items, input of {of.count}: must be as many, in "
+                    f"{self._n_ranks} equal parts; else say output_split_sizes and "
+                    "input_split_sizes")
+            return self._make(packed(_abi.CEOV_ALL_TO_ALL, to.dtype, of.address, to.address,
+                                     of.count // self._n_ranks))
+        receives = self._parts(output, to, output_split_sizes, "output_split_sizes")
+        sends = self._parts(input, of, input_split_sizes, "input_split_sizes")
+        return self._make(packed(_abi.CEOV_ALL_TO_ALL, to.dtype, of.address, to.address, 0,
+                                 sends=sends, receives=receives))
+
+    def _parts(self, obj, of: Operand, rows: Optional[Sequence[int]], what: str) -> ctypes.Array:
+        if rows is not None:
+            return _items_of(obj, of, rows, what, self._n_ranks)
+        if of.count % self._n_ranks:
+            raise errors.InvalidError(f"{of.count} items are not {self._n_ranks} equal parts: say "
+                                      f"{what}")
+        return counts([of.count // self._n_ranks] * self._n_ranks)
+
+    def broadcast(self, tensor, src: int = 0):
+        """Sets tensor to rank src's, at all ranks."""
+        root = self._root(src, "src")
+        of = operand(tensor, self._rank != root)
+        return self._make(packed(_abi.CEOV_BROADCAST, of.dtype,
+                                 of.address if self._rank == root else 0, of.address, of.count,
+                                 root=root))
+
+    def gather(self, input, output=None, dst: int = 0,
+               output_split_sizes: Optional[Sequence[int]] = None):
+        """As all_gather(), at rank dst alone: the other ranks pass no output, nor
+        output_split_sizes."""
+        root, of, receives, target = self._root(dst, "dst"), operand(input, False), None, 0
+        self._check_root(output, root, "output", "dst")
+        if self._rank == root:
+            to = operand(output, True)
+            _same_dtype(to, of)
+            target = to.address
+            if output_split_sizes is None:
+                self._check_count(to, of, "output")
+            else:
+                receives = _items_of(output, to, output_split_sizes, "output_split_sizes",
+                                     self._n_ranks)
+                self._check_part(receives, of, "output_split_sizes")
+        return self._make(packed(_abi.CEOV_GATHER, of.dtype, of.address, target, of.count,
+                                 root=root, receives=receives))
+
+    def scatter(self, output, input=None, src: int = 0,
+                input_split_sizes: Optional[Sequence[int]] = None):
+        """Sets output to this rank's part of rank src's input. The other ranks pass no input, nor
+        input_split_sizes, which has the rows of input (of its first dimension) for each rank."""
+        root, to, sends, source = self._root(src, "src"), operand(output, True), None, 0
+        self._check_root(input, root, "input", "src")
+        if self._rank == root:
+            of = operand(input, False)
+            _same_dtype(to, of)
+            source = of.address
+            if input_split_sizes is None:
+                self._check_count(of, to, "input")
+            else:
+                sends = _items_of(input, of, input_split_sizes, "input_split_sizes", self._n_ranks)
+                self._check_part(sends, to, "input_split_sizes")
+        return self._make(packed(_abi.CEOV_SCATTER, to.dtype, source, to.address, to.count,
+                                 root=root, sends=sends))
+
+    def _check_root(self, obj, root: int, what: str, root_name: str) -> None:
+        if (obj is None) == (self._rank == root):
+            raise errors.InvalidError(f"{what}: rank {self._rank} "
+                                      f"{'lacks it' if obj is None else 'has one'}: rank {root}, "
+                                      f"which is {root_name}, passes it, and no other rank")
+
+    # --- sums ------------------------------------------------------------------------------
+
+    def all_reduce(self, tensor, op="sum", output=None):
+        """Sets tensor, or output where it is given, to the sum over ranks of tensor."""
+        of = to = operand(tensor, output is None)
+        if output is not None:
+            to = operand(output, True)
+            _same_dtype(to, of)
+            self._check_alike(to, of)
+        return self._make(packed(_abi.CEOV_ALL_REDUCE, of.dtype, of.address, to.address, of.count,
+                                 reduction=_reduction_of(op)))
+
+    @staticmethod
+    def _check_alike(to: Operand, of: Operand) -> None:
+        if to.count != of.count:
+            raise errors.InvalidError(f"output of {to.count} items, tensor of {of.count}: must be "
+                                      "as many")
+
+    def reduce_scatter(self, output, input, op="sum",
+                       input_split_sizes: Optional[Sequence[int]] = None):
+        """Sets output to this rank's part of the sum over ranks of input. output may be that part
+        of input itself.
+
+        input_split_sizes   how many rows of input (of its first dimension) each rank gets, the
+                            same at all ranks; None: as many as the others"""
+        to, of, sends = operand(output, True), operand(input, False), None
+        _same_dtype(to, of)
+        if input_split_sizes is None:
+            self._check_count(of, to, "input")
+        else:
+            sends = _items_of(input, of, input_split_sizes, "input_split_sizes", self._n_ranks)
+            self._check_part(sends, to, "input_split_sizes")
+        return self._make(packed(_abi.CEOV_REDUCE_SCATTER, to.dtype, of.address, to.address,
+                                 to.count, reduction=_reduction_of(op), sends=sends))
+
+    def reduce(self, tensor, dst: int = 0, op="sum", output=None):
+        """As all_reduce(), at rank dst alone: the other ranks' tensors do not change, and they
+        pass no output."""
+        root = self._root(dst, "dst")
+        is_root = self._rank == root
+        of = to = operand(tensor, is_root and output is None)
+        if output is not None:
+            self._check_root(output, root, "output", "dst")
+            to = operand(output, True)
+            _same_dtype(to, of)
+            self._check_alike(to, of)
+        return self._make(packed(_abi.CEOV_REDUCE, of.dtype, of.address,
+                                 to.address if is_root else 0, of.count, root=root,
+                                 reduction=_reduction_of(op)))
+
+    # --- others ----------------------------------------------------------------------------
+
+    def barrier(self):
+        """Returns when all ranks have called it as often as this one."""
+        return self._make(packed(_abi.CEOV_BARRIER, 0, 0, 0, 0))
+
+    def _message(self, kind: int, tensor, peer: int, what: str) -> Tuple[bytes, object]:
+        of = operand(tensor, kind == _abi.CEOV_RECEIVE)
+        source, target = (0, of.address) if kind == _abi.CEOV_RECEIVE else (of.address, 0)
+        return packed(kind, of.dtype, source, target, of.count,
+                      root=self._root(peer, what)), of.held
+
+    def send(self, tensor, dst: int):
+        """Sends tensor to rank dst, which calls receive(). Messages of a pair and direction arrive
+        in their order; they have no order with collectives. It returns when the channel has the
+        bytes, or rank dst has taken those for which the channel has no room; so two ranks that
+        send each other much use batch()."""
+        call, _held = self._message(_abi.CEOV_SEND, tensor, dst, "dst")
+        return self._make(call)
+
+    def receive(self, tensor, src: int):
+        """Sets tensor to what rank src sends: as many items, of the same dtype."""
+        call, _held = self._message(_abi.CEOV_RECEIVE, tensor, src, "src")
+        return self._make(call)
+
+    def batch(self, sends: Sequence[tuple] = (), receives: Sequence[tuple] = ()):
+        """Sends and receives at the same time, and returns when all is done. sends has (tensor,
+        dst) pairs, receives (tensor, src) pairs, at most 1024 together. None waits for another one
+        but those of the same pair and direction, which go in order."""
+        made = [self._message(_abi.CEOV_SEND, tensor, dst, "dst") for tensor, dst in sends]
+        made += [self._message(_abi.CEOV_RECEIVE, tensor, src, "src") for tensor, src in receives]
+        if not made:
+            return None
+        return self._make(b"".join([call for call, _ in made]), len(made))
+
+
+class Channel(_Calls, _object.Object):
+    """Fixed memory of one rank, known to its peers, through which it makes any collectives and
+    messages with them. All ranks are on the host, on one node, and at most 64.
+
+    name        1 to 40 bytes, the same at all ranks; each open channel has its own
+    rank        one of this process; None: its first
+    ring_bytes  shared memory for what this rank sends, the same at all ranks: 64 KiB to 1 GiB;
+                0: 1 MiB
+    deadline_s  of each wait for a peer, in seconds; 0: the context's
+
+    connect() comes before the first call. Any thread may call; the calls of several threads follow
+    each other."""
+
+    _release_call = "ceov_channel_release"
+
+    def __init__(self, context: Context, name: str, rank: Optional[int] = None, *,
+                 ring_bytes: int = 0, deadline_s: float = 0.0):
+        super().__init__(context, context._own(rank))
+        self._n_ranks = context.n_ranks
+        self._name = name
+        self._under_way: set = set()    # a token for each call
+        self._cause: Optional[errors.CeoverlapError] = None     # that ended it
+        config = _abi.new(_abi.ceov_channel_config)
+        config.rank = self._rank
+        config.name = _object.text_of(name, "name")
+        config.ring_bytes = ring_bytes
+        config.deadline_ns = _object.ns(deadline_s)
+        self._make_handle("ceov_channel_create", ctypes.byref(config))
+
+    @property
+    def name(self) -> str:
+        """The name by which its peers found it."""
+        return self._name
+
+    def connect(self, timeout_s: Optional[float] = None) -> Channel:
+        """Finds the channels of all peers; calls can be made afterwards. If one process holds
+        several ranks, create the channels of all of them first. Raises PendingError if a peer did
+        not create its channel in time. Returns the channel."""
+        limit = self._context._limit(timeout_s)
+        if not _object.wait(lambda ns, is_long: self._invoke(
+                "ceov_channel_connect", ns, is_long=is_long), limit):
+            raise errors.make(_abi.CEOV_PENDING, f"channel {self._name!r}: some peer has not "
+                              f"created it within {limit} s")
+        return self
+
+    def _make(self, calls: bytes, n: int = 1) -> None:
+        """The short way into the library: as Owner._outcome(), which see, but for numbers that are
+        checked already."""
+        context, token = self._context, object()
+        inside, under_way = context._inside, self._under_way
+        outer, result = _log.begin_call(), 0
+        try:
+            inside.add(token)
+            under_way.add(token)
+            context._open_handle()
+            result = _interrupts.call(_run, (self._open_handle(), calls, n), self._stop)
+        finally:
+            under_way.discard(token)
+            inside.discard(token)
+            lines = _log.end_call(outer)
+        if result:
+            raise self._failed(result, lines)
+        if lines:
+            _log.write_all(context._logger, lines)
+
+    def _failed(self, result: int, lines) -> errors.CeoverlapError:
+        """Returns the exception for a failed call. If the channel has ended, it is kept: calls that
+        come later raise one like it."""
+        context, cause = self._context, self._cause
+        if not lines and cause is not None and cause.code == result:
+            return type(cause)(str(cause), result, cause.failure)
+        with contextlib.suppress(errors.CeoverlapError):        # the context closes
+            failure = context.last_failure() if lines else None
+            is_at_its_end = _abi.lib.ceov_channel_status(self._open_handle())
+            if not lines:
+                return errors.make(result, f"channel {self._name!r} of rank {self._rank} has "
+                                   f"ended: {errors.strerror(result)}")
+            error = context._exception("ceov_channel_run", result, lines, failure)
+            if is_at_its_end and cause is None:
+                self._cause = error
+            return error
+        return errors.make(result, f"channel {self._name!r}: {errors.strerror(result)}")
+
+    def check(self) -> None:
+        """Raises the error that ended the channel, if any. Never blocks."""
+        handle = self._open_handle()
+        with self._context._entered():
+            result = _abi.lib.ceov_channel_status(handle)
+        if result:
+            raise self._failed(result, [])
+
+    def explain(self, call: str = "", *arguments, **options) -> str:
+        """Returns a few lines that say what the channel is, and how a call moves its bytes: the
+        name of a method, and its arguments."""
+        if not call:
+            return told_by(lambda fd: self._invoke("ceov_channel_explain", None, fd))
+        return getattr(_Explained(self), call)(*arguments, **options)
+
+    def abort(self) -> None:
+        """Ends the channel, and the calls under way in it at all ranks, with AbortedError. Any
+        thread may call it, and it does not wait. A channel that has failed keeps its error."""
+        self._invoke("ceov_channel_abort")
+
+    def _stop(self) -> None:
+        """Aborts the channel because a call was interrupted."""
+        with contextlib.suppress(errors.CeoverlapError):        # closed, or has failed
+            self.abort()
+
+    def _try_release(self) -> bool:
+        return not self._under_way and super()._try_release()
+
+    def close(self) -> None:
+        """Ends the caller's use of the channel; see Object.close(). Calls of other threads are
+        aborted."""
+        if self._under_way:
+            self._stop()
+            if not _object.poll(lambda: not self._under_way, self._context.deadline_s):
+                raise errors.StateError(f"channel {self._name!r}: a call of another thread does "
+                                        "not end")
+        super().close()
+
+
+class _Explained(_Calls):
+    """Calls that are explained instead of made."""
+
+    def __init__(self, channel: Channel):
+        self._channel = channel
+        self._rank, self._n_ranks = channel._rank, channel._n_ranks
+
+    def _make(self, calls: bytes, n: int = 1) -> str:
+        call = _abi.ceov_call.from_buffer_copy(calls)
+        return told_by(lambda fd: self._channel._invoke("ceov_channel_explain",
+                                                        ctypes.byref(call), fd))
