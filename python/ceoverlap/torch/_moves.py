@@ -10,6 +10,8 @@ from typing import List, Optional, Sequence, Tuple
 import torch
 
 from .. import errors, ops
+from . import _channel
+from ._channel import plain
 from .group import Group
 from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, Call, operand, reduce_scatter_into,
                         round_up, run_move, run_reduce, sum_shape)
@@ -76,9 +78,14 @@ def all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> tor
 
 def all_gather_into(group: Group, x: torch.Tensor, rows: Sequence[int], target: torch.Tensor,
                     call: Call) -> None:
-    """Sets target (sum(rows) x ..., contiguous and aligned to 16 bytes) to the x of all ranks.
-    This rank's x, rows[rank] x ..., may be its own place in target. call: as in
-    Operators.find()."""
+    """Sets target (sum(rows) x ..., contiguous and, where there is no channel, aligned to 16 bytes)
+    to the x of all ranks. This rank's x, rows[rank] x ..., may be its own place in target. call: as
+    in Operators.find()."""
+    if group.channel is not None:
+        is_even = rows.count(rows[0]) == len(rows)
+        _channel.all_gather(group, plain(x), None if is_even else [n * _inner(x) for n in rows],
+                            target)
+        return
     if not target.numel():
         return
     sizes = [n * _inner(x) * x.element_size() for n in rows]
@@ -125,7 +132,10 @@ def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> t
     call = ("all_to_all", x, splits)
     at.operators.compare(call)
     check(at, x, "all_to_all")
+    is_even = splits is None
     splits, received = _block_rows(at, x, splits)
+    if at.channel is not None:
+        return _exchange(at, x, None if is_even else splits, received)
     row_bytes = _inner(x) * x.element_size()
     result = x.new_empty((sum(received), *x.shape[1:]))
     if not sum(splits) * row_bytes:
@@ -134,6 +144,20 @@ def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> t
         raise errors.InvalidError(f"all_to_all: blocks of {row_bytes} bytes a row: each block "
                                   f"has to be a multiple of {ALIGN_BYTES} bytes")
     run_move(at, ops.AllToAll, operand(x), [n * row_bytes for n in splits], result, call)
+    return result
+
+
+def _exchange(group: Group, x: torch.Tensor, splits: Optional[Sequence[int]],
+              received: Sequence[int]) -> torch.Tensor:
+    """Makes an all-to-all by the group's channel. received: rows that come from each rank."""
+    if splits is None:
+        result = x.new_empty(x.shape)
+        _channel.all_to_all(group, plain(x), None, None, result)
+        return result
+    result, inner = x.new_empty((sum(received), *x.shape[1:])), _inner(x)
+    sent = splits[group.rank * group.size:(group.rank + 1) * group.size]
+    _channel.all_to_all(group, plain(x), [n * inner for n in sent],
+                        [n * inner for n in received], result)
     return result
 
 
@@ -149,7 +173,7 @@ def reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
     rows = scattered_rows(at, x.shape[0], rows)
     inner = _inner(x)
     result = x.new_empty((rows[at.rank], *x.shape[1:]))
-    if not x.numel():
+    if not x.numel() and at.channel is None:
         return result
     reduce_scatter_into(at, x, [n * inner for n in rows], result, call=call)
     return result
@@ -161,6 +185,9 @@ def all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
     check(at, x.reshape(-1), "all_reduce")
     _check_sum(x, "all_reduce")
     result = torch.empty_like(x, memory_format=torch.contiguous_format)
+    if at.channel is not None:
+        _channel.all_reduce(at, plain(x), result)
+        return result
     n = x.numel()
     if not n:
         return result

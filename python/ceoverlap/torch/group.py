@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _bootstrap, errors
+from ..channel import Channel
 from ..context import DEADLINE_S, Context
 from ..network import Network
 from ..place import Place
@@ -25,6 +26,7 @@ from . import _compat
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
+CHANNEL_RANKS_MAX = 64
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -164,6 +166,9 @@ class Group:
     cannot be captured into CUDA graphs then, and FSDP2 gathers by PyTorch's own means, unless it
     is reached by its public hooks.
 
+    Ranks on the CPU of one host, up to 64, have a channel, which moves and sums by itself, in any
+    shape at its first call; else channel is None. Moves and sums of ceoverlap.torch go by it.
+
     Ranks may share a GPU: results are the same, but the GPU runs one process at a time, in
     turns of some 2 ms, so that every wait for a peer takes milliseconds. shares_gpus says,
     at all ranks alike, whether any do. A rank is on the GPU that is current when its group is
@@ -185,6 +190,7 @@ class Group:
         self.n_nodes, self.shares_gpus = self._check_places()
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
+        self.channel: Optional[Channel] = self._make_channel()
         self._lock = threading.RLock()
         self._parts: dict = {}
         _groups[self.name] = self
@@ -278,6 +284,12 @@ class Group:
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
         return context
+
+    def _make_channel(self) -> Optional[Channel]:
+        if self.is_gpu or self.n_nodes > 1 or self.size > CHANNEL_RANKS_MAX:
+            return None
+        made = self.together("channel", lambda: Channel(self.context, "torch"))
+        return made.connect(self.deadline_s)
 
     def exchange(self, text: str, timeout_s: Optional[float] = None) -> List[str]:
         """Returns the text of every rank, in the order of ranks. All ranks call it in the same
@@ -421,6 +433,8 @@ class Group:
         for part in reversed(list(self._parts.values())):
             part.close()
         self._parts.clear()
+        if self.channel is not None:
+            self.channel.close()
         self.context.close()
         if _groups.get(self.name) is self:      # names come back with a new default group
             del _groups[self.name]

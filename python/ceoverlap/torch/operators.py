@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 
 from .. import _abi, _lasting, errors, ops
+from . import _channel
+from ._channel import plain
 from .group import Group
 
 OPERATORS_MAX = 512                     # of a group; the least recently used one goes
@@ -177,7 +179,11 @@ class Operators:
         return value
 
     def check(self) -> None:
-        """Raises the error that ended a run of one of the operators, if any. Never blocks."""
+        """Raises the error that ended a run of one of the operators, or a call of the group's
+        channel, if any. Never blocks."""
+        channel = self._group.channel
+        if channel is not None and channel.is_open:
+            channel.check()
         for known in self._workspaces.values():
             for _, workspace in known:
                 workspace.check()
@@ -220,8 +226,7 @@ def round_up(n: int, step: int) -> int:
 def operand(tensor: torch.Tensor) -> torch.Tensor:
     """Returns the tensor, or a copy of it if it has gaps or is not aligned as operators need
     it."""
-    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.contiguous().resolve_conj().resolve_neg()
+    tensor = plain(tensor)
     return tensor if tensor.data_ptr() % ALIGN_BYTES == 0 else tensor.clone()
 
 
@@ -335,11 +340,15 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
                         target: torch.Tensor, scale: float = 1.0,
                         call: Optional[Call] = None) -> None:
     """Sets target (contiguous) to this rank's part of the sum over ranks of source, times scale
-    (see ops.is_scale(); the same at all ranks). Counts and alignment may be any. What operators
-    do not accept as it is goes through copies: of all of source if it has gaps, else of pieces
-    that are not larger than a run's scratch memory. call: as in Operators.find()."""
-    if not source.is_contiguous() or source.is_neg():
-        source = operand(source)
+    (see ops.is_scale(); the same at all ranks). Counts and alignment may be any. A source with gaps
+    is copied. A channel makes sums and means; what operators do not accept as it is goes through
+    copies of pieces that are not larger than a run's scratch memory. call: as in
+    Operators.find()."""
+    source = plain(source)
+    reduction = _channel.reduction_of(group, scale)
+    if reduction is not None:
+        _channel.reduce_scatter(group, source, counts, target, reduction)
+        return
     longest, size = max(counts), group.size
     length = sum_length(longest, size, source.itemsize)
     is_plain = not any(count % ELEMENT_STEP for count in counts)
@@ -388,7 +397,17 @@ def _padded(source: torch.Tensor, counts: Sequence[int], at: int, n: int) -> tor
 
 def run_move(group: Group, kind: type, source: torch.Tensor, n_bytes: Sequence[int],
              target: torch.Tensor, call: Optional[Call] = None) -> None:
-    """Runs a collective that only moves. kind: ops.AllGather or ops.AllToAll; n_bytes as these
-    classes take them, multiples of 16; call: as in Operators.find()."""
+    """Makes a collective that only moves, by the group's channel if it has one. kind: ops.AllGather
+    or ops.AllToAll; n_bytes as these classes take them, multiples of 16; call: as in
+    Operators.find()."""
+    if group.channel is not None:
+        elements = [n // source.element_size() for n in n_bytes]
+        if kind is ops.AllGather:
+            _channel.all_gather(group, source, elements, target)
+        else:
+            own, size = group.rank, group.size
+            _channel.all_to_all(group, source, elements[own * size:(own + 1) * size],
+                                elements[own::size], target)
+        return
     op = group.operators.find((kind, (tuple(n_bytes),)), call)
     _move(group, op, source.data_ptr(), target.data_ptr())

@@ -20,6 +20,7 @@ import threading
 import time
 import traceback
 import unittest
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -123,6 +124,21 @@ def raises(kind, text: str, function, *args, **options) -> None:
             raise AssertionError(f"{error!r} does not say {text!r}") from error
         return
     raise AssertionError(f"no {kind.__name__} was raised")
+
+
+def by_operators(function, *args):
+    """function(*args) with groups whose moves and sums go by operators, as those of ranks on GPUs
+    and on several nodes do, and not by channels."""
+    groups = list(group_module._groups.values())
+    channels = [group.channel for group in groups]
+    try:
+        with mock.patch.object(group_module.Group, "_make_channel", lambda _: None):
+            for group in groups:
+                group.channel = None
+            return function(*args)
+    finally:
+        for group, channel in zip(groups, channels):
+            group.channel = channel
 
 
 def backend_of(size: int) -> str:

@@ -382,7 +382,6 @@ def is_refused():
             ("without dimensions", lambda: ct.all_gather(x[0, 0])),
             ("numbers, must be", lambda: ct.all_to_all(x, splits=[[1]])),
             ("sends", lambda: ct.all_to_all(x, splits=[[1] * group.size] * group.size)),
-            ("multiple of 16 bytes", lambda: ct.all_to_all(x[:, :3].contiguous())),
             ("must be rows x k", lambda: ct.all_gather_matmul(x[0], x)),
             ("must be n x 16", lambda: ct.all_gather_matmul(x, x[:, :8])),
             ("must be n x 16", lambda: ct.matmul_reduce_scatter(x, x.float())),
@@ -390,6 +389,8 @@ def is_refused():
                 x, splits=[[-1] * group.size] * group.size)),
             ("no group is named", lambda: ct.all_reduce(x, "nobody"))):
         raises(errors.InvalidError, text, call)
+    if group.channel is None:
+        raises(errors.InvalidError, "multiple of 16 bytes", ct.all_to_all, x[:, :3].contiguous())
     equal(ct.all_reduce(x), sum(integers(0, rank, x.shape, x.dtype)
                                 for rank in range(group.size)), "after refusals")
 
@@ -507,6 +508,12 @@ class OnTensors(unittest.TestCase):
             with self.subTest(dtype=dtype):
                 rig.run(function, dtype)
 
+    def test_by_operators(self):
+        """Moves and sums of host ranks go by channels else."""
+        for function in (gathers, exchanges, sums_scattered, sums_at_all, gather_has_gradient):
+            with self.subTest(function=function.__name__):
+                rig.run(rig.by_operators, function, torch.bfloat16)
+
     def test_all_gather(self):
         self.each(gathers, ALL_DTYPES)
 
@@ -558,22 +565,24 @@ class OnTensors(unittest.TestCase):
         rig.run(keeps_dtype_under_autocast)
 
     def test_many_operators(self):
-        rig.run(is_full)
+        rig.run(rig.by_operators, is_full)
 
     def test_failure_while_made(self):
         for kind, name in (("AllReduce", "__init__"), ("Workspace", "__init__")):
             with self.subTest(kind=kind):
-                rig.run(fails_at_one_rank, kind, name)
+                rig.run(rig.by_operators, fails_at_one_rank, kind, name)
 
     def test_refusals(self):
         rig.run(is_refused)
+        rig.run(rig.by_operators, is_refused)
 
     def test_ranks_differ(self):
         rig.run(ranks_differ)
 
     def test_ranks_differ_by_no_byte(self):
         for compares in (False, True):
-            rig.run(ranks_differ_by_no_byte, compares)
+            rig.run(rig.by_operators, ranks_differ_by_no_byte, compares)
+        rig.run(ranks_differ_by_no_byte, True)
 
     def test_ranks_fall_out_of_step(self):
         rig.run(ranks_fall_out_of_step)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Reduce-scatters in several runs: with little scratch the same bits, and not more scratch
-than that. Those that scale, and what FSDP2's averages make of that."""
+"""Reduce-scatters by operators in several runs: with little scratch the same bits, and not more
+scratch than that. Those that scale, and what FSDP2's averages make of that."""
 
 import contextlib
 import unittest
@@ -262,21 +262,21 @@ class Sums(unittest.TestCase):
     def test_same_bits(self):
         for dtype in DTYPES:
             with self.subTest(dtype=dtype):
-                rig.run(same_bits, dtype)
+                rig.run(rig.by_operators, same_bits, dtype)
 
     def test_same_bits_in_rows(self):
-        rig.run(same_bits_in_rows)
+        rig.run(rig.by_operators, same_bits_in_rows)
 
     def test_scaled(self):
         for dtype in DTYPES:
             with self.subTest(dtype=dtype):
-                rig.run(scaled, dtype)
+                rig.run(rig.by_operators, scaled, dtype)
 
     def test_few_runs(self):
-        rig.run(few_runs)
+        rig.run(rig.by_operators, few_runs)
 
     def test_fsdp_sums_with_little_scratch(self):
-        rig.run(fsdp_sums_with_little_scratch)
+        rig.run(rig.by_operators, fsdp_sums_with_little_scratch)
 
     def test_fsdp_factors(self):
-        rig.run(fsdp_factors)
+        rig.run(rig.by_operators, fsdp_factors)

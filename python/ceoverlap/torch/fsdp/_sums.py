@@ -10,6 +10,7 @@ from typing import List, Set
 import torch
 
 from ... import ops
+from .._channel import reduction_of
 from ..group import Group
 from ..operators import sum_length, sum_shape
 from ._hooks import HookSums
@@ -26,8 +27,9 @@ class Family:
 
     def reserve(self, dtype: torch.dtype, scale: float) -> None:
         """At the first sum of this dtype, makes the operator, with this scale, and scratch
-        memory for the largest run of any parameter group. All ranks call it together."""
-        if dtype in self._dtypes:
+        memory for the largest run of any parameter group, unless a channel makes the sums. All
+        ranks call it together."""
+        if dtype in self._dtypes or reduction_of(self.group, scale) is not None:
             return
         self._dtypes.add(dtype)
         length = max(sum_length(sum(param.padded_sharded_param_size.numel()

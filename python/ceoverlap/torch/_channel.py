@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Moves and sums of tensors by a group's channel, which groups of host ranks of one node have: any
+count, dtype and alignment, and nothing is made or agreed on before a call. All have to be
+contiguous; see plain(). Counts are elements."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence, Tuple
+
+import torch
+
+from .. import _abi
+from .._operands import CODES
+from ..channel import Counts, counts, packed
+from .group import Group
+
+_CODES = {getattr(torch, name): code for name, code in CODES.items() if hasattr(torch, name)}
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor, or a copy of it if it has gaps, or if its signs are not in its memory."""
+    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.contiguous().resolve_conj().resolve_neg()
+    return tensor
+
+
+def _dtype_and_items(x: torch.Tensor) -> Tuple[int, int]:
+    """Returns the code of a dtype that is moved, and how many of its items an element is: bytes of
+    a dtype that channels do not know."""
+    code = _CODES.get(x.dtype)
+    return (code, 1) if code is not None else (_abi.CEOV_UINT8, x.element_size())
+
+
+def _counts_of(elements: Sequence[int], items: int) -> Counts:
+    return counts([n * items for n in elements])
+
+
+def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
+               target: torch.Tensor) -> None:
+    """Sets target to the x of all ranks, of which this rank's may be in its place already.
+    elements: of each rank; None: as many as x has."""
+    code, items = _dtype_and_items(x)
+    receives = None if elements is None else _counts_of(elements, items)
+    group.channel._make(packed(_abi.CEOV_ALL_GATHER, code, x.data_ptr(), target.data_ptr(),
+                               x.numel() * items, receives=receives))
+
+
+def all_to_all(group: Group, x: torch.Tensor, sent: Optional[Sequence[int]],
+               received: Optional[Sequence[int]], target: torch.Tensor) -> None:
+    """Sends parts of x to all ranks, and sets target to those that come. sent, received: elements
+    to, and from, each rank; both None: equal parts."""
+    code, items = _dtype_and_items(x)
+    if sent is None or received is None:
+        group.channel._make(packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(),
+                                   x.numel() * items // group.size))
+        return
+    sends, receives = _counts_of(sent, items), _counts_of(received, items)
+    group.channel._make(packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(), 0,
+                               sends=sends, receives=receives))
+
+
+def reduction_of(group: Group, scale: float) -> Optional[int]:
+    """Returns how the group's channel makes sums times scale; None if it does not, or there is
+    none. It divides for a mean, which yields the bits of a product if size is a power of 2."""
+    if group.channel is None:
+        return None
+    if scale == 1:
+        return _abi.CEOV_SUM
+    is_mean = scale == 1.0 / group.size and not group.size & (group.size - 1)
+    return _abi.CEOV_MEAN if is_mean else None
+
+
+def reduce_scatter(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
+                   target: torch.Tensor, reduction: int = _abi.CEOV_SUM) -> None:
+    """Sets target to this rank's part of the sum over ranks of x. elements: of each rank's part;
+    None: equal parts. The dtype is one of those that are added up."""
+    sends = None if elements is None else counts(elements)
+    group.channel._make(packed(_abi.CEOV_REDUCE_SCATTER, _CODES[x.dtype], x.data_ptr(),
+                               target.data_ptr(), target.numel(), reduction=reduction,
+                               sends=sends))
+
+
+def all_reduce(group: Group, x: torch.Tensor, target: torch.Tensor) -> None:
+    """Sets target to the sum over ranks of x."""
+    group.channel._make(packed(_abi.CEOV_ALL_REDUCE, _CODES[x.dtype], x.data_ptr(),
+                               target.data_ptr(), x.numel()))
