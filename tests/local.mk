@@ -512,7 +512,7 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/
 	%D%/unit/group_mutants.sh \
 	%D%/run_test.sh %D%/check_long.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
 	%D%/fuzz/run.sh %D%/fuzz/fuzz_service_ring.c %D%/fuzz/fuzz_messages.c \
-	%D%/fuzz/fuzz_program_wire.c \
+	%D%/fuzz/fuzz_program_wire.c %D%/fuzz/no_memory.c \
 	%D%/fuzz/make_corpus.c %D%/fuzz/ci.sh %D%/fuzz/corpus \
 	%D%/gpu/check_sanitizer.sh %D%/stub/fake_cuda.c %D%/stub/fake_nvml.c
 

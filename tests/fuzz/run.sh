@@ -28,13 +28,14 @@ build=$PWD
 clang=${CLANG:-clang}
 harnesses=(fuzz_messages fuzz_service_ring fuzz_program_wire)
 sources=("$top"/tests/made_message.c "$top"/src/base/codec.c "$top"/src/ipc/wire.c
+	"$top"/src/ipc/share.c "$here"/no_memory.c
 	"$top"/src/ipc/service_wire.c "$top"/src/ipc/group/messages.c "$top"/src/net/store_wire.c
 	"$top"/src/net/gathered.c "$top"/src/net/record.c
 	"$top"/src/net/far_wire.c "$top"/src/ipc/service_ring.c
 	"$top"/src/base/clock.c "$top"/src/base/write.c
 	"$top"/src/base/report.c "$top"/src/base/repeats.c
 	"$top"/src/ce_engine/program/program_wire.c "$top"/src/ce_engine/program/program.c)
-options=(-std=gnu11 -pthread -g -O1 -D_GNU_SOURCE "-I$build/include" "-I$top/include"
+options=(-std=gnu11 -pthread -g -O1 -D_GNU_SOURCE "-I$build" "-I$build/include" "-I$top/include"
 	"-I$top/src" "-I$top")
 checks=-fsanitize=address,undefined
 patience=${FUZZ_PATIENCE:-10}
