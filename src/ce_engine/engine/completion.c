@@ -19,7 +19,7 @@
 /* --- messages ------------------------------------------------------------ */
 
 struct mark_text {
-	char text[224];
+	char text[256];
 };
 
 /* Says in words how far the chunk has come. */
