@@ -4,7 +4,8 @@
 #
 # The code of the README and of docs/operators.md is right as printed: its C blocks compile
 # alone against the library of the build folder, those with a main() run on host memory, and
-# its Python blocks parse. The C programs, and the first program of docs/python.md, run 100 times
+# its Python blocks parse. The programs of two processes, in docs/configuration.md and
+# docs/python.md, run once. The C programs, and the first program of docs/python.md, run 100 times
 # each, half of them on one processor, and write nothing to stderr: they close their context as soon
 # as they have seen their last mark. CEOVERLAP_TEST_README_RUNS is half the number of runs.
 set -u
@@ -82,6 +83,34 @@ if [ "$n_ran" = 0 ]; then
 	failed=1
 fi
 
+# in_two_processes TEXT COMMAND...: it ends well as two ranks, and one of them prints.
+in_two_processes() {
+	local what=$1
+	shift
+
+	if ! CEOVERLAP_PLACE=host timeout "$seconds" ./ceoverlap-run -n 2 -- "$@" \
+			> "$folder/out" 2> "$folder/err" ||
+			[ "$(cat "$folder/out")" != "42 arrived" ]; then
+		echo "FAIL: $what: two processes"
+		cat "$folder/out"
+		failed=1
+	fi
+	is_quiet "$what" "$folder/err"
+}
+
+pages=("$srcdir/docs/configuration.md")
+blocks c
+if "${cc[@]}" -std=c11 -Wall -Wextra -Werror -I"$PWD/include" -I"$srcdir/include" \
+		-c -o "$folder/two.o" "$folder/block-1.c" &&
+		./libtool --silent --mode=link "${cc[@]}" -o "$folder/two" "$folder/two.o" \
+			libceoverlap.la -pthread; then
+	in_two_processes "docs/configuration.md" "$folder/two"
+else
+	echo "FAIL: docs/configuration.md: its program does not compile as printed"
+	failed=1
+fi
+pages=("$srcdir/README.md" "$srcdir/docs/operators.md")
+
 if command -v python3 > /dev/null; then
 	blocks python
 	for source in "$folder"/block-*.python; do
@@ -109,6 +138,11 @@ if command -v python3 > /dev/null; then
 			2> "$folder/err" || { echo "FAIL: docs/python.md, its first program"
 			failed=1; }
 		is_quiet "docs/python.md, its first program," "$folder/err"
+		if python3 -c 'import numpy' 2> /dev/null; then
+			CEOVERLAP_LIBRARY=$PWD/.libs/libceoverlap.so PYTHONPATH=$srcdir/python \
+				PYTHONDONTWRITEBYTECODE=1 \
+				in_two_processes "docs/python.md" python3 "$folder/block-2.python"
+		fi
 	fi
 fi
 
