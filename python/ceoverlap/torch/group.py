@@ -289,7 +289,9 @@ class Group:
         if self.is_gpu or self.n_nodes > 1 or self.size > CHANNEL_RANKS_MAX:
             return None
         made = self.together("channel", lambda: Channel(self.context, "torch"))
-        return made.connect(self.deadline_s)
+        made.connect(self.deadline_s)
+        made.barrier()                  # a rank may close the group before others have connected
+        return made
 
     def exchange(self, text: str, timeout_s: Optional[float] = None) -> List[str]:
         """Returns the text of every rank, in the order of ranks. All ranks call it in the same

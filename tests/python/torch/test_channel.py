@@ -4,6 +4,7 @@
 differing calls, and that no call makes or keeps anything, nor asks the store."""
 
 import random
+import time
 import unittest
 
 import rig
@@ -275,6 +276,23 @@ def one_differs(i, is_long):
     group.close()
 
 
+def closes_at_once(late):
+    """A group is made at all ranks, even if one is late to connect and the others close it."""
+    connect = ceoverlap.Channel.connect
+
+    def connect_late(self, deadline_s):
+        if dist.get_rank() == late:
+            time.sleep(0.3)
+        return connect(self, deadline_s)
+
+    ceoverlap.Channel.connect = connect_late
+    try:
+        Group().close()
+    finally:
+        ceoverlap.Channel.connect = connect
+    dist.barrier()
+
+
 @needs_channels
 class OfGroups(unittest.TestCase):
 
@@ -291,6 +309,10 @@ class OfGroups(unittest.TestCase):
         finally:
             if world.is_open:
                 world.kill()
+
+    def test_a_rank_that_closes_at_once(self):
+        for late in (0, 1):
+            rig.run(closes_at_once, late)
 
     def test_it_is_made_and_closed(self):
         rig.run(has_a_channel)
