@@ -7,6 +7,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/shape.c %D%/shape.h \
 	%D%/compute/executor.h \
 	%D%/compute/dtype.c %D%/compute/dtype.h \
+	%D%/compute/sum.c %D%/compute/sum.h \
 	%D%/compute/tiles.c %D%/compute/tiles.h \
 	%D%/compute/direct.h \
 	%D%/compute/experts.h \
@@ -42,7 +43,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/channel/channel.c %D%/channel/channel.h \
 	%D%/channel/host_run.c \
 	%D%/channel/messages.c \
-	%D%/channel/sum.c %D%/channel/sum.h \
 	%D%/channel/waits.c %D%/channel/waits.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "ops/channel/sum.h"
 #include "ops/compute/dtype.h"
+#include "ops/compute/sum.h"
 
 /* More bytes than any memory has, so that sums of them do not wrap. */
 #define BYTES_MAX (UINT64_C(1) << 56)

@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-#include "ops/channel/sum.h"
 #include "ops/channel/waits.h"
+#include "ops/compute/sum.h"
 
 /* Blocks begin at multiples of it, so that ranks do not write to one cache line. */
 #define BLOCK_ALIGN CEI_CACHE_LINE
@@ -198,7 +198,7 @@ static void sum_up(const ceov_channel *channel, const void *const *sources, char
 		   uint64_t bytes)
 {
 	const struct ceov_call *call = &channel->call.call;
-	const struct cei_sum sum = { call->dtype, call->reduction, channel->n_ranks, sources };
+	const struct cei_sum sum = { call->dtype, call->reduction, 1, channel->n_ranks, sources };
 
 	cei_sum_up(&sum, target, bytes / channel->call.item_bytes);
 }

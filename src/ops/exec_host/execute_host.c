@@ -10,10 +10,10 @@
 
 #include "ce_engine/objects/context.h"
 #include "ops/compute/dtype.h"
+#include "ops/compute/sum.h"
 #include "ops/exec_host/host_gemm.h"
 #include "ops/exec_host/execute_host.h"
-
-#define SUM_MAX 1024u                   /* elements that are widened to float at a time */
+#include "ops/shape.h"
 
 struct task {                           /* a job, and the tile that is being executed */
 	struct cei_executor         *executor;
@@ -247,25 +247,20 @@ static uint64_t bytes_of(const struct cei_reduce_job *job, uint64_t n_elements)
 	return n_elements * cei_dtype_bytes(job->dtype);
 }
 
-/* Sums n elements of the own part, from element `at` on; n is at most SUM_MAX. */
+/* Sums n elements of the own part, from element `at` on. */
 static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at, uint64_t n)
 {
-	float sum[SUM_MAX], addend[SUM_MAX];
+	const void *sources[CEI_OP_RANKS_MAX];
+	const struct cei_sum sum = { job->dtype, CEOV_SUM, job->scale, job->n_ranks, sources };
 	const char *from;
-	uint64_t i;
-	uint32_t source;
+	uint32_t rank;
 
-	for (source = 0; source < job->n_ranks; source++) {
-		from = (const char *)job->partials + source * job->partial_stride_bytes;
-		if (source == job->own)
-			from = job->source;
-		cei_dtype_widen(job->dtype, source ? addend : sum, from + bytes_of(job, at), n);
-		for (i = 0; source && i < n; i++)
-			sum[i] += addend[i];
+	for (rank = 0; rank < job->n_ranks; rank++) {
+		from = rank == job->own ? job->source :
+			(const char *)job->partials + rank * job->partial_stride_bytes;
+		sources[rank] = from + bytes_of(job, at);
 	}
-	for (i = 0; i < n; i++)
-		sum[i] *= job->scale;
-	cei_dtype_narrow(job->dtype, target, sum, n);
+	cei_sum_up(&sum, target, n);
 }
 
 /* Returns the counter that says that a source's piece has arrived. */
@@ -281,7 +276,7 @@ static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, ui
 static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job *job,
 		     uint32_t piece)
 {
-	uint64_t at, done, n, n_elements = piece_of(job, job->own, piece, &at);
+	uint64_t at, n_elements = piece_of(job, job->own, piece, &at);
 	uint64_t target_at = job->gathered ? part_at(job, job->own) : 0;
 	uint32_t source;
 	int r = 0;
@@ -294,11 +289,7 @@ static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job 
 				  counter_of(job, source, piece), "partial sums");
 	if (r)
 		return r;
-	for (done = 0; done < n_elements; done += n) {
-		n = n_elements - done < SUM_MAX ? n_elements - done : SUM_MAX;
-		sum_some(job, (char *)job->target + bytes_of(job, target_at + at + done),
-			 at + done, n);
-	}
+	sum_some(job, (char *)job->target + bytes_of(job, target_at + at), at, n_elements);
 	if (!job->marks.ready)
 		return 0;
 	return ceov_signal_arrive(job->marks.ready, piece, 1, job->marks.value);

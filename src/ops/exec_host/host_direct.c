@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "ops/compute/dtype.h"
+#include "ops/compute/sum.h"
 #include "ops/exec_host/execute_host.h"
-
-#define SUM_MAX 1024u                   /* elements that are widened to float at a time */
 
 static char *half_of(const struct cei_direct_job *job, uint32_t rank)
 {
@@ -89,35 +88,18 @@ static void copy_others(const struct cei_direct_job *job)
 
 /* --- sums ------------------------------------------------------------------ */
 
-/* Adds up n elements, at most SUM_MAX, that begin at this byte of the own part. */
-static void sum_some(const struct cei_direct_job *job, uint64_t at, uint64_t n)
-{
-	float sum[SUM_MAX], addend[SUM_MAX];
-	const char *from;
-	uint32_t rank;
-	uint64_t i;
-
-	for (rank = 0; rank < job->n_ranks; rank++) {
-		from = rank == job->own ? (const char *)job->source + job->spans[rank].leaves
-			: half_of(job, job->own) + job->spans[rank].here;
-		cei_dtype_widen(job->dtype, rank ? addend : sum, from + at, n);
-		for (i = 0; rank && i < n; i++)
-			sum[i] += addend[i];
-	}
-	for (i = 0; i < n; i++)
-		sum[i] *= job->scale;
-	cei_dtype_narrow(job->dtype, (char *)job->target + job->spans[job->own].place + at,
-			 sum, n);
-}
-
 static void sum_own(const struct cei_direct_job *job)
 {
-	uint64_t step = SUM_MAX * cei_dtype_bytes(job->dtype), at, left;
+	const struct cei_direct_span *own = &job->spans[job->own];
+	const void *sources[CEI_DIRECT_RANKS_MAX];
+	const struct cei_sum sum = { job->dtype, CEOV_SUM, job->scale, job->n_ranks, sources };
+	uint32_t rank;
 
-	for (at = 0; at < job->spans[job->own].n_here; at += step) {
-		left = job->spans[job->own].n_here - at;
-		sum_some(job, at, (left < step ? left : step) / cei_dtype_bytes(job->dtype));
-	}
+	for (rank = 0; rank < job->n_ranks; rank++)
+		sources[rank] = rank == job->own ? (const char *)job->source + own->leaves
+			: half_of(job, job->own) + job->spans[rank].here;
+	cei_sum_up(&sum, (char *)job->target + own->place,
+		   own->n_here / cei_dtype_bytes(job->dtype));
 }
 
 /* --- gathered sums ---------------------------------------------------------- */

@@ -3,7 +3,7 @@
 
 /* Numbers are widened block by block, added up there, and narrowed once. */
 
-#include "ops/channel/sum.h"
+#include "ops/compute/sum.h"
 
 #include <math.h>
 #include <string.h>
@@ -82,6 +82,8 @@ static void sum_floats(const struct cei_sum *sum, const char *const *from, void 
 	}
 	for (i = 0; sum->reduction == CEOV_MEAN && i < n; i++)
 		total[i] /= (float)sum->n_ranks;
+	for (i = 0; sum->scale != 1 && i < n; i++)
+		total[i] *= sum->scale;
 	if (!is_wide)
 		cei_dtype_narrow(sum->dtype, numbers, total, n);
 	memcpy(target, is_wide ? (void *)total : numbers, bytes);

@@ -15,6 +15,8 @@ int cei_sum_takes(enum ceov_dtype dtype, enum ceov_reduction reduction);
 struct cei_sum {
 	enum ceov_dtype     dtype;
 	enum ceov_reduction reduction;
+	float               scale;      /* by which floats of at most 32 bits are multiplied at the
+					 * end; 1 for other types */
 	uint32_t            n_ranks;    /* 1 or more */
 	const void *const  *sources;    /* [rank]; any alignment */
 };
