@@ -52,8 +52,10 @@ struct ceov_channel_config {
 	uint32_t    rank;               /* a rank of this process */
 	const char *name;               /* 1 to 40 bytes, the same at all ranks; each live channel
 					 * of the group has its own */
-	uint64_t    ring_bytes;         /* shared memory for the bytes that this rank sends: 0: 1
-					 * MiB; else 64 KiB to 1 GiB. The same at all ranks */
+	uint64_t    ring_bytes;         /* shared memory for the bytes that this rank gives to
+					 * peers in calls: 0: 1 MiB; else 64 KiB to 1 GiB. The same
+					 * at all ranks. Its messages have some more, see
+					 * CEOV_SEND */
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's */
 };
 
@@ -71,7 +73,8 @@ enum ceov_call_kind {
 
 	/* Messages between two ranks, in the order of the calls for each pair and direction. A send
 	 * returns when the channel holds its bytes, or the receiver has taken those that the
-	 * channel does not hold: a sixteenth of ring_bytes and more is sure to be awaited. */
+	 * channel does not hold. Of a pair and direction it holds a quarter of ring_bytes divided
+	 * by the number of ranks, or 4 KiB if that is more. */
 	CEOV_SEND           = 10,       /* source to rank `root` */
 	CEOV_RECEIVE        = 11        /* target from rank `root`; count and type as sent */
 };
