@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/sized.h"
 #include "ops/compute/dtype.h"
 #include "ops/compute/sum.h"
 
@@ -73,8 +72,10 @@ void cei_call_text(uint64_t what, char text[CEI_CALL_TEXT_BYTES])
 
 static const char *fault_of(const struct ceov_call *call, uint32_t n_ranks)
 {
-	const struct kind *kind = &kinds[call->kind];
+	const struct kind *kind = &kinds[(uint32_t)call->kind < KINDS ? call->kind : 0];
 
+	if (!kind->name)
+		return "kind is none of enum ceov_call_kind";
 	if (kind->root == NO_ROOT && call->root)
 		return "this kind has no root; set it to 0";
 	if (call->root >= n_ranks)
@@ -93,20 +94,6 @@ static const char *fault_of(const struct ceov_call *call, uint32_t n_ranks)
 		return "an all_to_all has both lists of counts, or neither";
 	if (call->kind == CEOV_BARRIER && (call->source || call->target || call->count))
 		return "a barrier has no memory";
-	return NULL;
-}
-
-static const char *take(const struct ceov_call *from, struct ceov_call *ret_call)
-{
-	const char *fault = cei_sized_fault(from, sizeof(*from), sizeof(*from));
-
-	cei_sized_take(ret_call, fault ? NULL : from, sizeof(*from));
-	if (fault)
-		return fault;
-	if ((uint32_t)ret_call->kind >= KINDS || !kinds[ret_call->kind].name)
-		return "kind is none of enum ceov_call_kind";
-	if (ret_call->kind == CEOV_BARRIER)
-		ret_call->dtype = (enum ceov_dtype)0;
 	return NULL;
 }
 
@@ -256,12 +243,13 @@ const char *cei_call_make(const struct ceov_call *from, uint32_t rank, uint32_t 
 			  struct cei_call *ret_call)
 {
 	struct ceov_call *call = &ret_call->call;
-	const char *fault = take(from, call);
+	const char *fault = fault_of(from, n_ranks);
 
-	if (!fault)
-		fault = fault_of(call, n_ranks);
 	if (fault)
 		return fault;
+	*call = *from;
+	if (call->kind == CEOV_BARRIER)
+		call->dtype = (enum ceov_dtype)0;       /* it has no numbers: any dtype is right */
 	ret_call->rank = rank;
 	ret_call->n_ranks = n_ranks;
 	ret_call->item_bytes = call->kind == CEOV_BARRIER ? 0 : cei_dtype_bytes(call->dtype);

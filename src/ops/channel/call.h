@@ -34,7 +34,8 @@ struct cei_call {
 	struct cei_call_part parts[CEI_OP_RANKS_MAX];
 };
 
-/* Checks a call or message of a rank and divides it. Returns what is wrong with it, or NULL. */
+/* Checks a call or message of a rank, of which all fields are known, and divides it. Returns what
+ * is wrong with it, or NULL. */
 const char *cei_call_make(const struct ceov_call *from, uint32_t rank, uint32_t n_ranks,
 			  struct cei_call *ret_call);
 

@@ -23,11 +23,6 @@
 #define SLOT_ALIGN     UINT64_C(4096)
 #define MESSAGE_BYTES_MIN UINT64_C(4096)
 
-static struct cei_report *report_of(const ceov_channel *channel)
-{
-	return cei_object_report(&channel->object);
-}
-
 /* --- creation ------------------------------------------------------------------------------- */
 
 static const char *fault_of(const ceov_context *context, const struct ceov_channel_config *config,
@@ -195,10 +190,10 @@ static int find_ring(void *arg, uint32_t rank, uint64_t by_ns)
 	channel->rings[rank] = ceov_buffer_base(channel->buffers[rank], channel->rank);
 	if (bytes == ring_bytes(channel) && channel->rings[rank])
 		return 0;
-	return cei_raise(report_of(channel), CEOV_ERR_INVALID, 0, "ceov_channel_connect: '%s': "
-			 "rank %u shares %" PRIu64 " bytes, rank %u %" PRIu64 "; give all ranks "
-			 "the same ring_bytes", channel->name, channel->rank, ring_bytes(channel),
-			 rank, bytes);
+	return cei_raise(cei_channel_report(channel), CEOV_ERR_INVALID, 0,
+			 "ceov_channel_connect: '%s': rank %u shares %" PRIu64 " bytes, rank %u %"
+			 PRIu64 "; give all ranks the same ring_bytes", channel->name,
+			 channel->rank, ring_bytes(channel), rank, bytes);
 }
 
 int ceov_channel_connect(ceov_channel *channel, uint64_t timeout_ns)
@@ -232,7 +227,7 @@ static int check_connected(const ceov_channel *channel, const char *call)
 	/* acquire: pairs with ceov_channel_connect() */
 	if (r || atomic_load_explicit(&channel->is_connected, memory_order_acquire))
 		return r;
-	return cei_raise(report_of(channel), CEOV_ERR_STATE, 0,
+	return cei_raise(cei_channel_report(channel), CEOV_ERR_STATE, 0,
 			 "%s: channel '%s' of rank %u is not connected yet", call, channel->name,
 			 channel->rank);
 }
@@ -247,11 +242,11 @@ int cei_channel_end(ceov_channel *channel, int error)
 {
 	int none = 0;
 
-	/* acq_rel: pairs with error_of() and with look() of waits.c */
+	/* acq_rel: pairs with error_of() and cei_wait_look() */
 	if (!atomic_compare_exchange_strong_explicit(&channel->error, &none, error,
 						     memory_order_acq_rel, memory_order_acquire))
 		return none;
-	/* release: pairs with look() of peers, which then see this rank's head */
+	/* release: pairs with cei_wait_look() of peers, which then see this rank's head */
 	atomic_store_explicit(&channel->rings[channel->rank]->poison, (uint32_t)-error,
 			      memory_order_release);
 	return error;
@@ -260,9 +255,9 @@ int cei_channel_end(ceov_channel *channel, int error)
 static int raise_fault(const ceov_channel *channel, const char *call, const struct ceov_call *of,
 		       const char *fault)
 {
-	return cei_raise(report_of(channel), CEOV_ERR_INVALID, 0, "%s: channel '%s', rank %u: %s: "
-			 "%s", call, channel->name, channel->rank, cei_call_kind_name(of->kind),
-			 fault);
+	return cei_raise(cei_channel_report(channel), CEOV_ERR_INVALID, 0,
+			 "%s: channel '%s', rank %u: %s: %s", call, channel->name, channel->rank,
+			 cei_call_kind_name(of->kind), fault);
 }
 
 static const char *call_at(const struct cei_calls *calls, uint32_t i)
@@ -283,9 +278,8 @@ struct ceov_call cei_calls_at(const struct cei_calls *calls, uint32_t i)
 static const char *struct_fault(const struct cei_calls *calls, uint32_t i)
 {
 	const struct ceov_call *from = (const void *)call_at(calls, i);
-	size_t struct_bytes = from ? from->struct_bytes : 0;
 
-	if (i && struct_bytes != calls->struct_bytes)
+	if (from->struct_bytes != calls->struct_bytes)
 		return "calls of one array have one struct_bytes";
 	return cei_sized_fault(from, sizeof(*from), sizeof(*from));
 }
@@ -332,33 +326,43 @@ static int run(ceov_channel *channel, const struct ceov_call *call)
 	return r;
 }
 
-/* Finds out where calls lie, if the first one is a call. */
-static int take_calls(const ceov_channel *channel, const struct ceov_call *from, uint32_t n,
-		      struct cei_calls *ret_calls)
+/* Finds out where calls lie, if the first one is a call, which *ret_first is then. */
+static int take_calls(const ceov_channel *channel, const char *call, struct cei_calls *calls,
+		      struct ceov_call *ret_first)
 {
 	static const struct ceov_call none;
-	const char *fault;
+	const struct ceov_call *first = calls->first;
+	const char *fault = cei_sized_fault(first, sizeof(*first), sizeof(*first));
 
-	if (!n || n > CEOV_CHANNEL_CALLS_MAX)
-		return cei_raise(report_of(channel), CEOV_ERR_INVALID, 0, "ceov_channel_run: "
-				 "channel '%s', rank %u: %u calls; 1 to %u can be made at once",
-				 channel->name, channel->rank, n, CEOV_CHANNEL_CALLS_MAX);
-	*ret_calls = (struct cei_calls){ from, from ? from->struct_bytes : 0, n };
-	fault = struct_fault(ret_calls, 0);
-	return fault ? raise_fault(channel, "ceov_channel_run", &none, fault) : 0;
+	if (fault)
+		return raise_fault(channel, call, &none, fault);
+	calls->struct_bytes = first->struct_bytes;
+	*ret_first = cei_calls_at(calls, 0);
+	return 0;
+}
+
+static int check_n(const ceov_channel *channel, uint32_t n)
+{
+	if (n && n <= CEOV_CHANNEL_CALLS_MAX)
+		return 0;
+	return cei_raise(cei_channel_report(channel), CEOV_ERR_INVALID, 0,
+			 "ceov_channel_run: channel '%s', rank %u: %u calls; 1 to %u can be made "
+			 "at once", channel->name, channel->rank, n, CEOV_CHANNEL_CALLS_MAX);
 }
 
 int ceov_channel_run(ceov_channel *channel, const struct ceov_call *from, uint32_t n)
 {
-	struct cei_calls calls;
+	static const char name[] = "ceov_channel_run";
+	struct cei_calls calls = { .first = from, .n = n };
 	struct ceov_call call;
-	int r = check_connected(channel, "ceov_channel_run");
+	int r = check_connected(channel, name);
 
 	if (!r)
-		r = take_calls(channel, from, n, &calls);
+		r = check_n(channel, n);
+	if (!r)
+		r = take_calls(channel, name, &calls, &call);
 	if (r)
 		return r;
-	call = cei_calls_at(&calls, 0);
 	if (n == 1 && !is_message(&call))
 		return run(channel, &call);
 	r = check_messages(channel, &calls);
@@ -386,7 +390,7 @@ int ceov_channel_abort(ceov_channel *channel)
 
 /* --- explanations --------------------------------------------------------------------------- */
 
-/* The caller holds the lock. */
+/* call: NULL, or the one to explain. The caller holds the lock. */
 static const char *explain(ceov_channel *channel, const struct ceov_call *call, char *text,
 			   size_t n)
 {
@@ -410,21 +414,25 @@ static const char *explain(ceov_channel *channel, const struct ceov_call *call, 
 	return NULL;
 }
 
-int ceov_channel_explain(ceov_channel *channel, const struct ceov_call *call, int fd)
+int ceov_channel_explain(ceov_channel *channel, const struct ceov_call *from, int fd)
 {
 	static const char name[] = "ceov_channel_explain";
+	struct cei_calls calls = { .first = from, .n = 1 };
+	struct ceov_call call;
 	const char *fault;
 	char text[640];
 	int r = check_connected(channel, name);
 
+	if (!r && from)
+		r = take_calls(channel, name, &calls, &call);
 	if (r)
 		return r;
 	pthread_mutex_lock(&channel->lock);
-	fault = explain(channel, call, text, sizeof(text));
+	fault = explain(channel, from ? &call : NULL, text, sizeof(text));
 	if (fault)
-		r = raise_fault(channel, name, call, fault);
+		r = raise_fault(channel, name, &call, fault);
 	pthread_mutex_unlock(&channel->lock);
-	return r ? r : cei_write(report_of(channel), fd, text, name);
+	return r ? r : cei_write(cei_channel_report(channel), fd, text, name);
 }
 
 /* --- release -------------------------------------------------------------------------------- */

@@ -113,6 +113,11 @@ struct ceov_channel {
 	struct cei_turns    receives[CEI_OP_RANKS_MAX]; /* [sender] */
 };
 
+static inline struct cei_report *cei_channel_report(const ceov_channel *channel)
+{
+	return cei_object_report(&channel->object);
+}
+
 /* Makes channel->call, which was checked, and returns when it is complete at this rank. A failure
  * is raised and ends the channel. The caller holds the lock. */
 int  cei_host_run(ceov_channel *channel);

@@ -203,7 +203,7 @@ static void sum_up(const ceov_channel *channel, const void *const *sources, char
 	cei_sum_up(&sum, target, bytes / channel->call.item_bytes);
 }
 
-/* Awaits chunk i of all peers, of which `from` holds one's own piece then. */
+/* Awaits chunk i of all peers. */
 static int await_chunks(ceov_channel *channel, uint64_t i)
 {
 	uint32_t n;

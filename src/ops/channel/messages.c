@@ -35,11 +35,6 @@ struct message {
 	char       *bytes;
 };
 
-static struct cei_report *report_of(const ceov_channel *channel)
-{
-	return cei_object_report(&channel->object);
-}
-
 /* --- the ring -------------------------------------------------------------------------------- */
 
 struct stream {
@@ -133,8 +128,8 @@ static int check(ceov_channel *channel, const struct message *message)
 	cei_call_text(message->expected.what, ours);
 	cei_call_text(message->head.what, theirs);
 	return cei_channel_end(channel, cei_raise_failure(
-		report_of(channel), &failure, "channel '%s': rank %u sends rank %u %" PRIu64
-		" bytes by a %s, but that expects %" PRIu64 " bytes of a %s", channel->name,
+		cei_channel_report(channel), &failure, "channel '%s': rank %u sends rank %u %"
+		PRIu64 " bytes by a %s, but that expects %" PRIu64 " bytes of a %s", channel->name,
 		message->peer, channel->rank, message->head.n_bytes, theirs,
 		message->expected.n_bytes, ours));
 }
@@ -285,7 +280,7 @@ int cei_messages_run(ceov_channel *channel, const struct cei_calls *calls)
 
 	batch.messages = n == 1 ? &one : malloc(n * sizeof(*batch.messages));
 	if (!batch.messages)
-		return cei_raise(report_of(channel), CEOV_ERR_NO_MEMORY, 0,
+		return cei_raise(cei_channel_report(channel), CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_channel_run: channel '%s': no memory for %u messages",
 				 channel->name, n);
 	for (i = 0; i < n; i++) {

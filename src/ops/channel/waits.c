@@ -14,11 +14,6 @@
 /* How often a wait looks whether the peer has gone, which takes a lock. */
 #define LOOK_NS UINT64_C(1000000)
 
-static struct cei_report *report_of(const ceov_channel *channel)
-{
-	return cei_object_report(&channel->object);
-}
-
 static const struct cei_ring_head *head_of(const ceov_channel *channel, uint32_t rank, uint64_t run)
 {
 	return &channel->rings[rank]->heads[run % 2];
@@ -59,7 +54,7 @@ static int raise_sizes(ceov_channel *channel, const struct two *two, struct ceov
 	char text[CEI_CALL_TEXT_BYTES];
 
 	cei_call_text(head_of(channel, two->a, two->run)->what, text);
-	return cei_raise_failure(report_of(channel), failure, "channel '%s', call %" PRIu64
+	return cei_raise_failure(cei_channel_report(channel), failure, "channel '%s', call %" PRIu64
 				 ": rank %u calls %s, gives rank %u %" PRIu64 " bytes and expects %"
 				 PRIu64 ", but rank %u gives %" PRIu64 " and expects %" PRIu64,
 				 channel->name, two->run, two->a, text, two->b, of_a->gives,
@@ -78,8 +73,8 @@ static int raise_differing(ceov_channel *channel, const struct two *two)
 		return raise_sizes(channel, two, &failure);
 	cei_call_text(of_a, text_a);
 	cei_call_text(of_b, text_b);
-	return cei_raise_failure(report_of(channel), &failure, "channel '%s', call %" PRIu64
-				 ": rank %u calls %s, but rank %u calls %s", channel->name,
+	return cei_raise_failure(cei_channel_report(channel), &failure, "channel '%s', call %"
+				 PRIu64 ": rank %u calls %s, but rank %u calls %s", channel->name,
 				 two->run, two->a, text_a, two->b, text_b);
 }
 
@@ -123,13 +118,15 @@ static int raise_cause(ceov_channel *channel, const struct cei_wait_cause *cause
 
 	failure.rank = cause->peer;
 	if (cause->end == CEI_WAIT_LATE)
-		return cei_raise_failure(report_of(channel), &failure, "channel '%s', %s: rank %u "
-					 "%s within %" PRIu64 " ms", channel->name, cause->where,
-					 cause->peer, cause->what, channel->deadline_ns / 1000000);
+		return cei_raise_failure(cei_channel_report(channel), &failure,
+					 "channel '%s', %s: rank %u %s within %" PRIu64 " ms",
+					 channel->name, cause->where, cause->peer, cause->what,
+					 channel->deadline_ns / 1000000);
 	failure.error = cause->end == CEI_WAIT_LOST ? CEOV_ERR_PEER_LOST :
 		error_of_poison(cause->poison);
-	return cei_raise_failure(report_of(channel), &failure, "channel '%s', %s: rank %u %s",
-				 channel->name, cause->where, cause->peer, text_of(cause));
+	return cei_raise_failure(cei_channel_report(channel), &failure,
+				 "channel '%s', %s: rank %u %s", channel->name, cause->where,
+				 cause->peer, text_of(cause));
 }
 
 int cei_wait_raise(ceov_channel *channel, const struct cei_wait_cause *cause)
