@@ -113,10 +113,21 @@ class _Calls:
     def _root(self, root: int, what: str) -> int:
         return _abi.checked(root, self._n_ranks - 1, what)
 
-    def _check_part(self, counted: ctypes.Array, part: Operand, what: str) -> None:
+    def _whole(self, obj, what: str, part: Operand,
+               rows: Optional[Sequence[int]]) -> Tuple[Operand, Counts]:
+        """Returns the operand that has a part for each rank, of which `part` is this rank's, and
+        how many items belong to each; None: as many to all. what: "output" or "input"; rows: its
+        split sizes."""
+        whole = operand(obj, what == "output")
+        _same_dtype(*((whole, part) if what == "output" else (part, whole)))
+        if rows is None:
+            self._check_count(whole, part, what)
+            return whole, None
+        counted = _items_of(obj, whole, rows, f"{what}_split_sizes", self._n_ranks)
         if counted[self._rank] != part.count:
-            raise errors.InvalidError(f"{what}: {counted[self._rank]} items for rank {self._rank}, "
-                                      f"whose operand has {part.count}")
+            raise errors.InvalidError(f"{what}_split_sizes: {counted[self._rank]} items for rank "
+                                      f"{self._rank}, whose operand has {part.count}")
+        return whole, counted
 
     # --- moves -----------------------------------------------------------------------------
 
@@ -126,14 +137,8 @@ class _Calls:
 
         output_split_sizes  how many rows of output (of its first dimension) come from each rank;
                             None: as many from all"""
-        to, of, receives = operand(output, True), operand(input, False), None
-        _same_dtype(to, of)
-        if output_split_sizes is None:
-            self._check_count(to, of, "output")
-        else:
-            receives = _items_of(output, to, output_split_sizes, "output_split_sizes",
-                                 self._n_ranks)
-            self._check_part(receives, of, "output_split_sizes")
+        of = operand(input, False)
+        to, receives = self._whole(output, "output", of, output_split_sizes)
         return self._make(packed(_abi.CEOV_ALL_GATHER, to.dtype, of.address, to.address, of.count,
                                  receives=receives))
 
@@ -184,15 +189,8 @@ class _Calls:
         root, of, receives, target = self._root(dst, "dst"), operand(input, False), None, 0
         self._check_root(output, root, "output", "dst")
         if self._rank == root:
-            to = operand(output, True)
-            _same_dtype(to, of)
+            to, receives = self._whole(output, "output", of, output_split_sizes)
             target = to.address
-            if output_split_sizes is None:
-                self._check_count(to, of, "output")
-            else:
-                receives = _items_of(output, to, output_split_sizes, "output_split_sizes",
-                                     self._n_ranks)
-                self._check_part(receives, of, "output_split_sizes")
         return self._make(packed(_abi.CEOV_GATHER, of.dtype, of.address, target, of.count,
                                  root=root, receives=receives))
 
@@ -203,14 +201,8 @@ class _Calls:
         root, to, sends, source = self._root(src, "src"), operand(output, True), None, 0
         self._check_root(input, root, "input", "src")
         if self._rank == root:
-            of = operand(input, False)
-            _same_dtype(to, of)
+            of, sends = self._whole(input, "input", to, input_split_sizes)
             source = of.address
-            if input_split_sizes is None:
-                self._check_count(of, to, "input")
-            else:
-                sends = _items_of(input, of, input_split_sizes, "input_split_sizes", self._n_ranks)
-                self._check_part(sends, to, "input_split_sizes")
         return self._make(packed(_abi.CEOV_SCATTER, to.dtype, source, to.address, to.count,
                                  root=root, sends=sends))
 
@@ -245,13 +237,8 @@ class _Calls:
 
         input_split_sizes   how many rows of input (of its first dimension) each rank gets, the
                             same at all ranks; None: as many as the others"""
-        to, of, sends = operand(output, True), operand(input, False), None
-        _same_dtype(to, of)
-        if input_split_sizes is None:
-            self._check_count(of, to, "input")
-        else:
-            sends = _items_of(input, of, input_split_sizes, "input_split_sizes", self._n_ranks)
-            self._check_part(sends, to, "input_split_sizes")
+        to = operand(output, True)
+        of, sends = self._whole(input, "input", to, input_split_sizes)
         return self._make(packed(_abi.CEOV_REDUCE_SCATTER, to.dtype, of.address, to.address,
                                  to.count, reduction=_reduction_of(op), sends=sends))
 
