@@ -46,15 +46,11 @@ def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
                                x.numel() * items, receives=receives))
 
 
-def all_to_all(group: Group, x: torch.Tensor, sent: Optional[Sequence[int]],
-               received: Optional[Sequence[int]], target: torch.Tensor) -> None:
+def all_to_all(group: Group, x: torch.Tensor, sent: Sequence[int], received: Sequence[int],
+               target: torch.Tensor) -> None:
     """Sends parts of x to all ranks, and sets target to those that come. sent, received: elements
-    to, and from, each rank; both None: equal parts."""
+    to, and from, each rank."""
     code, items = _dtype_and_items(x)
-    if sent is None or received is None:
-        group.channel._make(packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(),
-                                   x.numel() * items // group.size))
-        return
     sends, receives = _counts_of(sent, items), _counts_of(received, items)
     group.channel._make(packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(), 0,
                                sends=sends, receives=receives))
@@ -71,11 +67,11 @@ def reduction_of(group: Group, scale: float) -> Optional[int]:
     return _abi.CEOV_MEAN if is_mean else None
 
 
-def reduce_scatter(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
-                   target: torch.Tensor, reduction: int = _abi.CEOV_SUM) -> None:
-    """Sets target to this rank's part of the sum over ranks of x. elements: of each rank's part;
-    None: equal parts. The dtype is one of those that are added up."""
-    sends = None if elements is None else counts(elements)
+def reduce_scatter(group: Group, x: torch.Tensor, elements: Sequence[int],
+                   target: torch.Tensor, reduction: int) -> None:
+    """Sets target to this rank's part of the sum over ranks of x. elements: of each rank's part.
+    The dtype is one of those that are added up; reduction: of reduction_of()."""
+    sends = counts(elements)
     group.channel._make(packed(_abi.CEOV_REDUCE_SCATTER, _CODES[x.dtype], x.data_ptr(),
                                target.data_ptr(), target.numel(), reduction=reduction,
                                sends=sends))

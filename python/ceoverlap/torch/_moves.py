@@ -132,32 +132,20 @@ def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> t
     call = ("all_to_all", x, splits)
     at.operators.compare(call)
     check(at, x, "all_to_all")
-    is_even = splits is None
     splits, received = _block_rows(at, x, splits)
+    inner, result = _inner(x), x.new_empty((sum(received), *x.shape[1:]))
     if at.channel is not None:
-        return _exchange(at, x, None if is_even else splits, received)
-    row_bytes = _inner(x) * x.element_size()
-    result = x.new_empty((sum(received), *x.shape[1:]))
+        sent = splits[at.rank * at.size:(at.rank + 1) * at.size]
+        _channel.all_to_all(at, plain(x), [n * inner for n in sent],
+                            [n * inner for n in received], result)
+        return result
+    row_bytes = inner * x.element_size()
     if not sum(splits) * row_bytes:
         return result
     if row_bytes % ALIGN_BYTES and any(n * row_bytes % ALIGN_BYTES for n in splits):
         raise errors.InvalidError(f"all_to_all: blocks of {row_bytes} bytes a row: each block "
                                   f"has to be a multiple of {ALIGN_BYTES} bytes")
     run_move(at, ops.AllToAll, operand(x), [n * row_bytes for n in splits], result, call)
-    return result
-
-
-def _exchange(group: Group, x: torch.Tensor, splits: Optional[Sequence[int]],
-              received: Sequence[int]) -> torch.Tensor:
-    """Makes an all-to-all by the group's channel. received: rows that come from each rank."""
-    if splits is None:
-        result = x.new_empty(x.shape)
-        _channel.all_to_all(group, plain(x), None, None, result)
-        return result
-    result, inner = x.new_empty((sum(received), *x.shape[1:])), _inner(x)
-    sent = splits[group.rank * group.size:(group.rank + 1) * group.size]
-    _channel.all_to_all(group, plain(x), [n * inner for n in sent],
-                        [n * inner for n in received], result)
     return result
 
 
