@@ -191,7 +191,11 @@ struct ceov_config {
 						   * own; 0: 60 s */
 	int                       progress_by_caller; /* 1: the library starts no threads for
 						       * launches: they progress only in
-						       * ceov_turn() */
+						       * ceov_turn(). So does what comes from
+						       * other nodes, but for barriers and
+						       * finds: a thread in ceov_signal_wait()
+						       * does not see it unless another one
+						       * calls ceov_turn() */
 	void                    (*log)(void *log_arg, const char *line);
 						  /* called with each log line; ceov_open()
 						   * says what it must not do. NULL: lines
@@ -287,7 +291,9 @@ int  ceov_turn(ceov_context *context);
 
 /* Returns when every process of the group has called it as often as this one.
  * CEOV_ERR_TIMEOUT: the failure names a rank that did not call; the next call continues
- * the same barrier. CEOV_ERR_PEER_LOST: the failure names the lost rank. One thread. */
+ * the same barrier. CEOV_ERR_PEER_LOST: the failure names the lost rank. One thread.
+ * Between nodes, what a process raised or released before the call may take effect behind it: who
+ * needs to see a counter waits for it. */
 int  ceov_barrier(ceov_context *context, uint64_t timeout_ns);
 
 /* Tell what a launcher or the environment has chosen. ceov_n_ranks(): how many ranks the group
