@@ -109,6 +109,9 @@ struct ceov_call {
 	 * An all-to-all has both or neither. */
 	const uint64_t     *sends;
 	const uint64_t     *receives;
+	void               *stream;     /* of a rank on a GPU: the CUstream on which the call is
+					 * queued; NULL: the legacy default stream. Between host
+					 * ranks it has no effect */
 };
 
 /* Allocates the channel's memory and exports it to the group. Does not wait for peers.

@@ -424,7 +424,7 @@ class ceov_call(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("kind", c_enum), ("dtype", c_enum),
                 ("reduction", c_enum), ("root", c_uint32), ("source", c_void_p),
                 ("target", c_void_p), ("count", c_uint64), ("sends", POINTER(c_uint64)),
-                ("receives", POINTER(c_uint64))]
+                ("receives", POINTER(c_uint64)), ("stream", c_void_p)]
 
 
 def new(kind):

@@ -42,7 +42,7 @@ REDUCTIONS = {"sum": _abi.CEOV_SUM, "product": _abi.CEOV_PRODUCT, "min": _abi.CE
 
 # struct ceov_call, written by one struct.pack(): assigned one by one, the fields would take as long
 # as the call.
-PACKED = struct.Struct("=QIIIIQQQQQ")
+PACKED = struct.Struct("=QIIIIQQQQQQ")
 _pack = PACKED.pack
 _CALL_BYTES = PACKED.size
 
@@ -59,12 +59,12 @@ def counts(numbers: Sequence[int]) -> ctypes.Array:
 
 
 def packed(kind: int, dtype: int, source: int, target: int, count: int, *, reduction: int = 0,
-           root: int = 0, sends: Counts = None, receives: Counts = None) -> bytes:
+           root: int = 0, sends: Counts = None, receives: Counts = None, stream: int = 0) -> bytes:
     """Returns the bytes of a struct ceov_call. sends and receives have to be kept until the call
     has returned."""
     return _pack(_CALL_BYTES, kind, dtype, reduction, root, source, target, count,
                  0 if sends is None else ctypes.addressof(sends),
-                 0 if receives is None else ctypes.addressof(receives))
+                 0 if receives is None else ctypes.addressof(receives), stream)
 
 
 def _reduction_of(op) -> int:

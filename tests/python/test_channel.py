@@ -217,10 +217,10 @@ class Channels(Case):
         self.assertEqual(channel.PACKED.size, ctypes.sizeof(_abi.ceov_call))
         lists = channel.counts([1, 2]), channel.counts([3, 4])
         made = _abi.ceov_call.from_buffer_copy(channel.packed(
-            4, 5, 6, 7, 8, reduction=9, root=10, sends=lists[0], receives=lists[1]))
+            4, 5, 6, 7, 8, reduction=9, root=10, sends=lists[0], receives=lists[1], stream=11))
         self.assertEqual([getattr(made, name) for name in (
-            "struct_bytes", "kind", "dtype", "source", "target", "count", "reduction", "root")],
-            [ctypes.sizeof(made), 4, 5, 6, 7, 8, 9, 10])
+            "struct_bytes", "kind", "dtype", "source", "target", "count", "reduction", "root",
+            "stream")], [ctypes.sizeof(made), 4, 5, 6, 7, 8, 9, 10, 11])
         self.assertEqual((made.sends[1], made.receives[0]), (2, 3))
 
     def test_random_calls(self):

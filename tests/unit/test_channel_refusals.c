@@ -4,6 +4,7 @@
 /* What channels refuse, with which words; a channel whose call was refused works on. */
 
 #include <check.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "unit/channel_rig.h"
@@ -157,6 +158,36 @@ START_TEST(test_a_larger_struct)
 }
 END_TEST
 
+/* Calls of the first header, which ended before `stream`; in an array they lie closer together. */
+START_TEST(test_a_smaller_struct)
+{
+	enum { WORDS = offsetof(struct ceov_call, stream) / sizeof(uint64_t) };
+	struct ceov_call call = { .struct_bytes = offsetof(struct ceov_call, stream),
+				  .kind = CEOV_SEND, .dtype = CEOV_INT8, .source = "twice",
+				  .count = 6 };
+	uint64_t packed[2 * WORDS];
+	char got[2][6];
+	struct channel_rig rig;
+
+	channel_rig_open(&rig, 1, 0, NULL);
+	memcpy(packed, &call, call.struct_bytes);
+	memcpy(packed + WORDS, &call, call.struct_bytes);
+	ck_assert_int_eq(ceov_channel_run(rig.channels[0], (const void *)packed, 2), 0);
+	call.kind = CEOV_RECEIVE;
+	call.source = NULL;
+	call.target = got[0];
+	memcpy(packed, &call, call.struct_bytes);
+	call.target = got[1];
+	memcpy(packed + WORDS, &call, call.struct_bytes);
+	ck_assert_int_eq(ceov_channel_run(rig.channels[0], (const void *)packed, 2), 0);
+	ck_assert_str_eq(got[0], "twice");
+	ck_assert_str_eq(got[1], "twice");
+	call.struct_bytes -= sizeof(uint64_t);
+	ck_assert_int_eq(ceov_channel_run(rig.channels[0], &call, 1), CEOV_ERR_INVALID);
+	channel_rig_close(&rig);
+}
+END_TEST
+
 /* --- channels -------------------------------------------------------------------------------- */
 
 static void not_created(ceov_context *context, const struct ceov_channel_config *config,
@@ -285,6 +316,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_calls_are_refused);
 	tcase_add_test(all, test_a_larger_struct);
+	tcase_add_test(all, test_a_smaller_struct);
 	tcase_add_test(all, test_channels_are_refused);
 	tcase_add_test(all, test_rings_of_other_sizes);
 	tcase_add_test(all, test_channels_that_are_not_connected);

@@ -6,6 +6,7 @@
 #include "ops/channel/channel.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,7 +282,7 @@ static const char *struct_fault(const struct cei_calls *calls, uint32_t i)
 
 	if (from->struct_bytes != calls->struct_bytes)
 		return "calls of one array have one struct_bytes";
-	return cei_sized_fault(from, sizeof(*from), sizeof(*from));
+	return cei_sized_fault(from, offsetof(struct ceov_call, stream), sizeof(*from));
 }
 
 static int is_message(const struct ceov_call *call)
@@ -332,7 +333,8 @@ static int take_calls(const ceov_channel *channel, const char *call, struct cei_
 {
 	static const struct ceov_call none;
 	const struct ceov_call *first = calls->first;
-	const char *fault = cei_sized_fault(first, sizeof(*first), sizeof(*first));
+	const char *fault = cei_sized_fault(first, offsetof(struct ceov_call, stream),
+					    sizeof(*first));
 
 	if (fault)
 		return raise_fault(channel, call, &none, fault);
