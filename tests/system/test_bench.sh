@@ -81,6 +81,16 @@ if ldconfig -p | grep -q 'libucp\.so\.0' && ! opens_ucx $run -g 2 --nodes 2 -t m
 fi
 
 expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --pieces 3
+expect 0 "a channel" $run -g 3 -t channel -b 24 -e 24K -f 1024 -J "$json"
+for name in all_gather reduce_scatter all_reduce all_to_all; do
+	[ "$(grep -cE "^$name +ours +channel .* verified$" "$out")" = 2 ] || {
+		echo "FAIL: $name through a channel has a verified row for each size"
+		failed=1
+	}
+done
+holds "$json" '"trigger": *"channel"' "JSON says which rows are a channel's"
+expect 1 "a channel between nodes" $run -g 2 --nodes 2 -t channel
+holds "$out" "channel: left out, channels are for ranks of one node" "why there are no rows"
 expect 0 "marks of single blocks" $run -g 3 -t all_gather,all_to_all -b 64K --mark-group 64K -J "$json"
 holds "$json" '"mark_group_bytes": *65536' "JSON says how much shares marks"
 expect 2 "a group of no size" --mark-group 64Q

@@ -15,6 +15,7 @@ int bench_doorbell(struct bench_rank *rank);
 int bench_all_gather(struct bench_rank *rank);
 int bench_all_to_all(struct bench_rank *rank);
 int bench_broadcast(struct bench_rank *rank);
+int bench_channel(struct bench_rank *rank);
 int bench_engine(struct bench_rank *rank);
 int bench_idle(struct bench_rank *rank);
 int bench_plan(struct bench_rank *rank);
