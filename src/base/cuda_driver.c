@@ -61,6 +61,7 @@ static const struct symbol symbols[] = {
 	{ "cuStreamDestroy", 4000, AT(stream_destroy), 0 },
 	{ "cuStreamQuery", 2000, AT(stream_query), 0 },
 	{ "cuStreamGetCtx", 9020, AT(stream_ctx), 0 },
+	{ "cuStreamGetId", 12000, AT(stream_id), 0 },
 	{ "cuStreamIsCapturing", 10000, AT(stream_is_capturing), 0 },
 	{ "cuStreamGetCaptureInfo", 10010, AT(capture_info), 0 },
 	{ "cuStreamWaitValue64", 11070, AT(stream_wait_value), 0 },

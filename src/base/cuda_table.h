@@ -54,6 +54,7 @@ struct cei_cuda_calls {
 	PFN_cuStreamDestroy_v4000                 stream_destroy;
 	PFN_cuStreamQuery_v2000                   stream_query;
 	PFN_cuStreamGetCtx_v9020                  stream_ctx;
+	PFN_cuStreamGetId_v12000                  stream_id;
 	PFN_cuStreamIsCapturing_v10000            stream_is_capturing;
 	PFN_cuStreamGetCaptureInfo_v10010         capture_info;
 	PFN_cuStreamWaitValue64_v11070            stream_wait_value;

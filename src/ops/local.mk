@@ -56,7 +56,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/exec_cuda/gemm_blas_cuda.c \
 	%D%/exec_cuda/gemm_cuda.c \
 	%D%/exec_cuda/measure_cuda.c \
-	%D%/exec_cuda/order_cuda.c \
+	%D%/exec_cuda/order_cuda.c %D%/exec_cuda/order_cuda.h \
 	%D%/exec_cuda/rows_cuda.c \
 	%D%/exec_cuda/sm_lane_cuda.c \
 	%D%/core/graphs_cuda.c %D%/core/graphs_cuda.h \

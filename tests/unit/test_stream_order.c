@@ -11,13 +11,14 @@
 #include <string.h>
 
 #include "base/cuda_table.h"
-#include "ops/exec_cuda/execute_cuda.h"
+#include "ops/exec_cuda/order_cuda.h"
 #include "testing.h"
 
 #define N_STREAMS 4u
 #define ROUNDS    2000u
 
 struct fake_stream {
+	unsigned long long id;          /* 0: the driver does not tell it */
 	cuuint64_t         capture;     /* 0: none */
 	uint64_t           before[2];   /* runs outside of graphs, and in the capture */
 	uint32_t           n_waits;
@@ -30,33 +31,14 @@ struct fake_event {
 
 static struct cei_report report;
 static struct cei_cuda cuda;
-static struct cei_cuda_gpu gpu;
-static struct cei_gpu_executor owns[2];
-static struct cei_executor executors[2];
+static struct cei_gpu_order orders[2];          /* the first one leads the second one */
 static struct fake_stream streams[N_STREAMS], inside;
-static struct fake_event events[4];
+static struct fake_event events[4];             /* two marks, and one of captured runs */
 static cuuint64_t n_captures, invalid;          /* the last capture; the invalid one */
 static uint32_t n_events, n_runs;
 static uint64_t queued[2];                      /* as before of struct fake_stream */
 
 /* --- the driver ----------------------------------------------------------- */
-
-static CUresult push(CUcontext context)
-{
-	return context == (CUcontext)&gpu ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-static CUresult pop(CUcontext *context)
-{
-	*context = (CUcontext)&gpu;
-	return CUDA_SUCCESS;
-}
-
-static CUresult mode_of(CUstreamCaptureMode *mode)
-{
-	*mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-	return CUDA_SUCCESS;
-}
 
 static CUresult error_text(CUresult result, const char **text)
 {
@@ -74,6 +56,15 @@ static CUresult info(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t 
 		: CU_STREAM_CAPTURE_STATUS_ACTIVE;
 	*id = stream->capture;
 	return CUDA_SUCCESS;
+}
+
+static CUresult id_of(CUstream handle, unsigned long long *id)
+{
+	const struct fake_stream *stream = (const struct fake_stream *)handle;
+
+	ck_assert_uint_eq(stream->capture, 0);  /* it would be an error of the driver's */
+	*id = stream->id;
+	return stream->id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static CUresult make_event(CUevent *event, unsigned int flags)
@@ -146,10 +137,8 @@ static void drop_line(void *log_arg, const char *line)
 static void fill_calls(struct cei_cuda_calls *calls)
 {
 	calls->error_string = calls->error_name = error_text;
-	calls->ctx_push = push;
-	calls->ctx_pop = pop;
-	calls->capture_mode = mode_of;
 	calls->capture_info = info;
+	calls->stream_id = id_of;
 	calls->event_create = make_event;
 	calls->event_destroy = drop_event;
 	calls->event_record = record;
@@ -165,35 +154,29 @@ static void set_up(void)
 	cei_report_init(&report, drop_line, NULL);
 	fill_calls(&cuda.calls);
 	cuda.report = &report;
-	cuda.n_gpus = 1;
-	cuda.gpus = &gpu;
-	gpu.context = (CUcontext)&gpu;
-	ck_assert_int_eq(pthread_mutex_init(&cuda.lock, NULL), 0);
-	for (i = 0; i < 2; i++) {
-		owns[i].cuda = &cuda;
-		owns[i].order = &owns[0].own_order;
-		executors[i].private = &owns[i];
-		ck_assert_int_eq(make_event(&owns[i].mark, 0), CUDA_SUCCESS);
-	}
+	for (i = 0; i < N_STREAMS; i++)
+		streams[i].id = i + 1;
+	orders[1].leader = &orders[0];
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(cei_gpu_order_open(&orders[i], &cuda, 0, 0, "a test"), 0);
 }
 
 static void tear_down(void)
 {
-	cei_gpu_order_close(&owns[1]);
-	cei_gpu_order_close(&owns[0]);
-	ck_assert_uint_eq(n_events, 2);
-	pthread_mutex_destroy(&cuda.lock);
+	cei_gpu_order_close(&orders[1]);
+	cei_gpu_order_close(&orders[0]);
+	ck_assert_uint_eq(n_events, 0);
 	cei_report_fini(&report);
 }
 
 /* Makes a run, and asserts that all earlier ones of its capture, or outside of graphs, come before
  * it on its stream. Returns what the order says to it. */
-static int run(uint32_t executor, struct fake_stream *stream)
+static int run(uint32_t order, struct fake_stream *stream)
 {
 	uint64_t bit = UINT64_C(1) << n_runs % 64;
 	int is_inside = stream->capture != 0;
 	struct ceov_failure failure;
-	int r = cei_gpu_follow_mark(&executors[executor], stream);
+	int r = cei_gpu_order_follow(&orders[order], (CUstream)stream);
 
 	ck_assert_int_eq(cei_report_take(&report, &failure), r ? 0 : CEOV_NONE);
 	if (r)
@@ -203,7 +186,7 @@ static int run(uint32_t executor, struct fake_stream *stream)
 		queued[0] = queued[1] = 0;
 	stream->before[is_inside] |= bit;
 	queued[is_inside] |= bit;
-	return cei_gpu_mark_stream(&executors[executor], stream);
+	return cei_gpu_order_mark(&orders[order], (CUstream)stream);
 }
 
 static void begin_capture(struct fake_stream *stream)
@@ -299,13 +282,52 @@ START_TEST(test_an_invalid_capture_is_refused)
 }
 END_TEST
 
-/* What an executor that has closed ran last has ended. */
-START_TEST(test_the_last_executor_closes)
+/* Outside of graphs as well, whichever order made the run before. */
+START_TEST(test_one_stream_has_no_waits)
+{
+	uint32_t i;
+
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(run(i / 3 % 2, &streams[0]), 0);
+	ck_assert_uint_eq(streams[0].n_waits, 0);
+	ck_assert_int_eq(run(0, &streams[1]), 0);
+	ck_assert_int_eq(run(0, &streams[0]), 0);
+	ck_assert_uint_eq(streams[1].n_waits, 1);
+	ck_assert_uint_eq(streams[0].n_waits, 1);
+}
+END_TEST
+
+/* A new stream may have the handle of one that was destroyed. */
+START_TEST(test_a_handle_comes_again)
+{
+	ck_assert_int_eq(run(0, &streams[0]), 0);
+	streams[0] = (struct fake_stream){ .id = 99 };
+	ck_assert_int_eq(run(0, &streams[0]), 0);
+	ck_assert_uint_eq(streams[0].n_waits, 1);
+}
+END_TEST
+
+/* Without an id the driver might mean any stream. */
+START_TEST(test_streams_without_ids)
+{
+	uint32_t i;
+
+	for (i = 0; i < N_STREAMS; i++)
+		streams[i].id = 0;
+	for (i = 0; i < 10; i++)
+		ck_assert_int_eq(run(0, &streams[0]), 0);
+	ck_assert_uint_eq(streams[0].n_waits, 9);
+}
+END_TEST
+
+/* What an order that has closed ran last has ended. */
+START_TEST(test_the_last_order_closes)
 {
 	ck_assert_int_eq(run(1, &streams[0]), 0);
-	ck_assert_ptr_eq(owns[0].order->last, &owns[1]);
-	cei_gpu_order_close(&owns[1]);
-	ck_assert_ptr_null(owns[0].order->last);
+	ck_assert_ptr_eq(orders[0].last, &orders[1]);
+	cei_gpu_order_close(&orders[1]);
+	orders[1] = (struct cei_gpu_order){ 0 };
+	ck_assert_ptr_null(orders[0].last);
 	queued[0] = 0;
 	ck_assert_int_eq(run(0, &streams[1]), 0);
 	ck_assert_uint_eq(streams[1].n_waits, 0);
@@ -352,7 +374,10 @@ int main(void)
 	tcase_add_test(all, test_one_stream_has_no_edges);
 	tcase_add_test(all, test_another_capture_is_refused);
 	tcase_add_test(all, test_an_invalid_capture_is_refused);
-	tcase_add_test(all, test_the_last_executor_closes);
+	tcase_add_test(all, test_one_stream_has_no_waits);
+	tcase_add_test(all, test_a_handle_comes_again);
+	tcase_add_test(all, test_streams_without_ids);
+	tcase_add_test(all, test_the_last_order_closes);
 	tcase_add_test(all, test_at_random);
 	suite_add_tcase(made, all);
 	return testing_run(made);

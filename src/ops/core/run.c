@@ -248,9 +248,8 @@ static int check_capture(const struct cei_run *run)
 			 run->op->kind->name, workspace->rank, workspace->name);
 }
 
-/* Begins a run: checks the workspace, and orders the stream behind the last run's stream. It does
- * so even if the handle is the same as last time, because the handle may now be another stream's.
- * May be called again. */
+/* Begins a run: checks the workspace, and orders the stream behind the last run's stream. May be
+ * called again. */
 static int begin(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;

@@ -80,8 +80,8 @@ static int open_objects(struct cei_gpu_executor *own)
 	own->status = status;
 	atomic_store_explicit(own->status, 0, memory_order_relaxed); /* no other thread or
 								       * kernel knows it yet */
-	result = calls->event_create(&own->mark, CU_EVENT_DISABLE_TIMING);
-	return cei_gpu_executor_check(own, result, "an event");
+	return cei_gpu_order_open(&own->order, own->cuda, own->gpu, own->rank,
+				  "this workspace, or of one that it follows,");
 }
 
 /* Writes the machine's name for stored tunings, for example "NVIDIA_H200-132sm". */
@@ -175,7 +175,8 @@ static int gpu_open(struct cei_executor *executor)
 	own->cuda = site->cuda;
 	own->rank = executor->rank;
 	own->gpu = site->members[member].place.index;
-	own->order = executor->leader ? own_of(executor->leader)->order : &own->own_order;
+	if (executor->leader)
+		own->order.leader = own_of(executor->leader)->order.leader;
 	r = cei_cuda_push(own->cuda, own->gpu, &hold);
 	if (r)
 		return r;
@@ -204,11 +205,9 @@ static void gpu_close(struct cei_executor *executor)
 	if (own->cuda && !cei_cuda_push(own->cuda, own->gpu, &hold)) {
 		cei_gpu_measure_close(own);
 		cei_gpu_sm_lane_close(own);
-		cei_gpu_order_close(own);
+		cei_gpu_order_close(&own->order);
 		if (own->words)
 			(void)own->cuda->calls.mem_free(own->words);
-		if (own->mark)
-			(void)own->cuda->calls.event_destroy(own->mark);
 		if (own->status)
 			(void)own->cuda->calls.host_free(own->status);
 		cei_cuda_pop(own->cuda, &hold);
@@ -499,6 +498,29 @@ static int gpu_status(struct cei_executor *executor)
 	return own->error;
 }
 
+static int in_order(struct cei_gpu_executor *own, CUstream stream,
+		    int (*step)(struct cei_gpu_order *order, CUstream stream))
+{
+	struct cei_cuda_hold hold;
+	int r = cei_cuda_push(own->cuda, own->gpu, &hold);
+
+	if (r)
+		return r;
+	r = step(&own->order, stream);
+	cei_cuda_pop(own->cuda, &hold);
+	return r;
+}
+
+static int gpu_mark_stream(struct cei_executor *executor, void *stream)
+{
+	return in_order(own_of(executor), stream, cei_gpu_order_mark);
+}
+
+static int gpu_follow_mark(struct cei_executor *executor, void *stream)
+{
+	return in_order(own_of(executor), stream, cei_gpu_order_follow);
+}
+
 static int gpu_idle(struct cei_executor *executor, uint64_t timeout_ns)
 {
 	struct cei_gpu_executor *own = own_of(executor);
@@ -513,7 +535,7 @@ static int gpu_idle(struct cei_executor *executor, uint64_t timeout_ns)
 	cei_backoff_reset(&backoff);
 	do {
 		late = cei_now_ns() >= deadline_ns;
-		result = own->cuda->calls.event_query(own->mark);
+		result = own->cuda->calls.event_query(own->order.mark);
 		if (result == CUDA_ERROR_NOT_READY)
 			cei_backoff_step(&backoff);
 	} while (result == CUDA_ERROR_NOT_READY && !late);
@@ -543,8 +565,8 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.sm_lane = &cei_gpu_sm_lane,
 	.await = gpu_await,
 	.is_capturing = gpu_is_capturing,
-	.mark_stream = cei_gpu_mark_stream,
-	.follow_mark = cei_gpu_follow_mark,
+	.mark_stream = gpu_mark_stream,
+	.follow_mark = gpu_follow_mark,
 	.fork = cei_gpu_fork,
 	.join = cei_gpu_join,
 	.end_fork = cei_gpu_end_fork,

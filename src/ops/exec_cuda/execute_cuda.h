@@ -12,6 +12,7 @@
 #include "kernels/module.h"
 #include "ops/compute/executor.h"
 #include "ops/exec_cuda/blas_cuda.h"
+#include "ops/exec_cuda/order_cuda.h"
 
 /* The same values as enum ceov_device_result in device.cuh, which only CUDA C++ can include. */
 enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT = 2 };
@@ -23,18 +24,6 @@ enum cei_gpu_word {
 	CEI_GPU_WORD_FAILED,            /* for struct cei_gemm_marks, cei_experts_work and
 					 * cei_embedding_work */
 	CEI_GPU_WORDS,
-};
-
-/* The order of runs on streams (order_cuda.c). Executors whose runs follow each other share one,
- * and their caller sees to it that only one of them uses it at a time. */
-struct cei_gpu_order {
-	struct cei_gpu_executor *last;          /* made the last run outside of graphs, behind
-						 * which is its `mark`; NULL: there was none */
-	CUevent                  captured;      /* behind the last captured run; NULL, as the next:
-						 * none was captured yet */
-	CUstream                 inside;        /* a part of the capture in which `captured` was
-						 * recorded, while that goes on */
-	CUstream                 captured_on;   /* the last captured run's stream */
 };
 
 struct cei_gpu_executor {
@@ -56,10 +45,7 @@ struct cei_gpu_executor {
 						 * cei_experts_fault or cei_embedding_fault */
 	int                error;               /* the error that status showed; it is reported
 						 * once */
-	CUevent            mark;                /* recorded at the end of the last run outside of
-						 * graphs */
-	struct cei_gpu_order *order;            /* own_order, or that of the executor's leader */
-	struct cei_gpu_order own_order;
+	struct cei_gpu_order order;             /* of runs; follows that of the executor's leader */
 	CUstream           lane;                /* for lanes that SMs carry out, as are the next
 						 * two; NULL: no op needs one */
 	uint32_t           lane_blocks;         /* SMs that the lane of the run that is being
@@ -145,12 +131,6 @@ int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 
 /* rows_cuda.c: the function `copy_rows` of struct cei_executor_ops. */
 int  cei_gpu_copy_rows(struct cei_executor *executor, void *stream, const struct cei_rows *rows);
-
-/* order_cuda.c: the functions mark_stream and follow_mark of struct cei_executor_ops. close is
- * called once, with the context current. */
-int  cei_gpu_mark_stream(struct cei_executor *executor, void *stream);
-int  cei_gpu_follow_mark(struct cei_executor *executor, void *stream);
-void cei_gpu_order_close(struct cei_gpu_executor *own);
 
 /* forks_cuda.c: branches of graphs, as struct cei_executor_ops describes them. */
 int  cei_gpu_fork(struct cei_executor *executor, void *stream, void **fork);
