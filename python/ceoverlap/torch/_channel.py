@@ -58,13 +58,11 @@ def all_to_all(group: Group, x: torch.Tensor, sent: Sequence[int], received: Seq
 
 def reduction_of(group: Group, scale: float) -> Optional[int]:
     """Returns how the group's channel makes sums times scale; None if it does not, or there is
-    none. It divides for a mean, which yields the bits of a product if size is a power of 2."""
+    none. A scale of 1 / size is a mean, which is the sum divided by size: rounded once, where the
+    product is rounded twice."""
     if group.channel is None:
         return None
-    if scale == 1:
-        return _abi.CEOV_SUM
-    is_mean = scale == 1.0 / group.size and not group.size & (group.size - 1)
-    return _abi.CEOV_MEAN if is_mean else None
+    return {1.0 / group.size: _abi.CEOV_MEAN, 1.0: _abi.CEOV_SUM}.get(scale)
 
 
 def reduce_scatter(group: Group, x: torch.Tensor, elements: Sequence[int],

@@ -156,7 +156,7 @@ def channel_messages(d):
 
 
 def scales(d):
-    """As FSDP2's gradients are: means of ranks that are a power of 2, and what operators make."""
+    """As FSDP2's gradients are: means by the channel, and what operators make."""
     scale, n = d.random.choice((1.0, 1 / d.size, 0.3)), d.random.choice((1, 40, 1001))
     dtype = d.random.choice((torch.bfloat16, torch.float32))
     parts = [d.data((d.size, n), (dtype,), rank) for rank in range(d.size)]
@@ -165,7 +165,8 @@ def scales(d):
         total = total + part[d.rank].float()
     got = torch.empty(n, dtype=dtype)
     operators.reduce_scatter_into(d.group, parts[d.rank], [n] * d.size, got, scale)
-    equal(got, (total * scale).to(got.dtype), (scale, n))
+    wanted = total / d.size if scale == 1 / d.size else total * scale
+    equal(got, wanted.to(got.dtype), (scale, n))
 
 
 CALLS = (gathers, scatters, reduces, exchanges, moves_what_is_unknown, channel_sums, channel_moves,
@@ -223,6 +224,8 @@ def one_shape(group, i):
     equal(mean, own * group.size, i)
     splits = [[i % (3 + r + t) for t in range(group.size)] for r in range(group.size)]
     ct.all_to_all(torch.zeros(sum(splits[group.rank]), 3, dtype=torch.int16), group, splits)
+    operators.reduce_scatter_into(group, whole, [n * own.shape[1] for n in rows], own,
+                                  1 / group.size)
 
 
 def makes_nothing():
@@ -231,7 +234,7 @@ def makes_nothing():
         one_shape(group, i)
     group._store = counted = Counted(group._store)
     before = kib()
-    for i in range(500, 1000):          # 2,000 calls
+    for i in range(500, 1000):          # 2,500 calls
         one_shape(group, i)
     grown = kib() - before
     assert not counted.n, counted.n

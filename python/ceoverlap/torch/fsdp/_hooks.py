@@ -115,7 +115,8 @@ class HookGather(Hook):
 class HookSums(Hook):
     """The reduce-scatters of one module. Sums are in fp32 and in the order of ranks, so repeated
     runs yield the same bits. An average, or a sum of scaled gradients, is the fp32 sum times the
-    factor, rounded to the gradients' dtype afterwards. That holds for the first factor that is
+    factor, rounded to the gradients' dtype afterwards; an average by a group's channel is the fp32
+    sum divided by the number of ranks instead. That holds for the first factor that is
     not 1, because an operator has one fixed factor. Another factor, which may change with every
     step, needs no further operators: a kernel of its own multiplies the rounded result."""
 
