@@ -2,13 +2,14 @@
 # Copyright (c) The ceoverlap developers
 """Arrays, tensors and buffers as operands of a channel's calls: where they are, how many items they
 have, and of which dtype. The ways for NumPy's arrays and PyTorch's tensors are short, because calls
-take few microseconds; neither package is imported here."""
+take few microseconds; neither package is imported here. `gpu` is the number of the GPU on which the
+channel's rank is, None if it is on the host."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Callable, Dict, NamedTuple
+from typing import Callable, Dict, NamedTuple, Optional
 
 from . import _abi, errors
 from .buffer import memory_of
@@ -46,14 +47,14 @@ _tensor_codes: Dict[object, int] = {}   # by PyTorch's
 _readers: Dict[type, Callable[..., Operand]] = {}       # of the two kinds, not of their subclasses
 
 
-def operand(obj, is_target: bool) -> Operand:
+def operand(obj, is_target: bool, gpu: Optional[int]) -> Operand:
     """Returns the operand that an array, a tensor or a buffer is. Raises InvalidError for memory
-    with gaps, on a GPU, or of a dtype that channels do not know, and, if it is a target, for
-    read-only memory."""
+    with gaps, in another place than the rank's, or of a dtype that channels do not know, and, if it
+    is a target, for read-only memory."""
     reader = _readers.get(type(obj))
     if reader is None:
         reader = _reader_for(type(obj))
-    return reader(obj, is_target)
+    return reader(obj, is_target, gpu)
 
 
 def _reader_for(kind: type) -> Callable[..., Operand]:
@@ -67,14 +68,24 @@ def _reader_for(kind: type) -> Callable[..., Operand]:
     return _of_other
 
 
-def _of_tensor(tensor, is_target: bool) -> Operand:
+def _misplaced(what: str, gpu: Optional[int]) -> errors.InvalidError:
+    """Returns the error for an operand that is not where the rank is."""
+    if gpu is None:
+        return errors.InvalidError(
+            f"{what}: this channel's rank is on the host: pass host memory (of a tensor: "
+            "tensor.cpu()), or make a channel of ranks on GPUs")
+    return errors.InvalidError(
+        f"{what}: this channel's rank is on GPU {gpu}: pass a tensor that is there "
+        f"(tensor.to(\"cuda:{gpu}\")), or an object with __cuda_array_interface__")
+
+
+def _of_tensor(tensor, is_target: bool, gpu: Optional[int]) -> Operand:
     dtype = tensor.dtype
     code = _tensor_codes.get(dtype)
     if code is None:
         code = _tensor_codes[dtype] = _code_of(str(dtype).rpartition(".")[2])
-    if not tensor.is_cpu:
-        raise errors.InvalidError(f"a tensor on {tensor.device}: channels move host memory: pass "
-                                  "tensor.cpu(), or use ceoverlap.torch with tensors on GPUs")
+    if not tensor.is_cpu if gpu is None else not tensor.is_cuda or tensor.get_device() != gpu:
+        raise _misplaced(f"a tensor on {tensor.device}", gpu)
     if not tensor.is_contiguous():
         raise errors.InvalidError(
             f"a tensor with gaps (shape {tuple(tensor.shape)}, strides {tensor.stride()}): pass "
@@ -85,12 +96,14 @@ def _of_tensor(tensor, is_target: bool) -> Operand:
     return Operand(tensor.data_ptr(), tensor.numel(), code, tensor)
 
 
-def _of_wrapped(tensor, is_target: bool) -> Operand:
+def _of_wrapped(tensor, is_target: bool, gpu: Optional[int]) -> Operand:
     raise errors.InvalidError(f"a {type(tensor).__name__}: pass the plain tensor in it (of a "
                               "DTensor: to_local())")
 
 
-def _of_array(array, is_target: bool) -> Operand:
+def _of_array(array, is_target: bool, gpu: Optional[int]) -> Operand:
+    if gpu is not None:
+        raise _misplaced("an array in host memory", gpu)
     dtype = array.dtype
     code = _array_codes.get(dtype)
     if code is None:
@@ -109,11 +122,13 @@ def _of_array(array, is_target: bool) -> Operand:
     return Operand(array.__array_interface__["data"][0], array.size, code, array)
 
 
-def _of_other(obj, is_target: bool) -> Operand:
+def _of_other(obj, is_target: bool, gpu: Optional[int]) -> Operand:
     try:
         view = memoryview(obj)
     except TypeError:                   # perhaps it has DLPack or an array interface
-        return _of_memory(obj, is_target)
+        return _of_memory(obj, is_target, gpu)
+    if gpu is not None:
+        raise _misplaced(f"a {type(obj).__name__} in host memory", gpu)
     if not view.c_contiguous:
         raise errors.InvalidError(f"a {type(obj).__name__} with gaps: make it contiguous")
     code = _code_of_format(view.format, view.itemsize)
@@ -130,10 +145,12 @@ def _of_other(obj, is_target: bool) -> Operand:
     return Operand(ctypes.cast(read, ctypes.c_void_p).value, count, code, read)
 
 
-def _of_memory(obj, is_target: bool) -> Operand:
+def _of_memory(obj, is_target: bool, gpu: Optional[int]) -> Operand:
     memory = memory_of(obj)
-    if memory.is_gpu:
-        raise errors.InvalidError(f"a {type(obj).__name__} on a GPU: channels move host memory")
+    if memory.is_gpu != (gpu is not None) or memory.index not in (None, gpu):
+        where = "in host memory" if not memory.is_gpu else (
+            "on a GPU" if memory.index is None else f"on GPU {memory.index}")
+        raise _misplaced(f"a {type(obj).__name__} {where}", gpu)
     if is_target and not memory.is_writable:
         raise errors.InvalidError(f"a read-only {type(obj).__name__} cannot receive anything")
     code = _code_of(memory.dtype)

@@ -86,7 +86,16 @@ def _from_interface(obj, interface: dict, is_gpu: bool) -> Memory:
         raise errors.InvalidError("an array interface without an address")
     address, is_read_only = interface["data"]
     return Memory(address or 0, size, shape, _name_of(obj, typestr), obj, is_gpu=is_gpu,
-                  is_writable=not is_read_only)
+                  index=_gpu_of(obj) if is_gpu else None, is_writable=not is_read_only)
+
+
+def _gpu_of(obj) -> Optional[int]:
+    """Returns the number of the GPU, which the array interface does not tell; None if DLPack does
+    not either."""
+    if not hasattr(obj, "__dlpack_device__"):
+        return None
+    device, index = obj.__dlpack_device__()
+    return index if device == _DL_CUDA else None
 
 
 class _DLTensor(ctypes.Structure):

@@ -1,26 +1,38 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Channels: collectives and messages of any shape between host ranks of one node, which nobody
-has to make or agree on before their first call. ``include/ceoverlap/channel.h`` is the contract;
-in short:
+"""Channels: collectives and messages of any shape between ranks of one node, all on the host or
+all on GPUs, which nobody has to make or agree on before their first call.
+``include/ceoverlap/channel.h`` is the contract; in short:
 
-Operands   NumPy arrays, PyTorch tensors on the CPU, and whatever has the buffer protocol (bytes,
-           bytearray, array.array, memoryview, mmap); without gaps, of any size, also 0, and any
-           alignment. Both ends have the same dtype. Read-only ones are sources only; those that
-           are not ``bytes`` or a NumPy array are copied first.
+Operands   On the host NumPy arrays, PyTorch tensors on the CPU, and whatever has the buffer
+           protocol (bytes, bytearray, array.array, memoryview, mmap); on a GPU PyTorch tensors and
+           whatever has ``__cuda_array_interface__`` (CuPy, Numba), on the rank's own. Without
+           gaps, of any size, also 0, and any alignment. Both ends have the same dtype. Read-only
+           ones are sources only; those that are not ``bytes`` or a NumPy array are copied first.
 dtype      the operand's: floats, integers, bool, complex numbers and bfloat16, float8_e4m3fn and
            float8_e5m2, where the operand's library has them. Sums: floats of 2 to 8 bytes, signed
-           integers and uint8. NumPy has no bfloat16 of its own; arrays of ml_dtypes have.
+           integers and uint8; on GPUs bfloat16, float16 and float32 alone. NumPy has no bfloat16
+           of its own; arrays of ml_dtypes have.
 op         "sum", "product", "min", "max", and "mean" or "avg", which integers do not have. Sums
            are in fp32, fp64 or 64-bit integers, and added up from rank 0 on.
 Order      All ranks make the same calls of a channel in the same order, each rank from a thread of
-           its own. A call returns when this rank's result is complete and its operands may be
-           changed.
+           its own. On the host a call returns when this rank's result is complete and its operands
+           may be changed.
+stream     On a GPU a call is queued, and returns at once: it comes after what is on the stream, and
+           what the stream gets next comes after it. stream= takes an integer (CUstream), a
+           torch.cuda.Stream, and what has ``ptr`` or ``__cuda_stream__()``; None: PyTorch's current
+           stream, or the default one where PyTorch uses no GPU. Calls of one channel follow each
+           other, whatever their streams. While a stream is captured into a CUDA graph, so are the
+           calls, and replays make them again. Operands stay allocated until the stream has passed:
+           a PyTorch tensor that was allocated for another stream than the call's needs the
+           caller's Tensor.record_stream(), as with any kernel.
 Failures   A call that this rank can see to be wrong raises InvalidError, and nothing has happened.
            If ranks call something different, all of them get an InvalidError that names both
            calls; if a rank does not come within the deadline, DeadlineError; if it is lost,
            PeerLostError; after abort() at any rank, AbortedError. The channel has ended then: all
-           later calls raise that error again. Make another one, under another name.
+           later calls raise that error again. Make another one, under another name. On a GPU it is
+           found when the queued call runs, so a later call raises it, or check(). What the streams
+           hold runs on meanwhile, with undefined results.
 Ctrl-C     on the main thread ends a waiting call, and the channel at all ranks. A program's own
            handlers of signals run when the call has returned, after the deadline at the latest.
 """
@@ -36,6 +48,7 @@ from . import _abi, _interrupts, _log, _object, errors
 from ._operands import NAMES, Operand, operand
 from .context import Context
 from .plan import told_by
+from .stream import any_stream, current_stream
 
 REDUCTIONS = {"sum": _abi.CEOV_SUM, "product": _abi.CEOV_PRODUCT, "min": _abi.CEOV_MIN,
               "max": _abi.CEOV_MAX, "mean": _abi.CEOV_MEAN, "avg": _abi.CEOV_MEAN}
@@ -100,10 +113,20 @@ class _Calls:
 
     _rank: int
     _n_ranks: int
+    _gpu: Optional[int]                 # the number of the rank's; None: it is on the host
 
     def _make(self, calls: bytes, n: int = 1):
         """Makes n packed calls."""
         raise NotImplementedError
+
+    def _queue(self, stream) -> int:
+        """Returns the CUstream of a call whose caller has passed this stream; 0 on the host."""
+        if self._gpu is not None:
+            return current_stream(self._gpu) if stream is None else any_stream(stream)
+        if stream is not None:
+            raise errors.InvalidError("stream: this channel's rank is on the host, where a call is "
+                                      "complete when it returns: pass none")
+        return 0
 
     def _check_count(self, whole: Operand, part: Operand, what: str) -> None:
         if whole.count != part.count * self._n_ranks:
@@ -118,7 +141,7 @@ class _Calls:
         """Returns the operand that has a part for each rank, of which `part` is this rank's, and
         how many items belong to each; None: as many to all. what: "output" or "input"; rows: its
         split sizes."""
-        whole = operand(obj, what == "output")
+        whole = operand(obj, what == "output", self._gpu)
         _same_dtype(*((whole, part) if what == "output" else (part, whole)))
         if rows is None:
             self._check_count(whole, part, what)
@@ -131,19 +154,20 @@ class _Calls:
 
     # --- moves -----------------------------------------------------------------------------
 
-    def all_gather(self, output, input, output_split_sizes: Optional[Sequence[int]] = None):
+    def all_gather(self, output, input, output_split_sizes: Optional[Sequence[int]] = None, *,
+                   stream=None):
         """Sets output to the inputs of all ranks, one after another. An input may be its own place
         in output.
 
         output_split_sizes  how many rows of output (of its first dimension) come from each rank;
                             None: as many from all"""
-        of = operand(input, False)
+        of = operand(input, False, self._gpu)
         to, receives = self._whole(output, "output", of, output_split_sizes)
         return self._make(packed(_abi.CEOV_ALL_GATHER, to.dtype, of.address, to.address, of.count,
-                                 receives=receives))
+                                 receives=receives, stream=self._queue(stream)))
 
     def all_to_all(self, output, input, output_split_sizes: Optional[Sequence[int]] = None,
-                   input_split_sizes: Optional[Sequence[int]] = None):
+                   input_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
         """Sends a part of input to each rank, and sets output to the parts that come from each,
         both in the order of ranks.
 
@@ -151,7 +175,7 @@ class _Calls:
                             as many to all
         output_split_sizes  the same of output: rank r's input_split_sizes[t] is rank t's
                             output_split_sizes[r]"""
-        to, of = operand(output, True), operand(input, False)
+        to, of = operand(output, True, self._gpu), operand(input, False, self._gpu)
         _same_dtype(to, of)
         if output_split_sizes is None and input_split_sizes is None:
             if to.count != of.count or of.count % self._n_ranks:
@@ -160,11 +184,11 @@ class _Calls:
                     f"{self._n_ranks} equal parts; else say output_split_sizes and "
                     "input_split_sizes")
             return self._make(packed(_abi.CEOV_ALL_TO_ALL, to.dtype, of.address, to.address,
-                                     of.count // self._n_ranks))
+                                     of.count // self._n_ranks, stream=self._queue(stream)))
         receives = self._parts(output, to, output_split_sizes, "output_split_sizes")
         sends = self._parts(input, of, input_split_sizes, "input_split_sizes")
         return self._make(packed(_abi.CEOV_ALL_TO_ALL, to.dtype, of.address, to.address, 0,
-                                 sends=sends, receives=receives))
+                                 sends=sends, receives=receives, stream=self._queue(stream)))
 
     def _parts(self, obj, of: Operand, rows: Optional[Sequence[int]], what: str) -> ctypes.Array:
         if rows is not None:
@@ -174,37 +198,39 @@ class _Calls:
                                       f"{what}")
         return counts([of.count // self._n_ranks] * self._n_ranks)
 
-    def broadcast(self, tensor, src: int = 0):
+    def broadcast(self, tensor, src: int = 0, *, stream=None):
         """Sets tensor to rank src's, at all ranks."""
         root = self._root(src, "src")
-        of = operand(tensor, self._rank != root)
+        of = operand(tensor, self._rank != root, self._gpu)
         return self._make(packed(_abi.CEOV_BROADCAST, of.dtype,
                                  of.address if self._rank == root else 0, of.address, of.count,
-                                 root=root))
+                                 root=root, stream=self._queue(stream)))
 
     def gather(self, input, output=None, dst: int = 0,
-               output_split_sizes: Optional[Sequence[int]] = None):
+               output_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
         """As all_gather(), at rank dst alone: the other ranks pass no output, nor
         output_split_sizes."""
-        root, of, receives, target = self._root(dst, "dst"), operand(input, False), None, 0
+        root, receives, target = self._root(dst, "dst"), None, 0
+        of = operand(input, False, self._gpu)
         self._check_root(output, root, "output", "dst")
         if self._rank == root:
             to, receives = self._whole(output, "output", of, output_split_sizes)
             target = to.address
         return self._make(packed(_abi.CEOV_GATHER, of.dtype, of.address, target, of.count,
-                                 root=root, receives=receives))
+                                 root=root, receives=receives, stream=self._queue(stream)))
 
     def scatter(self, output, input=None, src: int = 0,
-                input_split_sizes: Optional[Sequence[int]] = None):
+                input_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
         """Sets output to this rank's part of rank src's input. The other ranks pass no input, nor
         input_split_sizes, which has the rows of input (of its first dimension) for each rank."""
-        root, to, sends, source = self._root(src, "src"), operand(output, True), None, 0
+        root, sends, source = self._root(src, "src"), None, 0
+        to = operand(output, True, self._gpu)
         self._check_root(input, root, "input", "src")
         if self._rank == root:
             of, sends = self._whole(input, "input", to, input_split_sizes)
             source = of.address
         return self._make(packed(_abi.CEOV_SCATTER, to.dtype, source, to.address, to.count,
-                                 root=root, sends=sends))
+                                 root=root, sends=sends, stream=self._queue(stream)))
 
     def _check_root(self, obj, root: int, what: str, root_name: str) -> None:
         if (obj is None) == (self._rank == root):
@@ -214,15 +240,15 @@ class _Calls:
 
     # --- sums ------------------------------------------------------------------------------
 
-    def all_reduce(self, tensor, op="sum", output=None):
+    def all_reduce(self, tensor, op="sum", output=None, *, stream=None):
         """Sets tensor, or output where it is given, to the sum over ranks of tensor."""
-        of = to = operand(tensor, output is None)
+        of = to = operand(tensor, output is None, self._gpu)
         if output is not None:
-            to = operand(output, True)
+            to = operand(output, True, self._gpu)
             _same_dtype(to, of)
             self._check_alike(to, of)
         return self._make(packed(_abi.CEOV_ALL_REDUCE, of.dtype, of.address, to.address, of.count,
-                                 reduction=_reduction_of(op)))
+                                 reduction=_reduction_of(op), stream=self._queue(stream)))
 
     @staticmethod
     def _check_alike(to: Operand, of: Operand) -> None:
@@ -231,63 +257,68 @@ class _Calls:
                                       "as many")
 
     def reduce_scatter(self, output, input, op="sum",
-                       input_split_sizes: Optional[Sequence[int]] = None):
+                       input_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
         """Sets output to this rank's part of the sum over ranks of input. output may be that part
         of input itself.
 
         input_split_sizes   how many rows of input (of its first dimension) each rank gets, the
                             same at all ranks; None: as many as the others"""
-        to = operand(output, True)
+        to = operand(output, True, self._gpu)
         of, sends = self._whole(input, "input", to, input_split_sizes)
         return self._make(packed(_abi.CEOV_REDUCE_SCATTER, to.dtype, of.address, to.address,
-                                 to.count, reduction=_reduction_of(op), sends=sends))
+                                 to.count, reduction=_reduction_of(op), sends=sends,
+                                 stream=self._queue(stream)))
 
-    def reduce(self, tensor, dst: int = 0, op="sum", output=None):
+    def reduce(self, tensor, dst: int = 0, op="sum", output=None, *, stream=None):
         """As all_reduce(), at rank dst alone: the other ranks' tensors do not change, and they
         pass no output."""
         root = self._root(dst, "dst")
         is_root = self._rank == root
-        of = to = operand(tensor, is_root and output is None)
+        of = to = operand(tensor, is_root and output is None, self._gpu)
         if output is not None:
             self._check_root(output, root, "output", "dst")
-            to = operand(output, True)
+            to = operand(output, True, self._gpu)
             _same_dtype(to, of)
             self._check_alike(to, of)
         return self._make(packed(_abi.CEOV_REDUCE, of.dtype, of.address,
                                  to.address if is_root else 0, of.count, root=root,
-                                 reduction=_reduction_of(op)))
+                                 reduction=_reduction_of(op), stream=self._queue(stream)))
 
     # --- others ----------------------------------------------------------------------------
 
-    def barrier(self):
-        """Returns when all ranks have called it as often as this one."""
-        return self._make(packed(_abi.CEOV_BARRIER, 0, 0, 0, 0))
+    def barrier(self, *, stream=None):
+        """Returns when all ranks have called it as often as this one; on a GPU, the stream goes on
+        then."""
+        return self._make(packed(_abi.CEOV_BARRIER, 0, 0, 0, 0, stream=self._queue(stream)))
 
-    def _message(self, kind: int, tensor, peer: int, what: str) -> Tuple[bytes, object]:
-        of = operand(tensor, kind == _abi.CEOV_RECEIVE)
+    def _message(self, kind: int, tensor, peer: int, what: str,
+                 stream: int) -> Tuple[bytes, object]:
+        of = operand(tensor, kind == _abi.CEOV_RECEIVE, self._gpu)
         source, target = (0, of.address) if kind == _abi.CEOV_RECEIVE else (of.address, 0)
         return packed(kind, of.dtype, source, target, of.count,
-                      root=self._root(peer, what)), of.held
+                      root=self._root(peer, what), stream=stream), of.held
 
-    def send(self, tensor, dst: int):
+    def send(self, tensor, dst: int, *, stream=None):
         """Sends tensor to rank dst, which calls receive(). Messages of a pair and direction arrive
-        in their order; they have no order with collectives. It returns when the channel has the
-        bytes, or rank dst has taken those for which the channel has no room; so two ranks that
-        send each other much use batch()."""
-        call, _held = self._message(_abi.CEOV_SEND, tensor, dst, "dst")
+        in their order; they have no order with collectives. It returns (on a GPU, the stream goes
+        on) when the channel has the bytes, or rank dst has taken those for which the channel has no
+        room; so two ranks that send each other much use batch()."""
+        call, _held = self._message(_abi.CEOV_SEND, tensor, dst, "dst", self._queue(stream))
         return self._make(call)
 
-    def receive(self, tensor, src: int):
+    def receive(self, tensor, src: int, *, stream=None):
         """Sets tensor to what rank src sends: as many items, of the same dtype."""
-        call, _held = self._message(_abi.CEOV_RECEIVE, tensor, src, "src")
+        call, _held = self._message(_abi.CEOV_RECEIVE, tensor, src, "src", self._queue(stream))
         return self._make(call)
 
-    def batch(self, sends: Sequence[tuple] = (), receives: Sequence[tuple] = ()):
+    def batch(self, sends: Sequence[tuple] = (), receives: Sequence[tuple] = (), *, stream=None):
         """Sends and receives at the same time, and returns when all is done. sends has (tensor,
-        dst) pairs, receives (tensor, src) pairs, at most 1024 together. None waits for another one
-        but those of the same pair and direction, which go in order."""
-        made = [self._message(_abi.CEOV_SEND, tensor, dst, "dst") for tensor, dst in sends]
-        made += [self._message(_abi.CEOV_RECEIVE, tensor, src, "src") for tensor, src in receives]
+        dst) pairs, receives (tensor, src) pairs, at most 1024 together, on a GPU 128. None waits
+        for another one but those of the same pair and direction, which go in order."""
+        queue = self._queue(stream)
+        made = [self._message(_abi.CEOV_SEND, tensor, dst, "dst", queue) for tensor, dst in sends]
+        made += [self._message(_abi.CEOV_RECEIVE, tensor, src, "src", queue)
+                 for tensor, src in receives]
         if not made:
             return None
         return self._make(b"".join([call for call, _ in made]), len(made))
@@ -295,16 +326,18 @@ class _Calls:
 
 class Channel(_Calls, _object.Object):
     """Fixed memory of one rank, known to its peers, through which it makes any collectives and
-    messages with them. All ranks are on the host, on one node, and at most 64.
+    messages with them. All ranks are on one node: on the host, at most 64, or on GPUs of compute
+    capability 9.0 that NVLink connects, or that ranks share, at most 8.
 
     name        1 to 40 bytes, the same at all ranks; each open channel has its own
     rank        one of this process; None: its first
-    ring_bytes  shared memory for what this rank sends, the same at all ranks: 64 KiB to 1 GiB;
-                0: 1 MiB
+    ring_bytes  memory for what this rank sends, the same at all ranks: 64 KiB to 1 GiB; 0: 1 MiB,
+                on GPUs 16 MiB
     deadline_s  of each wait for a peer, in seconds; 0: the context's
 
     connect() comes before the first call. Any thread may call; the calls of several threads follow
-    each other."""
+    each other. On a GPU, synchronize the streams of the last calls before close(), and replay no
+    graph that holds a call afterwards."""
 
     _release_call = "ceov_channel_release"
 
@@ -312,6 +345,8 @@ class Channel(_Calls, _object.Object):
                  ring_bytes: int = 0, deadline_s: float = 0.0):
         super().__init__(context, context._own(rank))
         self._n_ranks = context.n_ranks
+        place = context.place(self._rank)
+        self._gpu = place.index if place.kind == "gpu" else None
         self._name = name
         self._under_way: set = set()    # a token for each call
         self._cause: Optional[errors.CeoverlapError] = None     # that ended it
@@ -340,7 +375,7 @@ class Channel(_Calls, _object.Object):
 
     def _make(self, calls: bytes, n: int = 1) -> None:
         """The short way into the library: as Owner._outcome(), which see, but for numbers that are
-        checked already."""
+        checked already. On a GPU nothing waits, so Ctrl-C need not end it."""
         context, token = self._context, object()
         inside, under_way = context._inside, self._under_way
         outer, result = _log.begin_call(), 0
@@ -348,7 +383,9 @@ class Channel(_Calls, _object.Object):
             inside.add(token)
             under_way.add(token)
             context._open_handle()
-            result = _interrupts.call(_run, (self._open_handle(), calls, n), self._stop)
+            arguments = self._open_handle(), calls, n
+            result = (_interrupts.call(_run, arguments, self._stop) if self._gpu is None else
+                      _run(*arguments))
         finally:
             under_way.discard(token)
             inside.discard(token)
@@ -358,16 +395,21 @@ class Channel(_Calls, _object.Object):
         if lines:
             _log.write_all(context._logger, lines)
 
-    def _failed(self, result: int, lines) -> errors.CeoverlapError:
+    def _failed(self, result: int, lines,
+                failure: Optional[errors.Failure] = None) -> errors.CeoverlapError:
         """Returns the exception for a failed call. If the channel has ended, it is kept: calls that
-        come later raise one like it."""
+        come later raise one like it. failure: what the call has left, if that was taken. On a GPU
+        the call that finds out what ended the channel is a later one, which writes no lines."""
         context, cause = self._context, self._cause
         if not lines and cause is not None and cause.code == result:
             return type(cause)(str(cause), result, cause.failure)
         with contextlib.suppress(errors.CeoverlapError):        # the context closes
-            failure = context.last_failure() if lines else None
+            if failure is None and (lines or self._gpu is not None):
+                failure = context.last_failure()
+            if failure is None and self._gpu is not None:       # something else has taken it
+                failure = context._latest
             is_at_its_end = _abi.lib.ceov_channel_status(self._open_handle())
-            if not lines:
+            if not lines and failure is None:
                 return errors.make(result, f"channel {self._name!r} of rank {self._rank} has "
                                    f"ended: {errors.strerror(result)}")
             error = context._exception("ceov_channel_run", result, lines, failure)
@@ -377,12 +419,12 @@ class Channel(_Calls, _object.Object):
         return errors.make(result, f"channel {self._name!r}: {errors.strerror(result)}")
 
     def check(self) -> None:
-        """Raises the error that ended the channel, if any. Never blocks."""
-        handle = self._open_handle()
-        with self._context._entered():
-            result = _abi.lib.ceov_channel_status(handle)
+        """Raises the error that ended the channel, if any. Never blocks, so on a GPU it finds what
+        the calls that have run until now have met: synchronize their streams first."""
+        result, failure, lines = self._context._outcome("ceov_channel_status",
+                                                        [self._open_handle()])
         if result:
-            raise self._failed(result, [])
+            raise self._failed(result, lines, failure)
 
     def explain(self, call: str = "", *arguments, **options) -> str:
         """Returns a few lines that say what the channel is, and how a call moves its bytes: the
@@ -420,7 +462,7 @@ class _Explained(_Calls):
 
     def __init__(self, channel: Channel):
         self._channel = channel
-        self._rank, self._n_ranks = channel._rank, channel._n_ranks
+        self._rank, self._n_ranks, self._gpu = channel._rank, channel._n_ranks, channel._gpu
 
     def _make(self, calls: bytes, n: int = 1) -> str:
         call = _abi.ceov_call.from_buffer_copy(calls)

@@ -4,22 +4,43 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Optional
 
-from . import errors
+from . import _abi, errors
+
+HANDLE_MAX = (1 << 64) - 1
 
 
 def stream_handle(stream) -> Optional[int]:
-    """Returns the CUstream of an integer, of an object with ``cuda_stream`` (torch.cuda.Stream)
-    or of one with ``__cuda_stream__()``; None stays None. The NULL stream (0) is refused,
-    because nothing can be ordered against it alone."""
+    """Returns the CUstream of an integer or an object, as any_stream() does; None stays None. The
+    NULL stream (0) is refused, because nothing can be ordered against it alone."""
     if stream is None:
         return None
-    if not isinstance(stream, int):
-        if hasattr(stream, "__cuda_stream__"):
-            stream = stream.__cuda_stream__()[1]
-        else:
-            stream = stream.cuda_stream
-    if stream == 0:
+    handle = any_stream(stream)
+    if not handle:
         raise errors.InvalidError("stream 0 is the NULL stream: use a stream of your own")
-    return stream
+    return handle
+
+
+def any_stream(stream) -> int:
+    """Returns the CUstream of an integer, of an object with ``__cuda_stream__()``, or of one with
+    ``cuda_stream`` (torch.cuda.Stream) or ``ptr`` (CuPy's); 0 is the NULL stream."""
+    if hasattr(stream, "__cuda_stream__"):
+        stream = stream.__cuda_stream__()[1]
+    for name in ("cuda_stream", "ptr"):
+        stream = getattr(stream, name, stream)
+    try:
+        return _abi.checked(stream, HANDLE_MAX, "stream")
+    except TypeError:
+        raise errors.InvalidError(f"a {type(stream).__name__} is no stream: pass an integer, or an "
+                                  "object with cuda_stream, ptr or __cuda_stream__()") from None
+
+
+def current_stream(gpu: int) -> int:
+    """Returns the CUstream that is PyTorch's current one of a GPU; 0, the default stream, where
+    PyTorch is not there, or has not used a GPU yet."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return 0
+    return cuda.current_stream(gpu).cuda_stream

@@ -11,11 +11,12 @@ import random
 import threading
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 
 import ceoverlap
-from ceoverlap import Channel, _abi, channel
+from ceoverlap import Channel, _abi, _operands, channel
 from rig import Case, in_processes, in_threads, until
 
 SEED = int(os.environ.get("CEOVERLAP_TEST_SEED") or random.getrandbits(32))
@@ -400,6 +401,120 @@ class Channels(Case):
                 self.assertEqual(len(done), 1)
                 with self.assertRaises(ceoverlap.AbortedError):
                     channels[1].all_reduce(np.zeros(4))
+
+
+class OnGpu:
+    """What a GPU's libraries have, as far as operands are looked at."""
+
+    def __init__(self, shape=(4,), typestr="<f4", **interface):
+        self.shape = shape
+        self.__cuda_array_interface__ = {"version": 3, "shape": shape, "typestr": typestr,
+                                         "data": (0x7000, False), **interface}
+
+
+class OnGpu1(OnGpu):
+    """One that tells which GPU."""
+
+    def __dlpack_device__(self):
+        return 2, 1
+
+
+class Recorded(channel._Calls):
+    """The calls of rank 1 of 2, on GPU 1, that would be made."""
+
+    _rank, _n_ranks, _gpu = 1, 2, 1
+
+    def _make(self, calls, n=1):
+        return [_abi.ceov_call.from_buffer_copy(calls, i * len(calls) // n) for i in range(n)]
+
+
+class Gpus(Case):
+    """What can be told of ranks on GPUs without one."""
+
+    def test_operands(self):
+        for of in (OnGpu((2, 3)), OnGpu1((2, 3)), OnGpu((2, 3), strides=(12, 4))):
+            self.assertEqual(_operands.operand(of, True, 1)[:3], (0x7000, 6, _abi.CEOV_FP32))
+        read_only = OnGpu(data=(0x7000, True))
+        self.assertEqual(_operands.operand(read_only, False, 0).address, 0x7000)
+        self.assertEqual(_operands.operand(OnGpu((0,), data=(0, False)), True, 0).count, 0)
+        half = OnGpu(typestr="<V2")
+        half.dtype = "bfloat16"
+        self.assertEqual(_operands.operand(half, True, 0).dtype, _abi.CEOV_BF16)
+
+    def test_operands_that_are_refused(self):
+        host = "rank is on the host: pass host memory"
+        here = r"rank is on GPU 0: pass a tensor that is there \(tensor.to\("
+        for of, gpu, text in (
+                (OnGpu(), None, "OnGpu on a GPU: .*" + host),
+                (OnGpu1(), None, "OnGpu1 on GPU 1: .*" + host),
+                (OnGpu1(), 0, "OnGpu1 on GPU 1: .*" + here),
+                (np.zeros(4), 0, "array in host memory: .*" + here),
+                (bytearray(4), 0, "bytearray in host memory: .*" + here),
+                (b"abcd", 0, "bytes in host memory: .*" + here),
+                (OnGpu(strides=(8,)), 0, "with gaps"),
+                (OnGpu(data=(0x7000, True)), 0, "read-only"),
+                (OnGpu(typestr="<M8"), 0, "do not know the dtype"),
+                (5, 0, "give an array")):
+            with self.subTest(text=text), self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                _operands.operand(of, True, gpu)
+        context = self.host(1)
+        one = Channel(context, "host").connect()
+        with self.assertRaisesRegex(ceoverlap.InvalidError, host):
+            one.all_reduce(OnGpu())
+        one.barrier()
+
+    def test_streams(self):
+        class Torch:
+            cuda_stream = 0x55
+
+        class CuPy:
+            ptr = 0x66
+
+        class Core:
+            def __cuda_stream__(self):
+                return 0, 0x77
+
+        calls = Recorded()
+        for stream, handle in ((None, 0), (0, 0), (1, 1), (Torch(), 0x55), (CuPy(), 0x66),
+                               (Core(), 0x77), (2 ** 64 - 1, 2 ** 64 - 1)):
+            self.assertEqual(calls.barrier(stream=stream)[0].stream or 0, handle)
+        for stream, text in ((-1, "-1 is not a number from 0"), (2 ** 64, "is not a number"),
+                             ("1", "a str is no stream"), (1.5, "a float is no stream"),
+                             (object(), "a object is no stream: pass an integer, or an object")):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                calls.barrier(stream=stream)
+        one = Channel(self.host(1), "host").connect()
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "rank is on the host.*pass none"):
+            one.barrier(stream=1)
+        one.barrier()
+
+    def test_every_call_has_the_stream(self):
+        calls, x, y = Recorded(), OnGpu((4,)), OnGpu((8,), data=(0x8000, False))
+        made = [calls.all_gather(y, x, stream=9), calls.all_gather(y, x, [4, 4], stream=9),
+                calls.all_to_all(x, x, stream=9), calls.all_to_all(y, y, [1, 7], [4, 4], stream=9),
+                calls.broadcast(x, stream=9), calls.gather(x, stream=9),
+                calls.scatter(x, y, 1, stream=9), calls.all_reduce(x, "max", stream=9),
+                calls.reduce_scatter(x, y, stream=9), calls.reduce(x, stream=9),
+                calls.barrier(stream=9), calls.send(x, 0, stream=9),
+                calls.receive(x, 0, stream=9), calls.batch([(x, 0)], [(y, 0)], stream=9)]
+        self.assertEqual({call.kind for one in made for call in one}, set(range(1, 12)))
+        self.assertEqual([call.stream for one in made for call in one], [9] * 15)
+
+    def test_a_failure_that_is_found_later(self):
+        """On a GPU: by a call that writes no lines, while the library has the failure."""
+        context = self.host(1)
+        one = Channel(context, "found").connect()
+        one._gpu = 0
+        struct = _abi.ceov_failure()
+        struct.error, struct.text = _abi.CEOV_ERR_INVALID, b"rank 0 calls this and rank 1 that"
+        failures = [ceoverlap.errors.Failure(struct)]
+        with mock.patch.object(context, "last_failure", lambda: failures.pop() if failures else
+                               None):
+            found = one._failed(_abi.CEOV_ERR_INVALID, [])
+            again = one._failed(_abi.CEOV_ERR_INVALID, [])
+        for error in (found, again):
+            self.assertIsInstance(error, ceoverlap.InvalidError)
+            self.assertIn("rank 0 calls this and rank 1 that", str(error))
 
 
 HEAD = f"""

@@ -112,8 +112,9 @@ class Opening(Case):
 
         self.assertEqual([ceoverlap.stream_handle(one) for one in
                           (None, 0x44, Torch(), Core())], [None, 0x44, 0x55, 0x66])
-        with self.assertRaisesRegex(ceoverlap.InvalidError, "NULL stream"):
-            ceoverlap.stream_handle(0)
+        for nothing, text in ((0, "NULL stream"), ("0", "a str is no stream")):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                ceoverlap.stream_handle(nothing)
 
     def test_stream_calls_want_a_gpu_rank(self):
         context = self.host(1)

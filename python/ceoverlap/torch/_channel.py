@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Moves and sums of tensors by a group's channel, which groups of host ranks of one node have: any
-count, dtype and alignment, and nothing is made or agreed on before a call. All have to be
-contiguous; see plain(). Counts are elements."""
+"""Moves and sums of tensors by a group's channel, which groups of one node may have: any count,
+dtype and alignment, and nothing is made or agreed on before a call. On GPUs calls come in the order
+of the current stream. All tensors have to be contiguous, see plain(). Counts are elements. Sums are
+of operators.DTYPES alone, which channels add up wherever the ranks are."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
     code, items = _dtype_and_items(x)
     receives = None if elements is None else _counts_of(elements, items)
     group.channel._make(packed(_abi.CEOV_ALL_GATHER, code, x.data_ptr(), target.data_ptr(),
-                               x.numel() * items, receives=receives))
+                               x.numel() * items, receives=receives,
+                               stream=group.run_stream()))
 
 
 def all_to_all(group: Group, x: torch.Tensor, sent: Sequence[int], received: Sequence[int],
@@ -53,7 +55,7 @@ def all_to_all(group: Group, x: torch.Tensor, sent: Sequence[int], received: Seq
     code, items = _dtype_and_items(x)
     sends, receives = _counts_of(sent, items), _counts_of(received, items)
     group.channel._make(packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(), 0,
-                               sends=sends, receives=receives))
+                               sends=sends, receives=receives, stream=group.run_stream()))
 
 
 def reduction_of(group: Group, scale: float) -> Optional[int]:
@@ -72,10 +74,10 @@ def reduce_scatter(group: Group, x: torch.Tensor, elements: Sequence[int],
     sends = counts(elements)
     group.channel._make(packed(_abi.CEOV_REDUCE_SCATTER, _CODES[x.dtype], x.data_ptr(),
                                target.data_ptr(), target.numel(), reduction=reduction,
-                               sends=sends))
+                               sends=sends, stream=group.run_stream()))
 
 
 def all_reduce(group: Group, x: torch.Tensor, target: torch.Tensor) -> None:
     """Sets target to the sum over ranks of x."""
     group.channel._make(packed(_abi.CEOV_ALL_REDUCE, _CODES[x.dtype], x.data_ptr(),
-                               target.data_ptr(), x.numel()))
+                               target.data_ptr(), x.numel(), stream=group.run_stream()))

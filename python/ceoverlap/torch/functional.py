@@ -7,8 +7,8 @@ Rows    the first dimension is shared out to ranks in order; the others are the 
         ranks. ``rows`` has each rank's share, None: equal shares. 0 is allowed.
 Group   a ceoverlap.torch.Group, its name, or a torch.distributed process group; None: the
         default one. All ranks of it make the same calls in the same order. The first call
-        of a shape blocks on the host until all ranks have come, but for moves and sums of
-        ranks on the CPU of one host, which go by the group's channel.
+        of a shape blocks on the host until all ranks have come, but for moves and sums of a
+        group that has a channel, which go by it.
 Streams the result is there for what the current stream gets next, and the arguments may be
         changed or freed by it: no Tensor.record_stream() is needed for that stream.
 Graphs  all ranks capture and replay alike.

@@ -12,7 +12,7 @@ import shutil
 import threading
 import uuid
 import weakref
-from typing import Dict, List, Optional, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,6 @@ from . import _compat
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
-CHANNEL_RANKS_MAX = 64
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -155,6 +154,9 @@ class Group:
     deadline_s     of every wait for a peer
     n_sms          how many SMs the operators' kernels take at most, the same at all ranks; 0:
                    all, or where ranks share a GPU all but a few
+    channel        whether the group has a channel, the same at all ranks: "auto": ranks on the
+                   CPU have one where they can, ranks on GPUs have none; True: it is an
+                   InvalidError where they cannot have one; False: none
 
     All ranks make it together, as they would call a collective; it blocks until all have.
     Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
@@ -166,8 +168,9 @@ class Group:
     cannot be captured into CUDA graphs then, and FSDP2 gathers by PyTorch's own means, unless it
     is reached by its public hooks.
 
-    Ranks on the CPU of one host, up to 64, have a channel, which moves and sums by itself, in any
-    shape at its first call; else channel is None. Moves and sums of ceoverlap.torch go by it.
+    The channel (ceoverlap.Channel) moves and sums in any shape at its first call, and compares the
+    ranks' calls; moves and sums of ceoverlap.torch go by it. Ranks on one host can have one: up to
+    64 on the CPU, or up to 8 on GPUs that NVLink connects; elsewhere channel is None.
 
     Ranks may share a GPU: results are the same, but the GPU runs one process at a time, in
     turns of some 2 ms, so that every wait for a peer takes milliseconds. shares_gpus says,
@@ -176,7 +179,10 @@ class Group:
     """
 
     def __init__(self, process_group=None, device: Union[None, str, torch.device] = None, *,
-                 deadline_s: float = DEADLINE_S, n_sms: int = 0):
+                 deadline_s: float = DEADLINE_S, n_sms: int = 0,
+                 channel: Union[bool, str] = "auto"):
+        if channel != "auto" and not isinstance(channel, bool):
+            raise errors.InvalidError(f"channel {channel!r}: must be \"auto\", True or False")
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
         self.deadline_s: float = deadline_s
@@ -187,10 +193,10 @@ class Group:
         self.name: str = self._agree_on_name(process_group)
         self.n_nodes: int
         self.shares_gpus: bool
-        self.n_nodes, self.shares_gpus = self._check_places()
+        self.n_nodes, self.shares_gpus = self._check_places(str(channel))
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
-        self.channel: Optional[Channel] = self._make_channel()
+        self.channel: Optional[Channel] = self._make_channel(channel)
         self._lock = threading.RLock()
         self._parts: dict = {}
         _groups[self.name] = self
@@ -218,21 +224,23 @@ class Group:
         self._store = dist.PrefixStore(str(number), self._store)
         return f"{base}#{number}"
 
-    def _check_places(self) -> Tuple[int, bool]:
-        """Refuses ranks on different kinds of device. Returns how many nodes the ranks are on,
-        and whether some ranks share a GPU."""
+    def _check_places(self, channel: str) -> Tuple[int, bool]:
+        """Refuses ranks on different kinds of device, or that ask differently for a channel.
+        Returns how many nodes the ranks are on, and whether some ranks share a GPU."""
         gpu = _gpu_id(self.device) if self.is_gpu else "none"
         told = [one.split("\t") for one in
-                self.exchange(f"{_node_id()}\t{self.device.type}\t{gpu}")]
-        nodes = {node for node, _, _ in told}
-        kinds = {kind for _, kind, _ in told}
-        if len(kinds) != 1:
+                self.exchange(f"{_node_id()}\t{self.device.type}\t{gpu}\t{channel}")]
+        nodes, kinds, gpus, channels = zip(*told)
+        if len(set(kinds)) != 1:
             raise errors.InvalidError(f"group {self.name}: some ranks are on cuda and some on "
                                       "cpu: pass the same kind of device at all of them")
-        n_gpus = len({gpu for _, _, gpu in told}) if self.is_gpu else self.size
+        if len(set(channels)) != 1:
+            raise errors.InvalidError(f"group {self.name}: channel: {_by_ranks(channels)}: must be "
+                                      "the same at all ranks")
+        n_gpus = len(set(gpus)) if self.is_gpu else self.size
         if n_gpus < self.size and self.rank == 0:
             self._tell_of_sharing(n_gpus)
-        return len(nodes), n_gpus < self.size
+        return len(set(nodes)), n_gpus < self.size
 
     def _spare_sms(self) -> int:
         """Returns how many SMs the operators' kernels may use; 0: all. If ranks share a GPU,
@@ -285,13 +293,38 @@ class Group:
                 shutil.rmtree(folder, ignore_errors=True)
         return context
 
-    def _make_channel(self) -> Optional[Channel]:
-        if self.is_gpu or self.n_nodes > 1 or self.size > CHANNEL_RANKS_MAX:
+    def _make_channel(self, asked: Union[bool, str]) -> Optional[Channel]:
+        """asked: Group's argument `channel`. "auto" stands for none on GPUs until channels have been
+        measured there."""
+        if asked is False or asked == "auto" and self.is_gpu:
             return None
-        made = self.together("channel", lambda: Channel(self.context, "torch"))
-        made.connect(self.deadline_s)
-        made.barrier()                  # a rank may close the group before others have connected
-        return made
+        made, refusal = self._try_channel()
+        if made is not None:
+            made.connect(self.deadline_s)
+            made.barrier()              # a rank may close the group before others have connected
+            return made
+        if asked is True:
+            raise errors.InvalidError(f"group {self.name}: it can have no channel: {refusal}")
+        if self.rank == 0:
+            logging.getLogger("ceoverlap").info(
+                "group %s: it has no channel, so operators make its moves and sums: %s", self.name,
+                refusal)
+        return None
+
+    def _try_channel(self) -> Tuple[Optional[Channel], str]:
+        """Returns a channel that is to be connected, if one could be made at all ranks; else None,
+        and why not. One rank's refusal is all ranks', because their calls have to go one way."""
+        made, own = None, ""
+        try:
+            made = Channel(self.context, "torch")
+        except errors.CeoverlapError as error:
+            own = str(error)
+        refusals = [one for one in self.exchange(own) if one]
+        if not refusals:
+            return made, ""
+        if made is not None:
+            made.close()
+        return None, refusals[0]
 
     def exchange(self, text: str, timeout_s: Optional[float] = None) -> List[str]:
         """Returns the text of every rank, in the order of ranks. All ranks call it in the same
@@ -446,7 +479,7 @@ class Group:
         return f"<ceoverlap.torch.Group {self.name}: rank {self.rank} of {self.size}>"
 
 
-def _by_ranks(told: List[str]) -> str:
+def _by_ranks(told: Sequence[str]) -> str:
     """Returns each text with the ranks that have it."""
     ranks: Dict[str, List[str]] = {}
     for rank, one in enumerate(told):

@@ -132,7 +132,7 @@ def by_operators(function, *args):
     groups = list(group_module._groups.values())
     channels = [group.channel for group in groups]
     try:
-        with mock.patch.object(group_module.Group, "_make_channel", lambda _: None):
+        with mock.patch.object(group_module.Group, "_make_channel", lambda *_: None):
             for group in groups:
                 group.channel = None
             return function(*args)

@@ -3,9 +3,11 @@
 """The channel of a group of host ranks: calls of all kinds, shapes and dtypes against gloo's,
 differing calls, and that no call makes or keeps anything, nor asks the store."""
 
+import logging
 import random
 import time
 import unittest
+from unittest import mock
 
 import rig
 import torch
@@ -16,6 +18,7 @@ import ceoverlap
 import ceoverlap.torch as ct
 from ceoverlap import errors
 from ceoverlap.torch import Group, operators
+from ceoverlap.torch import group as group_module
 
 SUMMED = (torch.bfloat16, torch.float16, torch.float32)
 MORE_SUMMED = SUMMED + (torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64)
@@ -279,6 +282,63 @@ def one_differs(i, is_long):
     group.close()
 
 
+def asks(how, text):
+    """Group's argument `channel`; how: of each rank."""
+    rank = dist.get_rank()
+    if text:
+        raises(errors.InvalidError, text, Group, channel=how[rank % len(how)])
+        dist.barrier()
+        return
+    group = Group(channel=how[rank % len(how)])
+    x = torch.arange(40.0) + rank
+    wanted = x.clone()
+    dist.all_reduce(wanted)
+    equal(ct.all_reduce(x, group), wanted, how)
+    assert (group.channel is not None) == (how[0] is not False), group.channel
+    dist.barrier()
+    group.close()
+
+
+def is_refused(at, asked):
+    """One rank can have no channel. All go on without, or raise the reason where one is a must."""
+    rank, handler = dist.get_rank(), Kept()
+    logger = logging.getLogger("ceoverlap")
+    kind = type("Refused", (), {"__init__": refuse}) if rank == at else ceoverlap.Channel
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with mock.patch.object(group_module, "Channel", kind):
+            if asked is True:
+                raises(errors.InvalidError, "no channel: for a test", Group, channel=True)
+                return
+            group = Group()
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+    assert group.channel is None
+    said = [line for line in handler.lines if "it has no channel" in line]
+    assert len(said) == (rank == 0) and all("for a test" in line for line in said), handler.lines
+    equal(ct.all_reduce(torch.ones(40), group), torch.full((40,), float(group.size)), at)
+    dist.barrier()
+    group.close()
+
+
+def refuse(*_):
+    raise errors.InvalidError("for a test")
+
+
+class Kept(logging.Handler):
+    """Keeps lines."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
 def closes_at_once(late):
     """A group is made at all ranks, even if one is late to connect and the others close it."""
     connect = ceoverlap.Channel.connect
@@ -319,6 +379,16 @@ class OfGroups(unittest.TestCase):
 
     def test_it_is_made_and_closed(self):
         rig.run(has_a_channel)
+
+    def test_what_groups_ask_for(self):
+        for how, text in ((["auto"], ""), ([True], ""), ([False], ""), (["yes"], "must be"),
+                          ([None], "must be"), ([True, False], "must be the same")):
+            rig.run(asks, how, text)
+
+    def test_a_rank_that_can_have_none(self):
+        for at in (0, rig.SIZE - 1):
+            for asked in ("auto", True):
+                rig.run(is_refused, at, asked)
 
     def test_nothing_is_made(self):
         rig.run(makes_nothing)
