@@ -7,6 +7,8 @@ of operators.DTYPES alone, which channels add up wherever the ranks are."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from typing import Optional, Sequence, Tuple
 
 import torch
@@ -17,6 +19,21 @@ from ..channel import Counts, counts, packed
 from .group import Group
 
 _CODES = {getattr(torch, name): code for name, code in CODES.items() if hasattr(torch, name)}
+
+_LARGE_BYTES = 4 << 20
+_madvise = ctypes.CDLL(None).madvise
+_madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def result_of(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Returns memory for a result of this shape, like x. The first write to each page of fresh
+    memory takes longer than the bytes that go there, so large results on the host ask for large
+    pages, as NumPy's arrays do; a kernel without them refuses, which changes nothing."""
+    result = x.new_empty(shape)
+    if result.is_cpu and result.nbytes >= _LARGE_BYTES:
+        at = -(-result.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+        _madvise(at, result.data_ptr() + result.nbytes - at, mmap.MADV_HUGEPAGE)
+    return result
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:

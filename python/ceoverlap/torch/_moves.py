@@ -11,7 +11,7 @@ import torch
 
 from .. import errors, ops
 from . import _channel
-from ._channel import plain
+from ._channel import plain, result_of
 from .group import Group
 from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, Call, operand, reduce_scatter_into,
                         round_up, run_move, run_reduce, sum_shape)
@@ -71,7 +71,7 @@ def all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> tor
     at.operators.compare(call)
     check(at, x, "all_gather")
     rows = gathered_rows(at, x, rows)
-    result = x.new_empty((sum(rows), *x.shape[1:]))
+    result = result_of(x, (sum(rows), *x.shape[1:]))
     all_gather_into(at, x, rows, result, call)
     return result
 
@@ -133,7 +133,7 @@ def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> t
     at.operators.compare(call)
     check(at, x, "all_to_all")
     splits, received = _block_rows(at, x, splits)
-    inner, result = _inner(x), x.new_empty((sum(received), *x.shape[1:]))
+    inner, result = _inner(x), result_of(x, (sum(received), *x.shape[1:]))
     if at.channel is not None:
         sent = splits[at.rank * at.size:(at.rank + 1) * at.size]
         _channel.all_to_all(at, plain(x), [n * inner for n in sent],
@@ -160,7 +160,7 @@ def reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
     _check_sum(x, "reduce_scatter")
     rows = scattered_rows(at, x.shape[0], rows)
     inner = _inner(x)
-    result = x.new_empty((rows[at.rank], *x.shape[1:]))
+    result = result_of(x, (rows[at.rank], *x.shape[1:]))
     if not x.numel() and at.channel is None:
         return result
     reduce_scatter_into(at, x, [n * inner for n in rows], result, call=call)
@@ -172,7 +172,7 @@ def all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
     at.operators.compare(call)
     check(at, x.reshape(-1), "all_reduce")
     _check_sum(x, "all_reduce")
-    result = torch.empty_like(x, memory_format=torch.contiguous_format)
+    result = result_of(x, x.shape)
     if at.channel is not None:
         _channel.all_reduce(at, plain(x), result)
         return result

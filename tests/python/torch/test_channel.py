@@ -4,6 +4,7 @@
 differing calls, and that no call makes or keeps anything, nor asks the store."""
 
 import logging
+import os
 import random
 import time
 import unittest
@@ -246,6 +247,29 @@ def makes_nothing():
     group.close()
 
 
+def flags_at(address):
+    """What the kernel was told of the memory in the middle of which the address lies."""
+    flags, holds = [], False
+    with open("/proc/self/smaps", encoding="ascii") as file:
+        for line in file:
+            first = line.split()[0]
+            if not first.endswith(":"):
+                begin, end = (int(one, 16) for one in first.split("-"))
+                holds = begin <= address < end
+            elif holds and first == "VmFlags:":
+                flags = line.split()[1:]
+    return flags
+
+
+def large_pages():
+    """Large results ask for large pages."""
+    group = Group.of()
+    x = torch.ones(group.size * 12345, 128)             # no multiple of a page
+    for result in (ct.all_gather(x, group), ct.all_to_all(x, group),
+                   ct.reduce_scatter(x, group), ct.all_reduce(x, group)):
+        assert "hg" in flags_at(result.data_ptr() + result.nbytes // 2), result.shape
+
+
 def differing():
     """Pairs of calls, and what the error says of them."""
     def x():
@@ -392,6 +416,11 @@ class OfGroups(unittest.TestCase):
 
     def test_nothing_is_made(self):
         rig.run(makes_nothing)
+
+    @unittest.skipUnless(os.path.exists("/sys/kernel/mm/transparent_hugepage"),
+                         "this kernel has no large pages")
+    def test_large_results(self):
+        rig.run(large_pages)
 
     def test_calls_differ(self):
         for i in range(len(differing())):
