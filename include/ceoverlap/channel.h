@@ -115,7 +115,7 @@ struct ceov_call {
 };
 
 /* Allocates the channel's memory and exports it to the group. Does not wait for peers.
- * CEOV_ERR_INVALID: the rank is on a GPU, or the group has several nodes or more than 64 ranks. */
+ * CEOV_ERR_INVALID: the rank is on a GPU, or the group has several nodes. */
 int  ceov_channel_create(ceov_context *context, const struct ceov_channel_config *config,
 			 ceov_channel **ret_channel);
 

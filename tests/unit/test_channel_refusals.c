@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "unit/channel_rig.h"
+#include "unit/nodes_rig.h"
 
 static char memory[4096];
 static uint64_t counts[2] = { 10, 20 };
@@ -239,6 +240,18 @@ START_TEST(test_channels_are_refused)
 }
 END_TEST
 
+/* More than 64 ranks, which no group has on one node, are several nodes as well. */
+START_TEST(test_groups_of_several_nodes)
+{
+	struct ceov_channel_config config = { sizeof(config), 2, "far", CHANNEL_RING, 0 };
+	struct nodes nodes;
+
+	nodes_open(&nodes, 2, 2);
+	not_created(nodes.node[1].context, &config, "channels are for groups of one node");
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* What was found of a peer before does not make the next attempt succeed. */
 START_TEST(test_rings_of_other_sizes)
 {
@@ -318,6 +331,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_larger_struct);
 	tcase_add_test(all, test_a_smaller_struct);
 	tcase_add_test(all, test_channels_are_refused);
+	tcase_add_test(all, test_groups_of_several_nodes);
 	tcase_add_test(all, test_rings_of_other_sizes);
 	tcase_add_test(all, test_channels_that_are_not_connected);
 	tcase_add_test(all, test_no_handles);

@@ -24,6 +24,8 @@
 #define SLOT_ALIGN     UINT64_C(4096)
 #define MESSAGE_BYTES_MIN UINT64_C(4096)
 
+_Static_assert(CEI_LOCAL_MAX <= CEI_OP_RANKS_MAX, "channels have room for all ranks of a node");
+
 /* --- creation ------------------------------------------------------------------------------- */
 
 static const char *fault_of(const ceov_context *context, const struct ceov_channel_config *config,
@@ -36,8 +38,6 @@ static const char *fault_of(const ceov_context *context, const struct ceov_chann
 	if (config->ring_bytes && (config->ring_bytes < RING_BYTES_MIN ||
 				   config->ring_bytes > RING_BYTES_MAX))
 		return "ring_bytes must be 0, or 64 KiB to 1 GiB";
-	if (context->site.n_ranks > CEI_OP_RANKS_MAX)
-		return "channels have at most 64 ranks";
 	if (cei_site_n_local(&context->site) != context->site.n_ranks)
 		return "channels are for groups of one node";
 	if (!is_host)

@@ -17,8 +17,7 @@
 #include "tools/bench/group.h"
 #include "tools/bench/values.h"
 
-#define CALLS     5u
-#define RANKS_MAX 64u
+#define CALLS 5u
 
 static const struct {
 	const char         *name;
@@ -51,7 +50,7 @@ static const char *obstacle(const struct bench_rank *rank)
 		return "channels are for ranks on the host";
 	if (rank->n_nodes > 1)
 		return "channels are for ranks of one node";
-	return rank->n_ranks > RANKS_MAX ? "channels have at most 64 ranks" : NULL;
+	return NULL;
 }
 
 static int open_calls(struct calls *c, struct bench_rank *rank, uint64_t bytes_max)
