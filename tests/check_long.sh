@@ -9,6 +9,7 @@
 #
 #   nodes    groups of several nodes that open, are killed and are stopped, 1,000 cycles of each
 #   daemon   1,000 clients or daemons killed, and 100 daemons killed under ranks that go on
+#   channel  1,000,000 calls of each rank in one channel, which leave nothing behind
 #   suites   all suites that draw, 5 times each, two at once
 #   torch    300 random programs of PyTorch, twice; PYTHON names the Python that has it
 #   readme   the README's programs, 1,000 runs each
@@ -26,7 +27,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 srcdir=$(cd "$here/.." && pwd) || exit 99
 export srcdir
-parts=(nodes daemon suites torch readme group models fuzz)
+parts=(nodes daemon channel suites torch readme group models fuzz)
 first_seed=${CEOVERLAP_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
 passed=0
 failed=0
@@ -69,6 +70,11 @@ run_daemon() {
 	CEOVERLAP_TEST_REOPEN_ROUNDS=100 run "$1" 1200 tests/system/test_reopen &&
 		CEOVERLAP_TEST_DAEMON_CYCLES=1000 CEOVERLAP_TEST_DAEMON_MIB=64 \
 			run "$1" 2400 tests/system/daemon_torture
+}
+
+run_channel() {
+	[ -x tests/unit/test_channel_growth ] || return 77
+	CEOVERLAP_TEST_CHANNEL_CALLS=1000000 run "$1" 2400 tests/unit/test_channel_growth
 }
 
 # The suites that draw by themselves; what others draw in a rig is left to "make check".

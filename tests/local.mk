@@ -98,6 +98,7 @@ threaded_suites = \
 	%D%/unit/test_ops \
 	%D%/unit/test_channel \
 	%D%/unit/test_channel_fails \
+	%D%/unit/test_channel_growth \
 	%D%/unit/test_channel_messages \
 	%D%/unit/test_channel_refusals \
 	%D%/unit/test_op_runs \
