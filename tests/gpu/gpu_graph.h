@@ -11,7 +11,7 @@
 
 struct gpu_graph {
 	struct gpu       *gpu;
-	enum gpu_stream   stream;
+	enum gpu_stream   stream;       /* of replays; at first that of the capture */
 	struct cei_report report;
 	struct cei_cuda  *cuda;
 	void             *executable;   /* CUgraphExec */
@@ -23,11 +23,11 @@ struct gpu_graph {
 void gpu_graph_begin(struct gpu_graph *graph, struct gpu *gpu, enum gpu_stream stream);
 void gpu_graph_end(struct gpu_graph *graph);
 
-/* Orders what is queued on `to` from now on behind what is on `from`, in the graph that is being
- * captured from one of them: so it makes `to` a branch of the graph, or joins a branch again. */
+/* Orders what is queued on `to` from now on behind what is on `from`. In the graph that is being
+ * captured from one of them that makes `to` a branch, or joins a branch again. */
 void gpu_graph_go_on(struct gpu_graph *graph, enum gpu_stream from, enum gpu_stream to);
 
-/* Queues a replay of the graph on the stream it was captured from. */
+/* Queues a replay of the graph on graph->stream. */
 void gpu_graph_launch(const struct gpu_graph *graph);
 
 /* Frees the graph; its replays must have ended. */

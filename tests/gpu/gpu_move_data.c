@@ -5,7 +5,6 @@
 
 #include "gpu_move_data.h"
 
-#define ALIGN_BYTES UINT64_C(256)
 #define GUARD_WORDS UINT64_C(32)
 #define GUARD_SEED  UINT64_C(0x6a09e667f3bcc909)
 #define WORD        sizeof(uint64_t)
@@ -15,26 +14,16 @@ static uint64_t target_bytes(const struct gpu_move_data *data)
 	return move_arrives_at(data->one, data->one->n_ranks, data->rank->rank);
 }
 
-/* Allocates from the rank's arena. */
-static char *take(struct gpu_op_rank *rank, uint64_t n_bytes)
-{
-	char *taken = rank->arena + rank->used_bytes;
-
-	rank->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-	ck_assert_uint_le(rank->used_bytes, GPU_OP_ARENA_BYTES);
-	return taken;
-}
-
 struct gpu_move_data gpu_move_data_make(struct gpu_op_rank *rank,
 					const struct move_case *one)
 {
 	struct gpu_move_data data = { .rank = rank, .one = one };
 
 	ck_assert_uint_le(move_scratch(one), GPU_OP_SCRATCH);
-	data.target = take(rank, target_bytes(&data) + GUARD_WORDS * WORD);
+	data.target = gpu_op_take(rank, target_bytes(&data) + GUARD_WORDS * WORD);
 	data.source = one->is_in_place
 		? data.target + move_arrives_at(one, rank->rank, rank->rank)
-		: take(rank, move_leaves_at(one, rank->rank, one->n_ranks));
+		: gpu_op_take(rank, move_leaves_at(one, rank->rank, one->n_ranks));
 	return data;
 }
 

@@ -31,7 +31,6 @@
 #include "kernels/fill.h"
 #include "ops/compute/dtype.h"
 
-#define ALIGN_BYTES   UINT64_C(256)
 #define GUARD_WORDS   UINT64_C(32)
 #define GUARD_SEED    UINT64_C(0x6a09e667f3bcc909)
 #define BLOCKS_MAX    UINT64_C(4096)
@@ -86,15 +85,6 @@ static uint32_t blocks_for(uint64_t n)
 
 /* --- memory of operands and results ---------------------------------------- */
 
-static void *take(struct gpu_op_rank *rank, uint64_t n_bytes)
-{
-	void *taken = rank->arena + rank->used_bytes;
-
-	rank->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-	ck_assert_uint_le(rank->used_bytes, GPU_OP_ARENA_BYTES);
-	return taken;
-}
-
 static struct gpu_words guard_of(void *results, uint64_t n_bytes)
 {
 	struct gpu_words words = { (char *)results + n_bytes, GUARD_WORDS, GUARD_SEED };
@@ -104,7 +94,7 @@ static struct gpu_words guard_of(void *results, uint64_t n_bytes)
 
 static void *take_results(struct gpu_op_rank *rank, uint64_t n_bytes)
 {
-	void *results = take(rank, n_bytes + GUARD_WORDS * sizeof(uint64_t));
+	void *results = gpu_op_take(rank, n_bytes + GUARD_WORDS * sizeof(uint64_t));
 	struct gpu_words guard = guard_of(results, n_bytes);
 
 	gpu_fill(&rank->gpu, GPU_CONTROL, &guard);
@@ -118,9 +108,10 @@ void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 	uint32_t i;
 
 	ck_assert_uint_le(op_case_scratch(one), GPU_OP_SCRATCH);
-	data.a = take(rank, op_case_a_elements(one, rank->rank) * cei_dtype_bytes(one->dtype));
+	data.a = gpu_op_take(rank, op_case_a_elements(one, rank->rank) *
+			     cei_dtype_bytes(one->dtype));
 	for (i = 0; i < one->n_gemms; i++) {
-		data.b[i] = take(rank, one->n[i] * one->k * CEI_DTYPE16_BYTES);
+		data.b[i] = gpu_op_take(rank, one->n[i] * one->k * CEI_DTYPE16_BYTES);
 		data.c_bytes[i] = op_case_c_elements(one, rank->rank, i) *
 			cei_dtype_bytes(one->dtype);
 		data.c[i] = take_results(rank, data.c_bytes[i]);
@@ -271,12 +262,12 @@ static struct gpu_op_check begin_check(const struct gpu_op_data *data, uint64_t 
 	for (i = 0; !op_is_sum(one->sort) && i < one->n_gemms; i++)
 		n = larger(n, one->n[i]);
 	check.used_bytes = rank->used_bytes;
-	check.a = take(rank, rows * (op_is_sum(one->sort) ? 1 : one->k) *
-		       cei_dtype_bytes(one->dtype));
-	check.b = take(rank, n * one->k * CEI_DTYPE16_BYTES);
-	check.part = take(rank, (rows + n) * one->k * CEI_DTYPE16_BYTES);
-	check.sum = take(rank, rows * n * sizeof(*check.sum));
-	check.slack = take(rank, rows * n * sizeof(*check.slack));
+	check.a = gpu_op_take(rank, rows * (op_is_sum(one->sort) ? 1 : one->k) *
+			      cei_dtype_bytes(one->dtype));
+	check.b = gpu_op_take(rank, n * one->k * CEI_DTYPE16_BYTES);
+	check.part = gpu_op_take(rank, (rows + n) * one->k * CEI_DTYPE16_BYTES);
+	check.sum = gpu_op_take(rank, rows * n * sizeof(*check.sum));
+	check.slack = gpu_op_take(rank, rows * n * sizeof(*check.slack));
 	return check;
 }
 

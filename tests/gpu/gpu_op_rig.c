@@ -136,6 +136,16 @@ void gpu_op_close(struct gpu_op_rig *rig)
 	pthread_barrier_destroy(&rig->barrier);
 }
 
+void *gpu_op_take(struct gpu_op_rank *rank, uint64_t n_bytes)
+{
+	void *taken = rank->arena + rank->used_bytes;
+
+	rank->used_bytes += (n_bytes + GPU_OP_ALIGN_BYTES - 1) / GPU_OP_ALIGN_BYTES *
+		GPU_OP_ALIGN_BYTES;
+	ck_assert_uint_le(rank->used_bytes, GPU_OP_ARENA_BYTES);
+	return taken;
+}
+
 /* --- workspaces ------------------------------------------------------------ */
 
 /* Puts another pointer in the place of the first that is the given one. Returns whether there was
@@ -173,15 +183,19 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	return workspace;
 }
 
-void gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspace *workspace)
+void gpu_op_result_check(const struct gpu_op_rank *rank, int result)
 {
 	struct ceov_failure failure = { .text = "it told nothing more" };
-	int r = ceov_workspace_status(workspace);
 
-	if (!r)
+	if (!result)
 		return;
 	(void)ceov_last_failure(rank->context, &failure);
-	ck_abort_msg("rank %u: %s: %s", rank->rank, ceov_strerror(r), failure.text);
+	ck_abort_msg("rank %u: %s: %s", rank->rank, ceov_strerror(result), failure.text);
+}
+
+void gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspace *workspace)
+{
+	gpu_op_result_check(rank, ceov_workspace_status(workspace));
 }
 
 void gpu_op_idle(struct gpu_op_rank *rank, enum gpu_stream stream)

@@ -62,6 +62,10 @@ void gpu_op_close(struct gpu_op_rig *rig);
  * after gpu_op_close(). */
 void gpu_op_open_in(struct gpu_op_rig *rig, uint32_t n_ranks, ceov_context *const *contexts);
 
+/* Takes memory from the rank's arena. rank->used_bytes = 0 gives all back. */
+#define GPU_OP_ALIGN_BYTES UINT64_C(256)
+void *gpu_op_take(struct gpu_op_rank *rank, uint64_t n_bytes);
+
 /* Runs body in a thread per rank of this process; returns when all have ended. */
 void gpu_op_each(struct gpu_op_rig *rig,
 		 void (*body)(struct gpu_op_rank *rank, const void *arg), const void *arg);
@@ -81,7 +85,8 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 void            gpu_op_workspace_release(struct gpu_op_rank *rank,
 					 ceov_workspace *workspace);
 
-/* Fails with the library's words if a run of the workspace has failed. */
+/* Fails with the library's words if the result, or a run of the workspace, is an error. */
+void            gpu_op_result_check(const struct gpu_op_rank *rank, int result);
 void            gpu_op_status_check(const struct gpu_op_rank *rank, ceov_workspace *workspace);
 
 /* Waits until the stream is idle, then does so for all workspaces of the rank. Call it before

@@ -377,14 +377,20 @@ void gpu_host_free(struct gpu *gpu, void *p)
 	leave(gpu, &hold);
 }
 
-void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes)
+void gpu_copy(struct gpu *gpu, enum gpu_stream stream, void *to, const void *from,
+	      uint64_t n_bytes)
 {
 	struct cei_cuda_hold hold;
 
 	enter(gpu, &hold);
 	check(gpu, calls_of(gpu)->copy(address_of(to), address_of(from), n_bytes,
-				       gpu->streams[GPU_CONTROL]), "cuMemcpyAsync");
+				       gpu->streams[stream]), "cuMemcpyAsync");
 	leave(gpu, &hold);
+}
+
+void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes)
+{
+	gpu_copy(gpu, GPU_CONTROL, to, from, n_bytes);
 	gpu_idle(gpu, GPU_CONTROL);
 }
 

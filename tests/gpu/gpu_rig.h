@@ -115,7 +115,9 @@ uint64_t gpu_memory_id(struct gpu *gpu, const void *p);
 void *gpu_host_allocate(struct gpu *gpu, uint64_t n_bytes);
 void  gpu_host_free(struct gpu *gpu, void *p);
 
-/* Copies within the GPU, or between it and the host, synchronously. */
+/* Copies within the GPU, or between it and the host: queues that, or waits until it is done. */
+void gpu_copy(struct gpu *gpu, enum gpu_stream stream, void *to, const void *from,
+	      uint64_t n_bytes);
 void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes);
 
 /* Queues a kernel whose only parameter is *argument. */

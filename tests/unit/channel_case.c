@@ -402,6 +402,17 @@ void channel_data_free(struct channel_data *data)
 	free(data->wanted);
 }
 
+struct ceov_call channel_data_call_at(const struct channel_data *data, char *copy)
+{
+	struct ceov_call call = data->call;
+
+	if (call.source)
+		call.source = copy + ((const char *)call.source - data->memory);
+	if (call.target)
+		call.target = copy + ((char *)call.target - data->memory);
+	return call;
+}
+
 static void report(const struct channel_case *one, uint32_t rank,
 		   const struct channel_data *data)
 {

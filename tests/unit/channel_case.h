@@ -70,6 +70,10 @@ void channel_data_make(const struct channel_case *one, uint32_t rank,
 		       const struct channel_form *form, struct channel_data *ret_data);
 void channel_data_free(struct channel_data *data);
 
+/* Returns the call for a copy of data->memory at that address, which has to be a multiple of 16:
+ * memory of a GPU. What the call gives is to be copied back before it is checked. */
+struct ceov_call channel_data_call_at(const struct channel_data *data, char *copy);
+
 /* Asserts that the target is right and that nothing else was written to. Of a NaN the bits do not
  * matter. */
 void channel_data_check(const struct channel_case *one, uint32_t rank,
