@@ -289,6 +289,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_op_graphs \
 	%D%/gpu/test_gpu_marks \
 	%D%/gpu/test_gpu_replays \
+	%D%/gpu/test_gpu_channel \
 	%D%/gpu/test_gpu_processes \
 	%D%/gpu/test_gpu_litmus
 if HAVE_DAEMON
@@ -491,7 +492,8 @@ libtesting_la_SOURCES += \
 	%D%/gpu/gpu_op_rig.c %D%/gpu/gpu_op_rig.h \
 	%D%/gpu/gpu_op_data.c \
 	%D%/gpu/gpu_expert_data.c %D%/gpu/gpu_expert_data.h \
-	%D%/gpu/gpu_move_data.c %D%/gpu/gpu_move_data.h
+	%D%/gpu/gpu_move_data.c %D%/gpu/gpu_move_data.h \
+	%D%/gpu/gpu_channel_rig.c %D%/gpu/gpu_channel_rig.h
 endif
 
 TESTS = $(product_tests) $(suites)
