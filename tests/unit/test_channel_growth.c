@@ -122,11 +122,12 @@ static uint32_t n_calls(void)
 
 START_TEST(test_nothing_is_kept)
 {
-	struct calls warm_up = { 0, WARM_UP }, calls = { WARM_UP, WARM_UP + n_calls() };
+	struct calls warm_up = { 0, testing_share(WARM_UP) };
+	struct calls calls = { warm_up.end, warm_up.end + n_calls() };
 	struct use before, after;
 	struct channel_rig rig;
 
-	ck_assert_int_eq(mallopt(M_ARENA_MAX, 1), 1);   /* malloc_trim() trims no other one whole */
+	(void)mallopt(M_ARENA_MAX, 1);          /* malloc_trim() trims no other one whole */
 	channel_rig_open(&rig, RANKS, 0, NULL);
 	channel_rig_each(&rig, play, &warm_up);
 	(void)use_now();                /* which keeps what the C library has for files */
