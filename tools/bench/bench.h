@@ -278,8 +278,8 @@ int   bench_spin_stop(struct bench_device *device);
 
 struct bench_nccl;
 
-/* CEOV_NONE: NCCL is not available, and *ret_why says why. ce: use zero-CTA collectives on
- * symmetric windows. */
+/* CEOV_NONE: NCCL is not available, cannot run between these ranks or is left out as asked, and
+ * *ret_why says why. ce: use zero-CTA collectives on symmetric windows. */
 int   bench_nccl_open(struct bench_rank *rank, int ce, uint64_t n_bytes_max,
 		      struct bench_nccl **ret_nccl, const char **ret_why);
 void  bench_nccl_close(struct bench_nccl *nccl);

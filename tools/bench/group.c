@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+#define SPARE_SMS  8u    /* SMs left free for copies within a GPU that ranks share */
+#define CONNECT_NS UINT64_C(60000000000)
 #define RELEASE_NS UINT64_C(10000000000)
 
 struct ceov_place bench_place(const struct bench_rank *rank)
@@ -113,6 +115,54 @@ static int release_signal(ceov_signal *signal)
 
 	cei_backoff_reset(&backoff);
 	while ((r = ceov_signal_release(signal)) == CEOV_PENDING && cei_now_ns() < deadline)
+		cei_backoff_step(&backoff);
+	return r;
+}
+
+/* Chooses how many SMs a rank's kernels may use. Ranks of one process that share a GPU must all
+ * have SMs at once, because their kernels wait for each other. Processes take turns on a GPU, so
+ * each may use all SMs but those left for copies. */
+static uint64_t n_sms_for(const struct bench_rank *rank)
+{
+	uint32_t n_sms = bench_n_sms(rank->device);
+
+	if (rank->n_on_gpu < 2 || n_sms <= SPARE_SMS)
+		return 0;
+	return (n_sms - SPARE_SMS) / (rank->options->one_process ? rank->n_on_gpu : 1) / 2 * 2;
+}
+
+int bench_open_workspace(struct bench_rank *rank, int is_capturable, uint64_t scratch_bytes,
+			 ceov_workspace **ret_workspace)
+{
+	char name[32];
+	const struct ceov_workspace_config config = {
+		.struct_bytes = sizeof(config),
+		.rank = rank->rank,
+		.name = name,
+		.scratch_bytes = scratch_bytes,
+		.is_capturable = is_capturable,
+		.n_sms = n_sms_for(rank),
+	};
+	int r;
+
+	next_name(rank, name, sizeof(name));
+	r = ceov_workspace_create(rank->context, &config, ret_workspace);
+	if (!r)
+		r = bench_meet(rank);
+	if (!r)
+		r = ceov_workspace_connect(*ret_workspace, CONNECT_NS);
+	return r ? bench_fail(rank, r, "opening a workspace") : bench_meet(rank);
+}
+
+int bench_release_workspace(ceov_workspace *workspace)
+{
+	uint64_t deadline = cei_deadline(RELEASE_NS);
+	struct cei_backoff backoff;
+	int r;
+
+	cei_backoff_reset(&backoff);
+	while ((r = ceov_workspace_release(workspace)) == CEOV_PENDING &&
+	       cei_now_ns() < deadline)
 		cei_backoff_step(&backoff);
 	return r;
 }

@@ -6,6 +6,8 @@
 /* Shared objects that every rank creates and every rank finds, as arrays indexed by rank.
  * All ranks make the same calls in the same order. */
 
+#include <ceoverlap/ops.h>
+
 #include "tools/bench/bench.h"
 
 struct bench_buffers {
@@ -30,6 +32,11 @@ int  bench_drop_signals(struct bench_rank *rank, struct bench_signals *signals);
 /* Waits a while for peers that still map the object. CEOV_PENDING: a peer kept it mapped too
  * long. */
 int  bench_release_buffer(ceov_buffer *buffer);
+int  bench_release_workspace(ceov_workspace *workspace);
+
+/* Opens a workspace for operators, connected. Ranks that share a GPU share its SMs out. */
+int  bench_open_workspace(struct bench_rank *rank, int is_capturable, uint64_t scratch_bytes,
+			  ceov_workspace **ret_workspace);
 
 /* Returns the next random number. *state is the seed before the first call. */
 uint64_t bench_random(uint64_t *state);

@@ -52,21 +52,9 @@ static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t 
 static int open_nccl(struct bench_collective *c, enum bench_method method, uint64_t bytes_max)
 {
 	const char *why = "";
-	int r = CEOV_NONE;
+	int r = bench_nccl_open(c->rank, method == BENCH_METHOD_NCCL_CE,
+				bytes_max * c->rank->n_ranks, &c->nccl[method], &why);
 
-	if (!c->rank->is_gpu)
-		why = "it needs GPUs";
-	else if (c->rank->launched)
-		why = "it does not know ranks that a launcher started";
-	else if (c->is_far)
-		why = "ranks act as several nodes";
-	else if (c->rank->n_on_gpu > 1)
-		why = "ranks share GPUs, which NCCL refuses";
-	else if (!c->rank->options->without_nccl)
-		r = bench_nccl_open(c->rank, method == BENCH_METHOD_NCCL_CE,
-				    bytes_max * c->rank->n_ranks, &c->nccl[method], &why);
-	else
-		why = "as asked";
 	c->runs[method] = !r;
 	if (r == CEOV_NONE && !c->rank->rank)
 		printf("# NCCL %s is left out: %s\n",

@@ -172,12 +172,30 @@ static int init_comm(struct bench_nccl *nccl, struct bench_rank *rank, int ce)
 	return r ? r : bench_meet(rank);
 }
 
+/* Returns why NCCL does not run between these ranks, or NULL. */
+static const char *obstacle(const struct bench_rank *rank)
+{
+	if (!rank->is_gpu)
+		return "it needs GPUs";
+	if (rank->launched)
+		return "it does not know ranks that a launcher started";
+	if (rank->n_nodes > 1)
+		return "ranks act as several nodes";
+	if (rank->n_on_gpu > 1)
+		return "ranks share GPUs, which NCCL refuses";
+	return rank->options->without_nccl ? "as asked" : NULL;
+}
+
 int bench_nccl_open(struct bench_rank *rank, int ce, uint64_t n_bytes_max,
 		    struct bench_nccl **ret_nccl, const char **ret_why)
 {
-	struct bench_nccl *nccl = calloc(1, sizeof(*nccl));
+	struct bench_nccl *nccl;
 	int r;
 
+	*ret_why = obstacle(rank);
+	if (*ret_why)
+		return CEOV_NONE;
+	nccl = calloc(1, sizeof(*nccl));
 	if (!nccl)
 		return CEOV_ERR_NO_MEMORY;
 	nccl->rank = rank->rank;

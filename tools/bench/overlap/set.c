@@ -8,13 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "tools/bench/blas.h"
+#include "tools/bench/group.h"
 #include "tools/bench/overlap/overlap.h"
-
-#define SPARE_SMS 8u     /* SMs left free for copies within a GPU that ranks share */
-#define CONNECT_NS UINT64_C(60000000000)
-#define RELEASE_NS UINT64_C(10000000000)
 
 /* --- shapes --------------------------------------------------------------- */
 
@@ -166,41 +162,6 @@ static uint64_t nccl_bytes(const struct bench_overlap *o)
 
 /* --- opening and closing a case ------------------------------------------- */
 
-/* Chooses how many SMs a rank's kernels may use. Ranks of one process that share a GPU must all
- * have SMs at once, because their kernels wait for each other. Processes take turns on a GPU, so
- * each may use all SMs but those left for copies. */
-static uint64_t n_sms_for(const struct bench_rank *rank)
-{
-	uint32_t n_sms = bench_n_sms(rank->device);
-
-	if (rank->n_on_gpu < 2 || n_sms <= SPARE_SMS)
-		return 0;
-	return (n_sms - SPARE_SMS) / (rank->options->one_process ? rank->n_on_gpu : 1) / 2 * 2;
-}
-
-static int open_workspace(struct bench_overlap *o, int is_graph, uint64_t bytes)
-{
-	struct bench_rank *rank = o->rank;
-	char name[32];
-	struct ceov_workspace_config config = {
-		.struct_bytes = sizeof(config),
-		.rank = rank->rank,
-		.name = name,
-		.scratch_bytes = bytes,
-		.is_capturable = is_graph,
-		.n_sms = n_sms_for(rank),
-	};
-	int r;
-
-	snprintf(name, sizeof(name), "bench.%llu", (unsigned long long)rank->n_names++);
-	r = ceov_workspace_create(rank->context, &config, &o->workspaces[is_graph]);
-	if (!r)
-		r = bench_meet(rank);
-	if (!r)
-		r = ceov_workspace_connect(o->workspaces[is_graph], CONNECT_NS);
-	return r ? bench_fail(rank, r, "opening a workspace") : bench_meet(rank);
-}
-
 static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 {
 	struct bench_rank *rank = o->rank;
@@ -212,16 +173,8 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 	else if (is_ce && o->test != OVERLAP_AG_GEMM && !bench_overlap_is_move(o))
 		why = bench_overlap_is_experts(o->test) ? "its sends need SMs"
 			: "its sums need SMs";
-	else if (rank->n_on_gpu > 1)
-		why = "ranks share GPUs, which NCCL refuses";
-	else if (rank->launched)
-		why = "it does not know ranks that a launcher started";
-	else if (rank->n_nodes > 1)
-		why = "ranks act as several nodes";
-	else if (rank->is_gpu && !rank->options->without_nccl)
-		r = bench_nccl_open(rank, is_ce, n_bytes, &o->nccl[is_ce], &why);
 	else
-		why = rank->is_gpu ? "as asked" : "it needs GPUs";
+		r = bench_nccl_open(rank, is_ce, n_bytes, &o->nccl[is_ce], &why);
 	if (r != CEOV_NONE)
 		return r;
 	if (!rank->rank)
@@ -290,9 +243,9 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 		nccl_max = bytes > nccl_max ? bytes : nccl_max;
 	}
 	if (o->options->streams || !o->rank->is_gpu)
-		r = open_workspace(o, 0, scratch_max);
+		r = bench_open_workspace(o->rank, 0, scratch_max, &o->workspaces[0]);
 	if (!r && takes_graphs(o))
-		r = open_workspace(o, 1, scratch_max);
+		r = bench_open_workspace(o->rank, 1, scratch_max, &o->workspaces[1]);
 	if (!r)
 		r = open_blas(o);
 	if (!r)
@@ -300,20 +253,6 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	if (!r)
 		r = open_nccl(o, 1, nccl_max);
 	return r ? r : bench_meet(o->rank);
-}
-
-/* Retries, because a peer may still have our workspace mapped. */
-static int release_workspace(ceov_workspace *workspace)
-{
-	uint64_t deadline = cei_deadline(RELEASE_NS);
-	struct cei_backoff backoff;
-	int r;
-
-	cei_backoff_reset(&backoff);
-	while ((r = ceov_workspace_release(workspace)) == CEOV_PENDING &&
-	       cei_now_ns() < deadline)
-		cei_backoff_step(&backoff);
-	return r;
 }
 
 int bench_overlap_close(struct bench_overlap *o)
@@ -328,7 +267,7 @@ int bench_overlap_close(struct bench_overlap *o)
 	for (i = 0; i < 2; i++) {
 		if (!o->workspaces[i])
 			continue;
-		s = release_workspace(o->workspaces[i]);
+		s = bench_release_workspace(o->workspaces[i]);
 		r = r ? r : s;
 	}
 	/* a workspace that a peer still maps is released when the context closes */
