@@ -18,15 +18,28 @@
  *            go from it to that peer. Both ends of a pair know these, so a peer that makes another
  *            call, or the same one with other counts, is noticed.
  *
- * PLACES     Ranks on the host, all on one node, at most 64. Each rank calls from its own thread,
- *            which moves the bytes; the call returns when the rank's target is complete and its
- *            source may be changed. Peers may not have finished then.
+ * HOST       Ranks on the host, all on one node. Each rank calls from its own thread, which moves
+ *            the bytes; the call returns when the rank's target is complete and its source may be
+ *            changed. Peers may not have finished then.
+ * GPUS       At most 8 ranks, all on GPUs of one node with NVLink between them (or on one GPU, for
+ *            tests), of compute capability 9.0. A call queues a kernel on its stream and returns.
+ *            Source and target are memory of the rank's GPU, and stay until the stream has passed.
+ *            Calls of a rank follow each other whatever their streams, and can be captured in
+ *            graphs, also on several branches. A replay is ordered by the program, by its stream or
+ *            by events, behind and before the channel's other calls and replays: two that are under
+ *            way at once end the channel (CEOV_ERR_STATE), and the results of both are invalid.
+ *            Kernels wait for peers on the SMs that they hold: 1 to 16, or up to 2 for each peer
+ *            and 8 between two ranks. So ranks that make calls of two channels, or of NCCL, at a
+ *            time make them in the same order, one behind the other on the GPU, or leave enough SMs
+ *            for both. Ranks of one process on one GPU need streams of their own other than the
+ *            legacy one.
  * THREADS    Calls of one channel from several threads follow each other; all ranks need the same
  *            order. Messages need an order for each pair and direction alone, and go on beside
- *            calls.
+ *            calls. On GPUs the messages of a rank, and so of its streams, follow each other, too.
  * SUMS       are added up from rank 0 on, in fp32 for CEOV_BF16, CEOV_FP16 and CEOV_FP32, in fp64
  *            for CEOV_FP64 and in 64-bit integers for other types, so the same operands give the
- *            same bits whatever the kind, the sizes and who calls first.
+ *            same bits whatever the kind, the sizes, the place and who calls first. GPUs add up the
+ *            first three alone.
  * MEMORY     Any alignment. Source and target do not overlap, except: all-reduce, reduce and
  *            broadcast at the same address; an all-gather or gather whose source is its place in
  *            the target; a reduce-scatter or scatter whose target is the rank's own part of the
@@ -36,7 +49,9 @@
  *            and ceov_channel_abort() end the channel: the call, and all later ones, return the
  *            error, at every rank that waits for this one. Where calls differ (CEOV_ERR_INVALID),
  *            ceov_last_failure() names both. Targets are undefined then. Release the channel and
- *            create another one, under another name.
+ *            create another one, under another name. What kernels find, the next call and
+ *            ceov_channel_status() return; kernels that are queued behind it do nothing, so streams
+ *            go on. A GPU's kernel finds that a peer's process has gone by its deadline alone.
  */
 
 #include <ceoverlap/ops.h>
@@ -52,10 +67,12 @@ struct ceov_channel_config {
 	uint32_t    rank;               /* a rank of this process */
 	const char *name;               /* 1 to 40 bytes, the same at all ranks; each live channel
 					 * of the group has its own */
-	uint64_t    ring_bytes;         /* shared memory for the bytes that this rank gives to
-					 * peers in calls: 0: 1 MiB; else 64 KiB to 1 GiB. The same
-					 * at all ranks. Its messages have some more, see
-					 * CEOV_SEND */
+	uint64_t    ring_bytes;         /* shared memory for bytes under way, 64 KiB to 1 GiB; the
+					 * same at all ranks. Host: for those that this rank gives
+					 * to peers in calls; 0: 1 MiB; its messages have some more,
+					 * see CEOV_SEND. GPU: for calls and messages that come to
+					 * this rank; 0: 16 MiB; at least 4 chunks of 16 KiB for
+					 * each lane are taken, and 2 MiB more for few bytes */
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's */
 };
 
@@ -74,7 +91,8 @@ enum ceov_call_kind {
 	/* Messages between two ranks, in the order of the calls for each pair and direction. A send
 	 * returns when the channel holds its bytes, or the receiver has taken those that the
 	 * channel does not hold. Of a pair and direction it holds a quarter of ring_bytes divided
-	 * by the number of ranks, or 4 KiB if that is more. */
+	 * by the number of ranks, or 4 KiB if that is more; on GPUs by that of peers, in chunks of
+	 * up to 16 KiB. On GPUs a rank receives what it sends to itself in the same call. */
 	CEOV_SEND           = 10,       /* source to rank `root` */
 	CEOV_RECEIVE        = 11        /* target from rank `root`; count and type as sent */
 };
@@ -115,21 +133,24 @@ struct ceov_call {
 };
 
 /* Allocates the channel's memory and exports it to the group. Does not wait for peers.
- * CEOV_ERR_INVALID: the rank is on a GPU, or the group has several nodes. */
+ * CEOV_ERR_INVALID: the group has several nodes; or the rank is on a GPU, which cannot have a
+ * channel (GPUS). */
 int  ceov_channel_create(ceov_context *context, const struct ceov_channel_config *config,
 			 ceov_channel **ret_channel);
 
 /* Finds the peers' memory; afterwards calls can be made. Blocks. CEOV_PENDING: timeout_ns passed
  * and some peer has not created its channel yet; call again. If one process has several ranks,
  * create the channels of all of them first. CEOV_ERR_INVALID: a peer's channel of that name has
- * another ring_bytes. */
+ * another ring_bytes, or its GPU is not linked to this rank's as GPUS says. */
 int  ceov_channel_connect(ceov_channel *channel, uint64_t timeout_ns);
 
-#define CEOV_CHANNEL_CALLS_MAX 1024u
+#define CEOV_CHANNEL_CALLS_MAX     1024u
+#define CEOV_CHANNEL_GPU_CALLS_MAX 128u
 
-/* Makes a call, or n messages at once (at most CEOV_CHANNEL_CALLS_MAX sends and receives, in any
- * order, of which none waits for another one but for those of its pair and direction), and returns
- * when it is complete at this rank. Blocks. CEOV_ERR_INVALID without an effect on the channel: a
+/* Makes a call, or n messages at once (at most CEOV_CHANNEL_CALLS_MAX sends and receives, of a rank
+ * on a GPU CEOV_CHANNEL_GPU_CALLS_MAX of one stream, in any order, of which none waits for another
+ * one but for those of its pair and direction), and returns when it is complete at this rank, or,
+ * on a GPU, queued. Blocks between host ranks. CEOV_ERR_INVALID without an effect on the channel: a
  * call breaks a rule of this header that this rank can see alone. Other errors: see FAILURE. */
 int  ceov_channel_run(ceov_channel *channel, const struct ceov_call *calls, uint32_t n);
 
@@ -144,8 +165,9 @@ int  ceov_channel_status(ceov_channel *channel);
  * that failed before keeps its error. Does not block; any thread. */
 int  ceov_channel_abort(ceov_channel *channel);
 
-/* Releases the channel. No call of it may be under way at this rank. CEOV_PENDING: a peer still
- * maps its memory; call again, or leave it to ceov_close(). */
+/* Releases the channel. No call of it may be under way at this rank, and no graph with calls of it
+ * is replayed any more. CEOV_PENDING: a peer still maps its memory, or calls that this rank has
+ * queued have not ended; call again, or leave it to ceov_close(). */
 int  ceov_channel_release(ceov_channel *channel);
 
 #ifdef __cplusplus

@@ -7,6 +7,8 @@
 #include "kernels/begin_kernels.cu"
 #include "kernels/reduce_kernels.cu"
 #include "kernels/sm_lane_kernels.cu"
+#include "kernels/channel_packets_kernels.cu"
+#include "kernels/channel_steps_kernels.cu"
 #include "kernels/direct_kernels.cu"
 #include "kernels/direct_steps_kernels.cu"
 #include "kernels/direct_ll_kernels.cu"

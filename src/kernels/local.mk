@@ -8,6 +8,8 @@ kernel_sources = \
 	%D%/begin_kernels.cu \
 	%D%/reduce_kernels.cu \
 	%D%/sm_lane_kernels.cu \
+	%D%/channel_packets_kernels.cu \
+	%D%/channel_steps_kernels.cu \
 	%D%/direct_kernels.cu \
 	%D%/direct_steps_kernels.cu \
 	%D%/direct_ll_kernels.cu \
@@ -16,6 +18,11 @@ kernel_sources = \
 	%D%/embedding_kernels.cu \
 	%D%/rows_kernels.cu \
 	%D%/bulk.cuh \
+	%D%/channel.cuh \
+	%D%/channel_moves.cuh \
+	%D%/channel_packets.cuh \
+	%D%/channel_steps.cuh \
+	%D%/channel_sums.cuh \
 	%D%/direct.cuh \
 	%D%/direct_steps.cuh \
 	%D%/gemm_layout.cuh \
@@ -29,6 +36,7 @@ kernel_sources = \
 EXTRA_DIST += $(kernel_sources)
 libceoverlap_core_la_SOURCES += \
 	%D%/begin.h \
+	%D%/channel.h \
 	%D%/direct.h \
 	%D%/direct_ll.h \
 	%D%/embedding.h \
@@ -50,6 +58,7 @@ CLEANFILES += kernels.fatbin
 
 kernels.fatbin: $(kernel_sources) \
 		%D%/begin.h \
+		%D%/channel.h \
 		%D%/direct.h \
 		%D%/direct_ll.h \
 		%D%/embedding.h \
@@ -61,6 +70,7 @@ kernels.fatbin: $(kernel_sources) \
 		%D%/rows.h \
 		%D%/sm_lane.h \
 		include/ceoverlap/ceoverlap.h \
+		include/ceoverlap/channel.h \
 		include/ceoverlap/device.cuh \
 		include/ceoverlap/ops.h
 	$(AM_V_GEN)$(NVCC) -fatbin $(NVCC_ARCH_FLAGS) -std=c++17 $(NVCCFLAGS) \

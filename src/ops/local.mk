@@ -41,11 +41,15 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/workspace.c %D%/core/workspace.h \
 	%D%/channel/call.c %D%/channel/call.h \
 	%D%/channel/channel.c %D%/channel/channel.h \
+	%D%/channel/connect.c \
+	%D%/channel/gpu.h %D%/channel/gpu_calls.c %D%/channel/gpu_fails.c \
 	%D%/channel/host_run.c \
 	%D%/channel/messages.c \
+	%D%/channel/run.c \
 	%D%/channel/waits.c %D%/channel/waits.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
+	%D%/channel/gpu_cuda.c \
 	%D%/exec_cuda/embedding_cuda.c \
 	%D%/exec_cuda/blas_cuda.c %D%/exec_cuda/blas_cuda.h \
 	%D%/exec_cuda/direct_cuda.c \
@@ -63,6 +67,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/capture_cuda.c
 else
 libceoverlap_core_la_SOURCES += \
+	%D%/channel/gpu_absent.c \
 	%D%/core/capture_absent.c
 endif
 

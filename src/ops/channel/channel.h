@@ -91,6 +91,12 @@ struct ceov_channel {
 	char                name[CEI_CHANNEL_NAME_BYTES];
 	uint32_t            rank;
 	uint32_t            n_ranks;
+	uint64_t            ring_bytes;                 /* of the configuration, or the usual
+							 * ones */
+	struct cei_gpu_channel *gpu;                    /* of a rank on a GPU (gpu.h). NULL: the
+							 * rank is on the host, which what
+							 * follows is for, but for names,
+							 * buffers and locks */
 	uint64_t            slot_bytes;
 	uint64_t            message_bytes;              /* that a ring of messages holds */
 	uint64_t            deadline_ns;

@@ -115,23 +115,31 @@ static int is_complete(const struct message *message)
 	return message->n_done == size_of(message);
 }
 
-/* The head of what a receive gets has come: it must be what is expected. */
-static int check(ceov_channel *channel, const struct message *message)
+int cei_messages_raise(ceov_channel *channel, const struct cei_two_messages *two)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
 	char ours[CEI_CALL_TEXT_BYTES], theirs[CEI_CALL_TEXT_BYTES];
 
-	if (message->head.what == message->expected.what &&
-	    message->head.n_bytes == message->expected.n_bytes)
+	failure.rank = two->sender == channel->rank ? two->receiver : two->sender;
+	cei_call_text(two->expected_what, ours);
+	cei_call_text(two->what, theirs);
+	return cei_raise_failure(cei_channel_report(channel), &failure, "channel '%s': rank %u "
+				 "sends rank %u %" PRIu64 " bytes by a %s, but that expects %"
+				 PRIu64 " bytes of a %s", channel->name, two->sender, two->receiver,
+				 two->bytes, theirs, two->expected_bytes, ours);
+}
+
+/* The head of what a receive gets has come: it must be what is expected. */
+static int check(ceov_channel *channel, const struct message *message)
+{
+	const struct cei_two_messages two = {
+		message->peer, channel->rank, message->head.what, message->head.n_bytes,
+		message->expected.what, message->expected.n_bytes
+	};
+
+	if (two.what == two.expected_what && two.bytes == two.expected_bytes)
 		return 0;
-	failure.rank = message->peer;
-	cei_call_text(message->expected.what, ours);
-	cei_call_text(message->head.what, theirs);
-	return cei_channel_end(channel, cei_raise_failure(
-		cei_channel_report(channel), &failure, "channel '%s': rank %u sends rank %u %"
-		PRIu64 " bytes by a %s, but that expects %" PRIu64 " bytes of a %s", channel->name,
-		message->peer, channel->rank, message->head.n_bytes, theirs,
-		message->expected.n_bytes, ours));
+	return cei_channel_end(channel, cei_messages_raise(channel, &two));
 }
 
 /* Goes on with a message whose turn it is. Returns 1: it has moved; 0: not; or an error. */

@@ -47,35 +47,44 @@ static int differ(const ceov_channel *channel, const struct two *two)
 }
 
 /* The two call the same with other counts. */
-static int raise_sizes(ceov_channel *channel, const struct two *two, struct ceov_failure *failure)
+static int raise_sizes(ceov_channel *channel, const struct two *two)
 {
+	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
 	const struct cei_ring_pair *of_a = &head_of(channel, two->a, two->run)->pairs[two->b];
 	const struct cei_ring_pair *of_b = &head_of(channel, two->b, two->run)->pairs[two->a];
 	char text[CEI_CALL_TEXT_BYTES];
 
+	failure.rank = two->b;
 	cei_call_text(head_of(channel, two->a, two->run)->what, text);
-	return cei_raise_failure(cei_channel_report(channel), failure, "channel '%s', call %" PRIu64
-				 ": rank %u calls %s, gives rank %u %" PRIu64 " bytes and expects %"
-				 PRIu64 ", but rank %u gives %" PRIu64 " and expects %" PRIu64,
+	return cei_raise_failure(cei_channel_report(channel), &failure, "channel '%s', call %"
+				 PRIu64 ": rank %u calls %s, gives rank %u %" PRIu64 " bytes and "
+				 "expects %" PRIu64 ", but rank %u gives %" PRIu64 " and expects %"
+				 PRIu64,
 				 channel->name, two->run, two->a, text, two->b, of_a->gives,
 				 of_a->gets, two->b, of_b->gives, of_b->gets);
 }
 
-static int raise_differing(ceov_channel *channel, const struct two *two)
+int cei_channel_raise_calls(ceov_channel *channel, const struct cei_two_calls *two)
 {
-	uint64_t of_a = head_of(channel, two->a, two->run)->what;
-	uint64_t of_b = head_of(channel, two->b, two->run)->what;
 	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
 	char text_a[CEI_CALL_TEXT_BYTES], text_b[CEI_CALL_TEXT_BYTES];
 
 	failure.rank = two->b;
-	if (of_a == of_b)
-		return raise_sizes(channel, two, &failure);
-	cei_call_text(of_a, text_a);
-	cei_call_text(of_b, text_b);
+	cei_call_text(two->what_a, text_a);
+	cei_call_text(two->what_b, text_b);
 	return cei_raise_failure(cei_channel_report(channel), &failure, "channel '%s', call %"
 				 PRIu64 ": rank %u calls %s, but rank %u calls %s", channel->name,
 				 two->run, two->a, text_a, two->b, text_b);
+}
+
+static int raise_differing(ceov_channel *channel, const struct two *two)
+{
+	struct cei_two_calls calls = { two->run, two->a, two->b,
+				       head_of(channel, two->a, two->run)->what,
+				       head_of(channel, two->b, two->run)->what };
+
+	return calls.what_a == calls.what_b ? raise_sizes(channel, two)
+		: cei_channel_raise_calls(channel, &calls);
 }
 
 /* Finds two ranks whose calls differ in a run, this rank's first. Returns 0 if it finds none. */

@@ -41,6 +41,31 @@ enum cei_wait_end cei_wait_look(const ceov_channel *channel, struct cei_wait *wa
  * gone, which takes a lock. */
 void cei_wait_passed(struct cei_wait *wait);
 
+/* Two ranks that call different things in one run. */
+struct cei_two_calls {
+	uint64_t run;
+	uint32_t a;
+	uint32_t b;
+	uint64_t what_a;
+	uint64_t what_b;
+};
+
+/* Raises that the two differ, which it names. Returns the error. */
+int cei_channel_raise_calls(ceov_channel *channel, const struct cei_two_calls *two);
+
+/* A message, and what its receiver expects. */
+struct cei_two_messages {
+	uint32_t sender;
+	uint32_t receiver;
+	uint64_t what;
+	uint64_t bytes;
+	uint64_t expected_what;
+	uint64_t expected_bytes;
+};
+
+/* Raises that the two differ. Returns the error. */
+int cei_messages_raise(ceov_channel *channel, const struct cei_two_messages *two);
+
 /* Raises why a wait ends, and ends the channel. Returns the error. */
 int cei_wait_raise(ceov_channel *channel, const struct cei_wait_cause *cause);
 

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CHANNEL_STEPS_CUH
+#define CEI_CHANNEL_STEPS_CUH
+
+/* Runs of any number of bytes, and messages: what a block's warps share, their counters, and the
+ * warps that wait for peers and tell them. channel_steps_kernels.cu says how warps work
+ * together. */
+
+#include "kernels/bulk.cuh"
+#include "kernels/channel_packets.cuh"
+
+namespace cei_channel {
+
+enum {                                  /* warps; those before PUSH are adders */
+	PUSH = CEI_CHANNEL_ADDERS, STORE, COPY, AWAIT, AWAIT_SUMS, TELL, TELL_SUMS, CREDIT,
+	HEADS_WARP, WARPS
+};
+
+static_assert(WARPS * 32 == CEI_CHANNEL_STEP_THREADS, "the host launches these warps");
+
+constexpr uint32_t WAYS = 2;            /* rings that a kernel uses: of moves or messages, of
+					 * sums */
+constexpr uint32_t IDLE_NS = 20;        /* between looks at shared memory */
+
+struct shared {
+	uint64_t push_full[CEI_CHANNEL_PUSH_SLOTS];     /* one arrival, and bytes */
+	uint64_t copy_full[CEI_CHANNEL_COPY_SLOTS];
+	uint64_t sum_full[CEI_CHANNEL_SUM_SLOTS];       /* an arrival of each warp of a team */
+	uint64_t sum_empty[CEI_CHANNEL_SUM_SLOTS];      /* one arrival */
+
+	/* Set when the block begins: chunks of the lane before this kernel, and in it.
+	 * [way][peer] */
+	uint64_t sent_before[WAYS][CEI_CHANNEL_RANKS_MAX];
+	uint64_t taken_before[WAYS][CEI_CHANNEL_RANKS_MAX];
+	uint64_t credit_seen[WAYS][CEI_CHANNEL_RANKS_MAX];      /* by who stores chunks */
+	uint32_t n_out[WAYS][CEI_CHANNEL_RANKS_MAX];
+	uint32_t n_in[WAYS][CEI_CHANNEL_RANKS_MAX];
+
+	/* Counted up from 0. */
+	uint32_t n_stored[WAYS][CEI_CHANNEL_RANKS_MAX]; /* have been written at the peer */
+	uint32_t n_come[WAYS][CEI_CHANNEL_RANKS_MAX];   /* have come from the peer */
+	uint32_t n_done[WAYS][CEI_CHANNEL_RANKS_MAX];   /* are needed no more */
+	uint32_t has_failed;
+};
+
+static_assert(sizeof(struct shared) <= CEI_CHANNEL_BARS_BYTES, "slots begin behind it");
+static_assert(CEI_CHANNEL_SHARED <= 232448, "an SM of sm_90 has so much for a block");
+
+struct block {                          /* what all warps of a block know */
+	const struct cei_channel_place &place;
+	struct shared                  *shared;
+	char                           *slots;  /* those of PUSH, then of COPY, then of sums */
+	uint32_t                        lane;   /* of the pairs that the block serves */
+	uint32_t                        n_lanes;        /* that a pair has at most */
+	uint32_t                        rings[WAYS];    /* enum cei_channel_ring */
+	struct failure                  failure;        /* with all that does not depend on the
+							 * wait */
+};
+
+static __device__ __forceinline__ bool leads()
+{
+	return threadIdx.x % 32 == 0;
+}
+
+/* --- counters in shared memory --------------------------------------------------------------- */
+
+static __device__ __forceinline__ uint32_t seen(const uint32_t *counter)
+{
+	uint32_t value;
+
+	asm volatile("ld.acquire.cta.shared::cta.u32 %0, [%1];"
+		     : "=r"(value) : "r"(cei_shared(counter)) : "memory");
+	return value;
+}
+
+static __device__ __forceinline__ void publish(uint32_t *counter, uint32_t value)
+{
+	asm volatile("st.release.cta.shared::cta.u32 [%0], %1;"
+		     :: "r"(cei_shared(counter)), "r"(value) : "memory");
+}
+
+static __device__ __forceinline__ bool has_failed(const struct block &block)
+{
+	return *(const volatile uint32_t *)&block.shared->has_failed;
+}
+
+/* Awaits a counter of the block. Returns whether it was reached; false: a wait of the block has
+ * failed. */
+static __device__ __forceinline__ bool await_count(const struct block &block,
+						   const uint32_t *counter, uint32_t count)
+{
+#pragma unroll 1
+	while (seen(counter) < count) {
+		if (has_failed(block))
+			return false;
+		__nanosleep(IDLE_NS);
+	}
+	return true;
+}
+
+/* The same for a whole warp: no lane goes on before all may. */
+static __device__ __forceinline__ bool await_count_together(const struct block &block,
+							    const uint32_t *counter,
+							    uint32_t count)
+{
+	bool is_good = true;
+
+	if (leads())
+		is_good = await_count(block, counter, count);
+	is_good = __all_sync(0xffffffffu, is_good);
+	__syncwarp();                   /* a vote alone passes on nothing that a lane acquired */
+	return is_good;
+}
+
+/* --- chunks and rings ------------------------------------------------------------------------ */
+
+/* Returns how many chunks of a pair's bytes the block's lane has. */
+static __device__ __forceinline__ uint32_t chunks_of(uint64_t bytes, uint32_t n_lanes,
+						     uint32_t lane)
+{
+	const uint32_t lanes = cei_channel_lanes(bytes, n_lanes);
+	const uint64_t n = (bytes + CEI_CHANNEL_CHUNK - 1) / CEI_CHANNEL_CHUNK;
+
+	return lane < lanes && lane < n ? (uint32_t)((n - lane + lanes - 1) / lanes) : 0;
+}
+
+/* Returns where the lane's chunk number `row` begins in the pair's bytes. */
+static __device__ __forceinline__ uint64_t chunk_at(uint64_t bytes, uint32_t n_lanes, uint32_t row,
+						    uint32_t lane)
+{
+	return ((uint64_t)row * cei_channel_lanes(bytes, n_lanes) + lane) * CEI_CHANNEL_CHUNK;
+}
+
+/* Returns the slot of chunk i of all times, in the ring at `reader` of what `writer` sends. */
+static __device__ __forceinline__ char *slot_of(const struct block &block, uint32_t way,
+						uint32_t reader, uint32_t writer, uint64_t i)
+{
+	const struct cei_channel_layout &layout = block.place.layout;
+	const uint32_t ring = block.rings[way], n_slots = layout.n_slots[ring];
+	const uint32_t lane = cei_channel_index(writer, reader) * layout.n_lanes[ring] + block.lane;
+
+	return block.place.memory[reader] + layout.ring_at[ring] +
+		((uint64_t)lane * n_slots + i % n_slots) * CEI_CHANNEL_CHUNK;
+}
+
+static __device__ __forceinline__ char *slot_there(const struct block &block, uint32_t way,
+						   uint32_t peer, uint32_t i)
+{
+	return slot_of(block, way, peer, block.place.own,
+		       block.shared->sent_before[way][peer] + i);
+}
+
+static __device__ __forceinline__ char *slot_here(const struct block &block, uint32_t way,
+						  uint32_t peer, uint32_t i)
+{
+	return slot_of(block, way, block.place.own, peer,
+		       block.shared->taken_before[way][peer] + i);
+}
+
+/* --- waits for peers ------------------------------------------------------------------------- */
+
+/* Awaits that a counter of this rank, which `peer` raises, is at least `least`. Returns its value,
+ * acquired, or 0: the run has failed, which the block is told. Called by one thread. */
+static __device__ __forceinline__ uint64_t await_counter(const struct block &block,
+							 const uint64_t *counter, uint64_t least,
+							 enum cei_channel_wait wait, uint32_t peer)
+{
+	struct failure failure;
+	struct looks looks = {};
+	uint32_t i;
+
+	for (i = 1; peek(counter) < least; i++) {
+		if (i % POLLS)
+			continue;
+		failure = block.failure;
+		failure.wait = wait;
+		failure.peer = peer;
+		if (!has_failed(block) && goes_on(block.place, failure, &looks))
+			continue;
+		*(volatile uint32_t *)&block.shared->has_failed = 1;
+		return 0;
+	}
+	return ceov_device_load(counter);
+}
+
+static __device__ __forceinline__ bool has_room(const struct block &block, uint32_t way,
+						uint32_t peer, uint32_t i)
+{
+	const uint32_t n_slots = block.place.layout.n_slots[block.rings[way]];
+
+	return block.shared->sent_before[way][peer] + i <
+		block.shared->credit_seen[way][peer] + n_slots;
+}
+
+/* Awaits that the peer's ring has room for chunk i. Called by the one thread that stores chunks of
+ * this way. */
+static __device__ __forceinline__ bool await_room(const struct block &block, uint32_t way,
+						  uint32_t peer, uint32_t i)
+{
+	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;
+	const uint32_t ring = block.rings[way], n_slots = block.place.layout.n_slots[ring];
+	const uint64_t *credit = &words.credit[ring][peer][block.lane];
+	const uint64_t least = block.shared->sent_before[way][peer] + i + 1 - n_slots;
+	const uint64_t value = await_counter(block, credit, least, CEI_CHANNEL_FOR_ROOM, peer);
+
+	if (!value)
+		return false;
+	block.shared->credit_seen[way][peer] = value;
+	cei_fence_async();              /* the peer has read: before bulk stores */
+	return true;
+}
+
+/* Run by a warp: awaits the chunks of all peers, one lane each, and publishes how many have
+ * come. */
+static __device__ __forceinline__ void await_all(const struct block &block, uint32_t way)
+{
+	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;
+	const uint32_t peer = threadIdx.x % 32;
+	uint64_t before, value;
+	uint32_t come = 0, n;
+
+	if (!is_peer(block.place, peer))
+		return;
+	n = block.shared->n_in[way][peer];
+	before = block.shared->taken_before[way][peer];
+#pragma unroll 1
+	while (come < n) {
+		value = await_counter(block, &words.arrived[block.rings[way]][peer][block.lane],
+				      before + come + 1, CEI_CHANNEL_FOR_BYTES, peer);
+		if (!value)
+			return;
+		come = value - before < n ? (uint32_t)(value - before) : n;
+		publish(&block.shared->n_come[way][peer], come);
+	}
+}
+
+/* Run by a lane of a warp: passes a counter of the block on to a counter of the peer, which is
+ * `before` ahead, until that many have been passed on. */
+static __device__ __forceinline__ void pass_on(const struct block &block, const uint32_t *counter,
+					       uint32_t n, uint64_t *to, uint64_t before)
+{
+	uint32_t told = 0, now;
+
+#pragma unroll 1
+	while (told < n) {
+		now = seen(counter);
+		if (now == told) {
+			if (has_failed(block))
+				return;
+			__nanosleep(IDLE_NS);
+			continue;
+		}
+		cei_fence_async();      /* what bulk copies have written or read */
+		release_stores();
+		store_counter(to, before + now);
+		told = now;
+	}
+}
+
+/* Run by a warp: tells peers which chunks have been stored there, one lane each. */
+static __device__ __forceinline__ void tell_all(const struct block &block, uint32_t way)
+{
+	const uint32_t peer = threadIdx.x % 32;
+	struct cei_channel_words *words;
+
+	if (!is_peer(block.place, peer))
+		return;
+	words = &memory_of(block.place, peer)->words;
+	pass_on(block, &block.shared->n_stored[way][peer], block.shared->n_out[way][peer],
+		&words->arrived[block.rings[way]][block.place.own][block.lane],
+		block.shared->sent_before[way][peer]);
+}
+
+/* Run by a warp: tells peers which of their chunks this rank needs no more, one lane for each of
+ * them and each way. */
+static __device__ __forceinline__ void give_credit(const struct block &block)
+{
+	const uint32_t peer = threadIdx.x % 32 % CEI_CHANNEL_RANKS_MAX;
+	const uint32_t way = threadIdx.x % 32 / CEI_CHANNEL_RANKS_MAX;
+	struct cei_channel_words *words;
+
+	if (way >= WAYS || !is_peer(block.place, peer))
+		return;
+	words = &memory_of(block.place, peer)->words;
+	pass_on(block, &block.shared->n_done[way][peer], block.shared->n_in[way][peer],
+		&words->credit[block.rings[way]][block.place.own][block.lane],
+		block.shared->taken_before[way][peer]);
+}
+
+} /* namespace */
+
+#endif /* CEI_CHANNEL_STEPS_CUH */

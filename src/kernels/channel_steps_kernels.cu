@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Runs of any number of bytes, and messages. channel.h says what they do, and how rings are
+ * counted.
+ *
+ * A block keeps links busy while it adds, because each of its warps has one task:
+ *
+ *   adders      wait for the peers' addends, and add up chunks into slots in shared memory; in
+ *               moves they copy what stays at this rank
+ *   PUSH        copies what peers get from operands to their rings
+ *   STORE       copies sums from the slots to the target and, if they are gathered, to the peers'
+ *               rings of sums
+ *   COPY        copies what has come, or sums that have, from rings to the target
+ *   AWAIT, AWAIT_SUMS   await the peers' counters of chunks that have come, one lane each
+ *   TELL, TELL_SUMS     raise these counters at the peers when PUSH, or STORE, has stored chunks
+ *   CREDIT      tells peers which of their chunks adders or COPY need no more
+ *   HEADS_WARP  sends heads and checks them, in block 0
+ *
+ * Warps tell each other by counters in shared memory, which only rise. PUSH, STORE, COPY and the
+ * adders are warps of their own because each may wait for a peer while another one has to go on:
+ * with PUSH and STORE in one, ranks could wait for each other in a circle.
+ *
+ * WHEN A WAIT FAILS, its warp sets has_failed, at which all other warps come to their end. Adders
+ * and STORE then go through their rounds without moving anything.
+ */
+
+#include "kernels/channel_sums.cuh"
+
+namespace cei_channel {
+
+/* --- blocks ---------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ void init_bars(struct shared *shared)
+{
+	uint32_t i;
+
+	for (i = 0; i < CEI_CHANNEL_PUSH_SLOTS; i++)
+		cei_bar_init(shared->push_full + i, 1);
+	for (i = 0; i < CEI_CHANNEL_COPY_SLOTS; i++)
+		cei_bar_init(shared->copy_full + i, 1);
+	for (i = 0; i < CEI_CHANNEL_SUM_SLOTS; i++) {
+		cei_bar_init(shared->sum_full + i, TEAM_THREADS / 32);
+		cei_bar_init(shared->sum_empty + i, 1);
+	}
+	cei_bar_init_fence();
+}
+
+/* Run by one thread for each way and peer: sets what the block counts. */
+static __device__ __forceinline__ void init_counts(const struct block &block, uint32_t way,
+						   uint32_t peer, uint32_t n_out, uint32_t n_in)
+{
+	const struct cei_channel_memory *memory = memory_of(block.place, block.place.own);
+	const uint32_t ring = block.rings[way];
+	struct shared *shared = block.shared;
+
+	shared->sent_before[way][peer] = memory->state.sent[ring][peer][block.lane];
+	shared->taken_before[way][peer] = memory->state.taken[ring][peer][block.lane];
+	shared->credit_seen[way][peer] = 0;
+	shared->n_out[way][peer] = n_out;
+	shared->n_in[way][peer] = n_in;
+	shared->n_stored[way][peer] = 0;
+	shared->n_come[way][peer] = 0;
+	shared->n_done[way][peer] = 0;
+}
+
+/* The same thread, at the end of a block that has not failed. */
+static __device__ __forceinline__ void keep_counts(const struct block &block, uint32_t way,
+						   uint32_t peer)
+{
+	struct cei_channel_state *state = state_of(block.place);
+	const uint32_t ring = block.rings[way], lane = block.lane;
+	const struct shared *shared = block.shared;
+
+	if (shared->n_out[way][peer])
+		state->sent[ring][peer][lane] = shared->sent_before[way][peer] +
+			shared->n_out[way][peer];
+	if (shared->n_in[way][peer])
+		state->taken[ring][peer][lane] = shared->taken_before[way][peer] +
+			shared->n_in[way][peer];
+}
+
+constexpr uint32_t COUNTERS = WAYS * CEI_CHANNEL_RANKS_MAX;
+
+static __device__ __forceinline__ struct block block_of(const struct cei_channel_place &place,
+							uint32_t lane, uint32_t n_lanes,
+							enum cei_channel_ring first)
+{
+	extern __shared__ __align__(128) char memory[];
+	struct block block = { place, (struct shared *)memory, memory + CEI_CHANNEL_BARS_BYTES,
+			       lane, n_lanes, { (uint32_t)first, CEI_CHANNEL_SUMS }, {} };
+
+	return block;
+}
+
+/* --- runs ------------------------------------------------------------------------------------ */
+
+/* The peers that a block serves. */
+struct service {
+	uint32_t first, n_peers;        /* they are first, ... behind the own rank */
+	uint32_t lane;
+};
+
+static __device__ __forceinline__ struct service service_of(const struct cei_channel_run &run)
+{
+	if (!run.blocks_each)
+		return { 1, run.place.n_ranks - 1, blockIdx.x };
+	return { 1 + blockIdx.x / run.blocks_each, 1, blockIdx.x % run.blocks_each };
+}
+
+static __device__ __forceinline__ struct run_walk walk_of(const struct cei_channel_run &run,
+							  bool is_to)
+{
+	const struct service service = service_of(run);
+	struct run_walk walk = { run, is_to, service.lane, service.first, service.n_peers,
+				 service.lane % service.n_peers };
+
+	walk.begin();
+	return walk;
+}
+
+static __device__ __forceinline__ bool is_served(const struct cei_channel_run &run, uint32_t peer)
+{
+	const struct service service = service_of(run);
+	const uint32_t n = run.place.n_ranks;
+	const uint32_t behind = peer > run.place.own ? peer - run.place.own
+		: peer + n - run.place.own;
+
+	return is_peer(run.place, peer) && behind >= service.first &&
+		behind < service.first + service.n_peers;
+}
+
+template <bool IS_SUM>
+static __device__ __forceinline__ void count_run(const struct cei_channel_run &run,
+						 const struct block &block, uint32_t thread)
+{
+	const uint32_t way = thread / CEI_CHANNEL_RANKS_MAX, peer = thread % CEI_CHANNEL_RANKS_MAX;
+	const uint64_t own = run.parts[run.place.own].from;
+	uint64_t out, in;
+	bool is_used = is_served(run, peer);
+
+	if (way) {
+		is_used = is_used && IS_SUM && run.gathers;
+		out = own;
+		in = run.parts[peer].from;
+	} else {
+		out = in_steps(run, run.parts[peer].to);
+		in = IS_SUM ? own : in_steps(run, run.parts[peer].from);
+	}
+	init_counts(block, way, peer, is_used ? chunks_of(out, run.n_lanes, block.lane) : 0,
+		    is_used ? chunks_of(in, run.n_lanes, block.lane) : 0);
+}
+
+/* The tasks that messages and runs share. */
+static __device__ __forceinline__ void do_counters(const struct block &block)
+{
+	switch (threadIdx.x / 32) {
+	case AWAIT:
+		return await_all(block, 0);
+	case AWAIT_SUMS:
+		return await_all(block, 1);
+	case TELL:
+		return tell_all(block, 0);
+	case TELL_SUMS:
+		return tell_all(block, 1);
+	case CREDIT:
+		return give_credit(block);
+	}
+}
+
+/* Run by the adders, which have nothing to add up in moves: what stays here, and what goes between
+ * the block's peer and this rank by packets. */
+static __device__ __forceinline__ void move_few(const struct cei_channel_run &run,
+						const struct block &block, uint64_t number)
+{
+	constexpr uint32_t n = CEI_CHANNEL_ADDERS * 32;
+	const struct packets packets = { run, number };
+	const struct movers movers = { run.blocks_each * n, block.lane * n + threadIdx.x };
+	const uint32_t behind = run.place.own + service_of(run).first;
+	const uint32_t peer = behind < run.place.n_ranks ? behind : behind - run.place.n_ranks;
+
+	if (run.parts[peer].to <= run.place.layout.span_max)
+		send_part(packets, peer, movers);
+	copy_own(run, threadIdx.x, n);
+	if (run.parts[peer].from <= run.place.layout.span_max &&
+	    !take_part(packets, peer, movers))
+		*(volatile uint32_t *)&block.shared->has_failed = 1;
+}
+
+template <class T>
+static __device__ __forceinline__ void do_sum(const struct cei_channel_run &run,
+					      const struct block &block)
+{
+	const uint32_t warp = threadIdx.x / 32;
+	const struct sums sums = {
+		run, block,
+		chunks_of(run.parts[run.place.own].from, run.n_lanes, block.lane)
+	};
+
+	if (warp < PUSH)
+		add_sums<T>(sums);
+	else if (warp == STORE)
+		store_all(sums);
+	else if (warp == COPY && run.gathers)
+		copy_all(block, 1, walk_of(run, false));
+}
+
+template <class T>
+static __device__ __forceinline__ void do_task(const struct cei_channel_run &run,
+					       const struct block &block, uint64_t number)
+{
+	const uint32_t warp = threadIdx.x / 32;
+
+	if (warp == PUSH)
+		push_all(block, walk_of(run, true));
+	else if (warp == HEADS_WARP && !blockIdx.x && !check_heads(run, number))
+		*(volatile uint32_t *)&block.shared->has_failed = 1;
+	else if constexpr (!T::is_moves)
+		do_sum<T>(run, block);
+	else if (warp < PUSH)
+		move_few(run, block, number);
+	else if (warp == COPY)
+		copy_all(block, 0, walk_of(run, false));
+	do_counters(block);
+}
+
+template <class T>
+static __device__ __forceinline__ void run_steps(const struct cei_channel_run &run)
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+	struct block block = block_of(run.place, service_of(run).lane, run.n_lanes,
+				      CEI_CHANNEL_MOVES);
+	const uint64_t number = number_of(run);
+	bool is_good = !has_ended(run.place);
+
+	block.failure = failure_of(run, number);
+	if (is_good && !blockIdx.x && threadIdx.x / 32 == HEADS_WARP)
+		send_heads(run, number);
+	if (threadIdx.x < COUNTERS)
+		count_run<!T::is_moves>(run, block, threadIdx.x);
+	if (threadIdx.x == COUNTERS) {
+		init_bars(block.shared);
+		block.shared->has_failed = 0;
+	}
+	is_good = __syncthreads_and(is_good);
+	if (is_good)
+		do_task<T>(run, block, number);
+	__syncthreads();
+	is_good = is_good && !has_failed(block);
+	if (is_good && threadIdx.x < COUNTERS)
+		keep_counts(block, threadIdx.x / CEI_CHANNEL_RANKS_MAX,
+			    threadIdx.x % CEI_CHANNEL_RANKS_MAX);
+	__syncthreads();
+	if (is_good && !threadIdx.x)
+		end_run(run, number);
+#else
+	__trap();
+#endif
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+struct message_service {
+	uint32_t peer;
+	uint32_t lane;
+};
+
+static __device__ __forceinline__ struct message_service
+message_service_of(const struct cei_channel_messages &messages)
+{
+	return { messages.served[blockIdx.x / messages.blocks_each],
+		 blockIdx.x % messages.blocks_each };
+}
+
+static __device__ __forceinline__ struct message_walk
+walk_of(const struct cei_channel_messages &messages, bool is_to)
+{
+	const struct message_service service = message_service_of(messages);
+
+	return { messages, service.peer, is_to, service.lane };
+}
+
+static __device__ __forceinline__ uint32_t
+count_messages(const struct cei_channel_messages &messages, bool is_to)
+{
+	struct message_walk walk = walk_of(messages, is_to);
+
+	while (walk.next().n_bytes)
+		;
+	return walk.i;
+}
+
+static __device__ __forceinline__ void init_messages(const struct cei_channel_messages &messages,
+						     const struct block &block, uint32_t thread)
+{
+	const uint32_t way = thread / CEI_CHANNEL_RANKS_MAX, peer = thread % CEI_CHANNEL_RANKS_MAX;
+	const bool is_used = !way && peer == message_service_of(messages).peer;
+
+	init_counts(block, way, peer, is_used ? count_messages(messages, true) : 0,
+		    is_used ? count_messages(messages, false) : 0);
+}
+
+static __device__ __forceinline__ void run_messages(const struct cei_channel_messages &messages)
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+	const struct block block = block_of(messages.place, message_service_of(messages).lane,
+					    messages.n_lanes, CEI_CHANNEL_MESSAGES);
+	const uint32_t warp = threadIdx.x / 32;
+	bool is_good = !has_ended(messages.place);
+
+	if (threadIdx.x < COUNTERS)
+		init_messages(messages, block, threadIdx.x);
+	if (threadIdx.x == COUNTERS) {
+		init_bars(block.shared);
+		block.shared->has_failed = 0;
+	}
+	is_good = __syncthreads_and(is_good);
+	if (is_good && warp == PUSH)
+		push_all(block, walk_of(messages, true));
+	else if (is_good && warp == COPY)
+		copy_all(block, 0, walk_of(messages, false));
+	else if (is_good)
+		do_counters(block);
+	__syncthreads();
+	if (is_good && !has_failed(block) && threadIdx.x < COUNTERS)
+		keep_counts(block, threadIdx.x / CEI_CHANNEL_RANKS_MAX,
+			    threadIdx.x % CEI_CHANNEL_RANKS_MAX);
+#else
+	__trap();
+#endif
+}
+
+} /* namespace */
+
+/* On older GPUs the kernels only trap, and the host does not launch them. */
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_STEP_THREADS, 1)
+cei_channel_steps_copy(const __grid_constant__ struct cei_channel_run run)
+{
+	cei_channel::run_steps<cei_channel::no_numbers>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_STEP_THREADS, 1)
+cei_channel_steps_bf16(const __grid_constant__ struct cei_channel_run run)
+{
+	cei_channel::run_steps<cei_channel::numbers<vector_pairs<pair_bf16>>>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_STEP_THREADS, 1)
+cei_channel_steps_fp16(const __grid_constant__ struct cei_channel_run run)
+{
+	cei_channel::run_steps<cei_channel::numbers<vector_pairs<pair_fp16>>>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_STEP_THREADS, 1)
+cei_channel_steps_fp32(const __grid_constant__ struct cei_channel_run run)
+{
+	cei_channel::run_steps<cei_channel::numbers<vector_fp32>>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_STEP_THREADS, 1)
+cei_channel_messages(const __grid_constant__ struct cei_channel_messages messages)
+{
+	cei_channel::run_messages(messages);
+}

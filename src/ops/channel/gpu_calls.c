@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Makes the parameters of the kernels that make calls between GPUs: which bytes go which way, and
+ * by how many blocks. */
+
+#include "ops/channel/gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/compute/dtype.h"
+
+#define ALIGN         UINT64_C(256)
+#define VECTOR        UINT64_C(16)
+#define WARP          32u
+#define SLOTS_MIN     UINT64_C(4)
+#define PACKET_BLOCK  UINT64_C(8192)    /* bytes of a pair for each block that moves packets */
+#define PACKET_BLOCKS 16u
+#define PACKET_MOVERS (CEI_CHANNEL_PACKET_THREADS - WARP)
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t ceiling(uint64_t n, uint64_t unit)
+{
+	return (n + unit - 1) / unit;
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* Lanes of a sum, and of a pair's moves and messages. On two H200s 8 SMs, each of which pushes and
+ * adds, fill a link in both directions. Ranks that share a GPU for tests must all find SMs, which
+ * limits the lanes of many ranks: 8 x 16, and 8 x 7 x 2, of 132. */
+static uint32_t sum_lanes(uint32_t n_ranks)
+{
+	return n_ranks == 2 ? 8 : CEI_CHANNEL_LANES_MAX;
+}
+
+static uint32_t pair_lanes(uint32_t n_ranks)
+{
+	if (n_ranks == 2)
+		return 8;
+	return n_ranks <= 4 ? 4 : 2;
+}
+
+uint64_t cei_gpu_layout(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channel_layout *ret)
+{
+	const uint64_t shares[CEI_CHANNEL_RINGS] = { 3, 3, 2 };         /* eighths */
+	const uint32_t lanes[CEI_CHANNEL_RINGS] = { sum_lanes(n_ranks), sum_lanes(n_ranks),
+						    pair_lanes(n_ranks) };
+	uint64_t at, pairs_bytes;
+	uint32_t ring;
+
+	if (n_ranks < 2)
+		n_ranks = 2;            /* a rank that is alone sends nothing */
+	ret->span_max = (uint32_t)(CEI_CHANNEL_SENT_MAX / (n_ranks - 1) / VECTOR * VECTOR);
+	ret->mail_at = ceiling(sizeof(struct cei_channel_memory), ALIGN) * ALIGN;
+	at = ret->mail_at + ceiling((n_ranks - 1) * UINT64_C(4) * ret->span_max, ALIGN) * ALIGN;
+	for (ring = 0; ring < CEI_CHANNEL_RINGS; ring++) {
+		pairs_bytes = (uint64_t)(n_ranks - 1) * lanes[ring] * CEI_CHANNEL_CHUNK;
+		ret->n_lanes[ring] = lanes[ring];
+		ret->n_slots[ring] = (uint32_t)most(SLOTS_MIN, ring_bytes * shares[ring] / 8 /
+						    pairs_bytes);
+		ret->ring_at[ring] = at;
+		at += pairs_bytes * ret->n_slots[ring];
+	}
+	return at;
+}
+
+/* --- parts ----------------------------------------------------------------------------------- */
+
+static const char *source_at(const struct cei_call *call, uint64_t at)
+{
+	return (const char *)call->call.source + at;
+}
+
+static char *target_at(const struct cei_call *call, uint64_t at)
+{
+	return (char *)call->call.target + at;
+}
+
+static void fill_moves(const struct cei_call *call, struct cei_channel_run *run)
+{
+	const struct cei_call_part *from;
+	uint32_t rank;
+
+	for (rank = 0; rank < call->n_ranks; rank++) {
+		from = &call->parts[rank];
+		run->parts[rank] = (struct cei_channel_part){
+			source_at(call, from->source_at), target_at(call, from->target_at),
+			from->to, from->from
+		};
+	}
+}
+
+/* Sums in one step: each rank gets the addends of what it adds up. */
+static void fill_sums(const struct cei_call *call, struct cei_channel_run *run)
+{
+	const struct cei_call_part *own = &call->parts[call->rank];
+
+	fill_moves(call, run);
+	run->parts[call->rank].target = target_at(call, own->target_at);
+}
+
+/* An all-reduce in two steps: each rank adds up a block of the operand, and gives all that sum. */
+static void fill_blocks(const struct cei_call *call, struct cei_channel_run *run)
+{
+	const uint64_t bytes = call->parts[call->rank].to;
+	const uint64_t block = ceiling(ceiling(bytes, call->n_ranks), VECTOR) * VECTOR;
+	uint64_t at, here;
+	uint32_t rank;
+
+	for (rank = 0; rank < call->n_ranks; rank++) {
+		at = least(rank * block, bytes);
+		here = least(block, bytes - at);
+		run->parts[rank] = (struct cei_channel_part){
+			source_at(call, at), target_at(call, at), here, here
+		};
+	}
+	run->gathers = 1;
+}
+
+/* The largest part between this rank and another one, or that it adds up. */
+static uint64_t largest(const struct cei_call *call)
+{
+	uint64_t bytes = 0;
+	uint32_t rank;
+
+	for (rank = 0; rank < call->n_ranks; rank++)
+		bytes = most(bytes, most(call->parts[rank].to, call->parts[rank].from));
+	return bytes;
+}
+
+/* --- kernels --------------------------------------------------------------------------------- */
+
+/* A sum of one rank is a copy. */
+static const char *suffix_of(const struct cei_call *call)
+{
+	return call->is_sum && call->n_ranks > 1 ? cei_dtype_name(call->call.dtype) : "copy";
+}
+
+static void launch_packets(const struct cei_call *call, uint64_t bytes,
+			   struct cei_gpu_launch *launch)
+{
+	uint64_t n_movers;
+
+	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_packets_%s",
+		 suffix_of(call));
+	launch->n_blocks = (uint32_t)most(1, least(PACKET_BLOCKS, ceiling(bytes, PACKET_BLOCK)));
+	n_movers = ceiling(ceiling(bytes, VECTOR * launch->n_blocks), WARP) * WARP;
+	launch->n_threads = (uint32_t)most(WARP, least(n_movers, PACKET_MOVERS)) + WARP;
+}
+
+/* Sums: each block serves all ranks. Moves: so many blocks serve each peer as its bytes have
+ * lanes. */
+static void launch_steps(const struct cei_call *call, struct cei_channel_run *run,
+			 struct cei_gpu_launch *launch)
+{
+	uint32_t rank, lanes, n = 1;
+
+	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_steps_%s", suffix_of(call));
+	run->n_lanes = call->is_sum ? sum_lanes(call->n_ranks) : pair_lanes(call->n_ranks);
+	for (rank = 0; rank < call->n_ranks; rank++) {
+		if (!call->is_sum && rank == call->rank)
+			continue;
+		lanes = cei_channel_lanes(most(run->parts[rank].to, run->parts[rank].from),
+					  run->n_lanes);
+		n = lanes > n ? lanes : n;
+	}
+	run->blocks_each = call->is_sum ? 0 : n;
+	launch->n_blocks = call->is_sum ? n : n * (call->n_ranks - 1);
+	launch->n_threads = CEI_CHANNEL_STEP_THREADS;
+	launch->shared_bytes = CEI_CHANNEL_SHARED;
+}
+
+/* Whether all of a call goes by packets. Of sums all ranks know all sizes; of moves each pair knows
+ * its own, and steps take small pairs by packets, too. */
+static int is_by_packets(const struct cei_call *call, const struct cei_channel_layout *layout)
+{
+	uint32_t rank;
+
+	if (call->n_ranks == 1)
+		return 1;
+	if (call->is_sum)
+		return largest(call) <= layout->span_max;
+	for (rank = 0; rank < call->n_ranks; rank++)
+		if (rank != call->rank && most(call->parts[rank].to, call->parts[rank].from) >
+		    layout->span_max)
+			return 0;
+	return 1;
+}
+
+void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
+		      struct cei_gpu_launch *launch)
+{
+	const int is_small = is_by_packets(call, &run->place.layout);
+	uint32_t rank;
+
+	memset(launch, 0, sizeof(*launch));
+	run->what = call->what;
+	run->reduction = (uint32_t)call->call.reduction;
+	run->gathers = 0;
+	run->n_lanes = run->blocks_each = 0;
+	for (rank = 0; rank < call->n_ranks; rank++) {
+		run->gives[rank] = call->parts[rank].to;
+		run->gets[rank] = call->parts[rank].from;
+	}
+	if (call->call.kind == CEOV_ALL_REDUCE && !is_small)
+		fill_blocks(call, run);
+	else if (call->is_sum)
+		fill_sums(call, run);
+	else
+		fill_moves(call, run);
+	if (is_small)
+		launch_packets(call, largest(call), launch);
+	else
+		launch_steps(call, run, launch);
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+static struct cei_channel_message message_of(const struct ceov_call *call)
+{
+	const int is_receive = call->kind == CEOV_RECEIVE;
+
+	return (struct cei_channel_message){
+		.memory = is_receive ? call->target : (char *)(uintptr_t)call->source,
+		.bytes = call->count * cei_dtype_bytes(call->dtype),
+		.what = (uint32_t)CEOV_SEND | (uint32_t)call->dtype << 8,
+		.peer = (uint16_t)call->root,
+		.is_receive = (uint16_t)is_receive,
+	};
+}
+
+static int is_own(const struct ceov_call *call, uint32_t rank, enum ceov_call_kind kind)
+{
+	return call->root == rank && call->kind == kind;
+}
+
+/* Finds a message of that kind to itself from call *i on, and goes behind it. Returns 0 if there is
+ * none. */
+static int next_own(const struct cei_calls *calls, uint32_t rank, enum ceov_call_kind kind,
+		    uint32_t *i, struct ceov_call *ret)
+{
+	while (*i < calls->n) {
+		*ret = cei_calls_at(calls, (*i)++);
+		if (is_own(ret, rank, kind))
+			return 1;
+	}
+	return 0;
+}
+
+int cei_gpu_next_own(const struct cei_calls *calls, uint32_t rank, struct cei_gpu_own *own)
+{
+	int has_send = next_own(calls, rank, CEOV_SEND, &own->next_send, &own->send);
+	int has_receive = next_own(calls, rank, CEOV_RECEIVE, &own->next_receive, &own->receive);
+
+	if (!has_send && !has_receive)
+		return 0;
+	if (!has_send || !has_receive || own->send.dtype != own->receive.dtype ||
+	    own->send.count != own->receive.count)
+		return CEOV_ERR_INVALID;
+	own->bytes = own->send.count * cei_dtype_bytes(own->send.dtype);
+	return 1;
+}
+
+void cei_gpu_make_messages(const struct cei_calls *calls, struct cei_channel_messages *messages,
+			   struct cei_gpu_launch *launch)
+{
+	uint8_t has[CEI_CHANNEL_RANKS_MAX] = { 0 };
+	struct cei_channel_message *message;
+	struct ceov_call call;
+	uint32_t i, lanes, n_served = 0;
+
+	memset(launch, 0, sizeof(*launch));
+	messages->n = 0;
+	messages->n_lanes = pair_lanes(messages->place.n_ranks);
+	messages->blocks_each = 1;
+	for (i = 0; i < calls->n; i++) {
+		call = cei_calls_at(calls, i);
+		if (call.root == messages->place.own)
+			continue;
+		message = &messages->messages[messages->n++];
+		*message = message_of(&call);
+		lanes = cei_channel_lanes(message->bytes, messages->n_lanes);
+		if (lanes > messages->blocks_each)
+			messages->blocks_each = lanes;
+		if (!has[message->peer])
+			messages->served[n_served++] = message->peer;
+		has[message->peer] = 1;
+	}
+	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_messages");
+	launch->n_blocks = n_served * messages->blocks_each;
+	launch->n_threads = CEI_CHANNEL_STEP_THREADS;
+	launch->shared_bytes = CEI_CHANNEL_SHARED;
+}
+
+/* --- explanations ---------------------------------------------------------------------------- */
+
+void cei_gpu_explain(const ceov_channel *channel, const struct cei_call *call, char *text,
+		     size_t n)
+{
+	struct cei_channel_run run = { .place = { .n_ranks = channel->n_ranks,
+						  .own = channel->rank } };
+	struct cei_channel_layout *layout = &run.place.layout;
+	char what[CEI_CALL_TEXT_BYTES];
+	struct cei_gpu_launch launch;
+	size_t at;
+
+	(void)cei_gpu_layout(channel->ring_bytes, channel->n_ranks, layout);
+	at = (size_t)snprintf(text, n, "channel '%s' of rank %u: %u ranks on GPUs; up to %u bytes "
+			      "of a pair go by packets, more through rings of %u chunks of %u "
+			      "bytes for each of up to %u lanes\n", channel->name, channel->rank,
+			      channel->n_ranks, layout->span_max,
+			      layout->n_slots[CEI_CHANNEL_MOVES], CEI_CHANNEL_CHUNK,
+			      layout->n_lanes[CEI_CHANNEL_MOVES]);
+	if (!call)
+		return;
+	cei_gpu_make_run(call, &run, &launch);
+	cei_call_text(call->what, what);
+	snprintf(text + at, n - at, "%s: %s on %u SMs, with %u threads each\n", what,
+		 launch.kernel, launch.n_blocks, launch.n_threads);
+}
+
+const char *cei_gpu_call_fault(const struct cei_call *call)
+{
+	if (!call->is_sum || call->call.dtype == CEOV_BF16 || call->call.dtype == CEOV_FP16 ||
+	    call->call.dtype == CEOV_FP32)
+		return NULL;
+	return "GPUs add up bf16, fp16 and fp32 alone";
+}
