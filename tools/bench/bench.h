@@ -300,9 +300,13 @@ struct bench_nccl_blocks {
 int   bench_nccl_send_blocks(struct bench_nccl *nccl, const struct bench_nccl_blocks *blocks,
 			     void *stream);
 
-/* Sum bf16 values from NCCL's source to its target. count: values of each rank's part for the
+enum bench_nccl_type { BENCH_NCCL_FLOAT = 7, BENCH_NCCL_BF16 = 9 };      /* NCCL's numbers */
+
+/* Sum values from NCCL's source to its target. count: values of each rank's part for the
  * reduce-scatter, of the whole input for the all-reduce. */
-int   bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, void *stream);
-int   bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, void *stream);
+int   bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, enum bench_nccl_type type,
+				void *stream);
+int   bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, enum bench_nccl_type type,
+			    void *stream);
 
 #endif /* BENCH_H */

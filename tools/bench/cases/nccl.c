@@ -17,7 +17,6 @@
 #define NCCL_VERSION_MIN    22800
 #define NCCL_UNIQUE_BYTES   128
 #define NCCL_INT8           0
-#define NCCL_BFLOAT16       9
 #define NCCL_SUM            0
 #define NCCL_MAGIC          0xcafebeefu
 #define NCCL_UNDEFINED      INT_MIN
@@ -272,18 +271,20 @@ int bench_nccl_all_to_all(struct bench_nccl *nccl, uint64_t block_bytes, void *s
 		     "ncclAlltoAll");
 }
 
-int bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, void *stream)
+int bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, enum bench_nccl_type type,
+			      void *stream)
 {
 	return check(nccl, nccl->calls.reduce_scatter(nccl->source, nccl->target, count,
-						      NCCL_BFLOAT16, NCCL_SUM, nccl->comm,
-						      stream), "ncclReduceScatter");
+						      (int)type, NCCL_SUM, nccl->comm, stream),
+		     "ncclReduceScatter");
 }
 
-int bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, void *stream)
+int bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, enum bench_nccl_type type,
+			  void *stream)
 {
-	return check(nccl, nccl->calls.all_reduce(nccl->source, nccl->target, count,
-						  NCCL_BFLOAT16, NCCL_SUM, nccl->comm,
-						  stream), "ncclAllReduce");
+	return check(nccl, nccl->calls.all_reduce(nccl->source, nccl->target, count, (int)type,
+						  NCCL_SUM, nccl->comm, stream),
+		     "ncclAllReduce");
 }
 
 static int send_and_receive(struct bench_nccl *nccl, const struct bench_nccl_blocks *blocks,

@@ -122,13 +122,15 @@ static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
 	case OVERLAP_AG_GEMM:
 		return bench_nccl_all_gather(nccl, o->rows[0] * o->shape.k * 2, stream);
 	case OVERLAP_GEMM_RS:
-		return bench_nccl_reduce_scatter(nccl, o->rows[0] * o->shape.n, stream);
+		return bench_nccl_reduce_scatter(nccl, o->rows[0] * o->shape.n, BENCH_NCCL_BF16,
+						 stream);
 	case OVERLAP_GEMM_AR:
-		return bench_nccl_all_reduce(nccl, o->n_result, stream);
+		return bench_nccl_all_reduce(nccl, o->n_result, BENCH_NCCL_BF16, stream);
 	case OVERLAP_REDUCE_SCATTER:
-		return bench_nccl_reduce_scatter(nccl, o->rows[0], stream);
+		return bench_nccl_reduce_scatter(nccl, o->rows[0], BENCH_NCCL_BF16, stream);
 	case OVERLAP_ALL_REDUCE:
-		return bench_nccl_all_reduce(nccl, o->shape.bytes / 2, stream);
+		return bench_nccl_all_reduce(nccl, o->shape.bytes / 2, BENCH_NCCL_BF16,
+					     stream);
 	case OVERLAP_ALL_GATHER:
 		return bench_nccl_all_gather(nccl, o->rows[0] * 2, stream);
 	case OVERLAP_ALL_TO_ALL:
