@@ -89,6 +89,17 @@ for name in all_gather reduce_scatter all_reduce all_to_all; do
 	}
 done
 holds "$json" '"trigger": *"channel"' "JSON says which rows are a channel's"
+[ "$(grep -c ' verified$' "$out")" = 8 ] || { echo "FAIL: host ranks have other rows of channels"; failed=1; }
+if grep -q "us_call" "$json"; then
+	echo "FAIL: host ranks, which make calls themselves, have a thread's time of a call"
+	failed=1
+fi
+fits "rows of a channel"
+expect 0 "a channel of threads" $run --one-process -g 2 -t channel -b 4K -c 0
+[ "$(grep -cE " +ours +channel .* unchecked$" "$out")" = 4 ] || {
+	echo "FAIL: rows of a channel that is not checked"
+	failed=1
+}
 expect 1 "a channel between nodes" $run -g 2 --nodes 2 -t channel
 holds "$out" "channel: left out, channels are for ranks of one node" "why there are no rows"
 expect 0 "marks of single blocks" $run -g 3 -t all_gather,all_to_all -b 64K --mark-group 64K -J "$json"

@@ -73,8 +73,8 @@ enum bench_mode { BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
 struct bench_row {
 	char            test[24];
 	enum bench_mode mode;
-	char            variant[16];    /* "polled" or "gated"; "" where the test has no such
-					 * variants */
+	char            variant[16];    /* "polled" or "gated", or another way to make the same;
+					 * "" where the test has no such variants */
 	uint32_t        ranks;
 	int32_t         source;         /* of tests of one pair of ranks; else -1 */
 	int32_t         target;
@@ -90,6 +90,8 @@ struct bench_row {
 	double          us_between;     /* the same for what it sends to other nodes */
 	double          cpu_s_per_gib;  /* processor time of source and target together; 0: not
 					 * measured */
+	double          us_call;        /* of the calling thread, for a call that it queues alone;
+					 * 0: not measured */
 	double          ratio_raw;      /* NCCL's or raw's time / our time; 0: not measured */
 	double          ratio_nccl_sm;
 	double          ratio_nccl_ce;

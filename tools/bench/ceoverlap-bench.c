@@ -31,7 +31,7 @@ static const struct bench_case cases[] = {
 	  bench_all_to_all },
 	{ "broadcast", "the bytes of rank 0 to all ranks", 0, 2, 0, 1, bench_broadcast },
 	{ "channel", "all_gather, reduce_scatter, all_reduce and all_to_all of fp32 through a "
-	  "channel between host ranks", 0, 2, 0, 1, bench_channel },
+	  "channel; on GPUs beside operators and NCCL", 0, 2, 0, 1, bench_channel },
 	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, 1, 0, bench_busy_sm },
 	{ "engine", "engine time per zero-byte chunk", 0, 1, 0, 0, bench_engine },
 	{ "idle", "processor time of an idle context in 10 s", 0, 1, 0, 0, bench_idle },

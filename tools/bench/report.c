@@ -59,9 +59,9 @@ void bench_fill_row(struct cells *cells, const struct bench_row *row)
 	if (row->source >= 0)
 		snprintf(pair, sizeof(pair), "%d>%d", row->source, row->target);
 	cells_begin(cells);
-	cells_text(cells, "case", "case:-12", row->test);
+	cells_text(cells, "case", "case:-14", row->test);
 	cells_text(cells, "mode", "mode:-7", mode_name(row->mode));
-	cells_text(cells, variant ? "trigger" : NULL, "trigger:-7", variant);
+	cells_text(cells, variant ? "trigger" : NULL, "trigger:-8", variant);
 	cells_integer(cells, "ranks", "ranks:5", row->ranks);
 	cells_text(cells, NULL, "pair:7", pair);
 	if (row->source >= 0) {
@@ -71,15 +71,16 @@ void bench_fill_row(struct cells *cells, const struct bench_row *row)
 	cells_integer(cells, "bytes_per_rank", "bytes:10", row->bytes_per_rank);
 	cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
 	cells_measured(cells, "us_median", "median:8.2", row->us_median);
-	cells_measured(cells, "us_min", "min:8.2", row->us_min);
+	cells_measured(cells, "us_min", "min:7.2", row->us_min);
 	cells_measured(cells, "us_p99", "p99:8.2", row->us_p99);
-	cells_measured(cells, "gb_per_s", "GB/s:7.1", row->gb_per_s);
+	cells_measured(cells, "gb_per_s", "GB/s:6.1", row->gb_per_s);
 	cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
 	cells_optional(cells, "ratio_nccl_sm", "vs SM:6.3", row->ratio_nccl_sm);
 	cells_optional(cells, "ratio_nccl_ce", "vs CE:6.3", row->ratio_nccl_ce);
 	cells_verified(cells, "verified", "data:-9", row->verified);
 	cells_optional(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
 			     row->cpu_s_per_gib);
+	cells_optional(cells, "us_call", "the thread's time of a call, us:.2", row->us_call);
 	add_levels(cells, row);
 }
 

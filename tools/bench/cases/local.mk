@@ -5,7 +5,7 @@
 ceoverlap_bench_SOURCES += \
 	%D%/broadcast.c \
 	%D%/cases.h \
-	%D%/channel.c \
+	%D%/channel.c %D%/channel.h %D%/channel_ways.c \
 	%D%/collective.c %D%/collective.h \
 	%D%/doorbell.c \
 	%D%/engine.c \
