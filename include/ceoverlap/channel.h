@@ -51,7 +51,8 @@
  *            ceov_last_failure() names both. Targets are undefined then. Release the channel and
  *            create another one, under another name. What kernels find, the next call and
  *            ceov_channel_status() return; kernels that are queued behind it do nothing, so streams
- *            go on. A GPU's kernel finds that a peer's process has gone by its deadline alone.
+ *            go on. A kernel that waits for a process that has gone ends by its deadline, and the
+ *            next collective fails with CEOV_ERR_PEER_LOST.
  */
 
 #include <ceoverlap/ops.h>

@@ -10,7 +10,9 @@
 
 #include "base/sized.h"
 #include "base/write.h"
+#include "ce_engine/objects/context.h"
 #include "ops/channel/gpu.h"
+#include "ops/channel/waits.h"
 
 /* --- calls ---------------------------------------------------------------------------------- */
 
@@ -101,6 +103,27 @@ static int check_messages(const ceov_channel *channel, const struct cei_calls *c
 	return fault ? raise_fault(channel, "ceov_channel_run", &call, fault) : 0;
 }
 
+/* Kernels do not know that a process has gone, and would wait for it until their deadline. */
+static int check_peers(ceov_channel *channel)
+{
+	struct cei_wait_cause cause = { .end = CEI_WAIT_LOST, .where = "a call on a GPU" };
+	uint32_t rank;
+
+	for (rank = 0; rank < channel->n_ranks; rank++) {
+		cause.peer = rank;
+		if (rank != channel->rank && cei_context_is_lost(channel->object.context, rank))
+			return cei_wait_raise(channel, &cause);
+	}
+	return 0;
+}
+
+static int run_on_gpu(ceov_channel *channel, void *stream)
+{
+	int r = check_peers(channel);
+
+	return r ? r : cei_gpu_channel_run(channel, stream);
+}
+
 /* Makes a collective. */
 static int run(ceov_channel *channel, const struct ceov_call *call)
 {
@@ -115,7 +138,7 @@ static int run(ceov_channel *channel, const struct ceov_call *call)
 	if (fault)
 		r = raise_fault(channel, "ceov_channel_run", call, fault);
 	if (!r)
-		r = channel->gpu ? cei_gpu_channel_run(channel, call->stream)
+		r = channel->gpu ? run_on_gpu(channel, call->stream)
 			: cei_host_run(channel);
 	pthread_mutex_unlock(&channel->lock);
 	return r;
