@@ -12,6 +12,8 @@
 #   captured_runs.pml   runs that a CUDA graph can hold, failures among them
 #   direct_runs.pml     captured runs in direct modes, between others, failures among them
 #   channel.pml         chunks, credits and heads of a channel of ranks on the host, and its end
+#   channel_gpu.pml     heads, packets and ends of runs of a channel of ranks on GPUs
+#   channel_rings.pml   its rings of chunks, and the tasks that wait for each other
 #   far_marks.pml       pieces and marks to another node, and a connection that is given up
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
 #                       weak (weak_memory.pml); docs/fences.md says which is which
@@ -184,6 +186,35 @@ done
 is_missed channel -DFAILS=DIFFERS -DBROKEN=NO_COMPARE
 is_missed channel -DFAILS=DIFFERS -DRANKS=3 -DRUNS=2 -DODD_RUN=1 -DBROKEN=NO_POISON
 
+# Blocks of a run, and halves; three ranks, of which one may release the channel while another one
+# is awaited.
+level=-O1
+holds channel_gpu
+holds channel_gpu -DBLOCKS=1 -DRANKS=3 -DRUNS=2
+holds channel_gpu -DFAILS=1 -DBLOCKS=1 -DRUNS=4
+holds channel_gpu -DFAILS=1 -DBLOCKS=1 -DRANKS=3 -DRUNS=2 -DODD_RUN=1
+level=
+for broken in NO_HEADS ONE_HALF_HEADS ONE_HALF_MAIL NUMBER_FIRST EPOCH_EARLY RELEASED_AT_ONCE; do
+	is_missed channel_gpu -DBROKEN=$broken
+done
+for broken in NO_COMPARE NO_POISON EPOCH_ANYWAY; do
+	is_missed channel_gpu -DFAILS=1 -DBROKEN=$broken
+done
+is_missed channel_gpu -DBLOCKS=1 -DRANKS=3 -DRUNS=1 -DBROKEN=RELEASED_OF_ANY
+
+# More rows than slots on the way, where tasks in one, or one that does not tell, close a circle.
+level=-O1
+holds channel_rings
+holds channel_rings -DSLOTS=2 -DROWS=4 -DRUNS=2
+holds channel_rings -DRANKS=3 -DRUNS=1 -DKINDS=1 -DREADS_AT_ONCE=1
+level=
+for broken in NO_CREDIT CREDIT_FIRST CREDIT_ADDENDS COUNTER_FIRST FROM_ZERO; do
+	is_missed channel_rings -DBROKEN=$broken
+done
+for broken in ONE_TASK SUMS_IN_ONE SILENT_PUSH SILENT_STORE TOLD_FALLS; do
+	is_missed channel_rings -DRUNS=1 -DROWS=4 -DKINDS=1 -DBROKEN=$broken
+done
+
 if make_hand_overs order; then
 	hand_over order 1 11 2 4
 	hand_over order 2 12
@@ -217,5 +248,9 @@ if [ "${CEOVERLAP_TEST_MODELS:-}" = large ]; then
 	holds channel -DFAILS=DIFFERS -DRANKS=3 -DKINDS=3
 	holds channel -DFAILS=ABORTS
 	holds channel -DFAILS=ABORTS -DRANKS=3 -DRUNS=1
+	holds channel_gpu -DFAILS=1
+	holds channel_gpu -DRANKS=3 -DBLOCKS=1
+	holds channel_gpu -DRANKS=3 -DBLOCKS=1 -DRUNS=2 -DFAILS=1
+	holds channel_rings -DRANKS=3 -DROWS=3 -DRUNS=1 -DREADS_AT_ONCE=1
 fi
 exit "$failed"

@@ -512,7 +512,7 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/
 	%D%/product/pairs.cc \
 	%D%/system/check_sweep.py %D%/system/check_trace.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
-	model/far_marks.pml model/channel.pml \
+	model/far_marks.pml model/channel.pml model/channel_gpu.pml model/channel_rings.pml \
 	model/order.pml model/weak_memory.pml model/service_ring.pml \
 	%D%/unit/group_mutants.sh \
 	%D%/run_test.sh %D%/check_long.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
