@@ -507,7 +507,7 @@ AM_TESTS_ENVIRONMENT = \
 		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
 EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/product/sizes.sh \
-	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh \
+	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh %D%/product/bulk_on_host.h \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
 	%D%/product/pairs.cc \
 	%D%/system/check_sweep.py %D%/system/check_trace.py model/flag_protocol.pml \

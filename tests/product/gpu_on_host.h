@@ -20,9 +20,14 @@
 #include <functional>
 #include <memory>
 #include <vector>
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <ceoverlap/ceoverlap.h>
+
+extern "C" {
+#include "ops/compute/dtype.h"
+}
 
 #define CHECK(condition, ...) \
 	do { \
@@ -38,9 +43,11 @@ static const size_t STACK_BYTES = 32768;
 
 /* --- threads ------------------------------------------------------------------ */
 
+struct context;
+
 struct meeting {                        /* of the threads of a warp or block */
-	uint32_t n_come = 0, number = 0;
-	bool     all = true, result = true;
+	std::vector<context *> come;
+	uint32_t               bits = 0, result = 0;    /* those of all threads */
 };
 
 struct block_memory {
@@ -63,12 +70,13 @@ struct launch {                         /* of a kernel; it stays where it is whi
 };
 
 struct context {                        /* a thread of the GPU */
-	ucontext_t              machine;
+	jmp_buf                 machine;
 	std::unique_ptr<char[]> stack;
 	number                  thread, block;
 	launch                 *of;
 	block_memory           *memory;
-	bool                    has_ended = false;
+	bool                    has_begun = false, has_ended = false;
+	bool                    is_parked = false;      /* until others have come to a meeting */
 	std::function<bool()>   awaited;        /* empty: it can go on */
 	uint64_t                sleeps_until_ns = 0;
 };
@@ -76,7 +84,9 @@ struct context {                        /* a thread of the GPU */
 typedef std::vector<std::unique_ptr<context>> contexts;
 
 static context *current;
-static ucontext_t scheduler;
+static jmp_buf scheduler;
+static std::vector<context *> ready;    /* threads that have not ended and are not parked */
+static size_t n_running;                /* that have not ended */
 static uint64_t now_ns, random_state;
 static uint64_t skew_ns;                /* how far the clocks of SMs may be apart */
 static uint32_t case_number;
@@ -89,7 +99,8 @@ static uint32_t draw(uint32_t n)
 
 static void pause_thread()
 {
-	swapcontext(&current->machine, &scheduler);
+	if (!_setjmp(current->machine))
+		_longjmp(scheduler, 1);
 }
 
 static void wait_for(std::function<bool()> condition)
@@ -100,19 +111,23 @@ static void wait_for(std::function<bool()> condition)
 	pause_thread();
 }
 
-static bool meet(meeting *meeting, uint32_t n, bool value)
+/* Returns the bits of all n threads. */
+static uint32_t meet(meeting *meeting, uint32_t n, uint32_t bits)
 {
-	const uint32_t number = meeting->number;
-
-	meeting->all = meeting->all && value;
-	if (++meeting->n_come < n) {
-		wait_for([=] { return meeting->number != number; });
+	meeting->bits |= bits;
+	if (meeting->come.size() + 1 < n) {
+		meeting->come.push_back(current);
+		current->is_parked = true;
+		pause_thread();
 		return meeting->result;
 	}
-	meeting->result = meeting->all;
-	meeting->all = true;
-	meeting->n_come = 0;
-	meeting->number++;
+	for (context *each : meeting->come) {
+		each->is_parked = false;
+		ready.push_back(each);
+	}
+	meeting->come.clear();
+	meeting->result = meeting->bits;
+	meeting->bits = 0;
 	return meeting->result;
 }
 
@@ -121,7 +136,27 @@ static void enter()
 	current->of->kernel();
 	current->has_ended = true;
 	current->of->n_left--;
-	pause_thread();
+	n_running--;
+	_longjmp(scheduler, 1);
+}
+
+/* Lets a thread go on until it pauses. It changes stacks by setjmp(), since swapcontext() asks the
+ * kernel each time. */
+static void go_on(context *next)
+{
+	ucontext_t first;
+
+	current = next;
+	if (_setjmp(scheduler))
+		return;
+	if (next->has_begun)
+		_longjmp(next->machine, 1);
+	next->has_begun = true;
+	getcontext(&first);
+	first.uc_stack.ss_sp = next->stack.get();
+	first.uc_stack.ss_size = STACK_BYTES;
+	makecontext(&first, enter, 0);
+	setcontext(&first);
 }
 
 static void add_block(contexts *threads, launch *of, uint32_t block)
@@ -140,10 +175,8 @@ static void add_block(contexts *threads, launch *of, uint32_t block)
 		made->block = { block };
 		made->of = of;
 		made->memory = memory;
-		getcontext(&made->machine);
-		made->machine.uc_stack.ss_sp = made->stack.get();
-		made->machine.uc_stack.ss_size = STACK_BYTES;
-		makecontext(&made->machine, enter, 0);
+		ready.push_back(made.get());
+		n_running++;
 		threads->push_back(std::move(made));
 	}
 }
@@ -162,26 +195,25 @@ static void begin(contexts *threads, launch *of, void (*kernel)(PARAMETERS),
 
 /* Lets each thread that can go on do so, most of the time; those of one rank seldom. Returns how
  * many have not ended. */
-static size_t turn(const contexts &threads, uint32_t slow)
+static size_t turn(uint32_t slow)
 {
-	const size_t shift = threads.empty() ? 0 : draw((uint32_t)threads.size());
-	size_t n_left = 0;
+	std::vector<context *> here;
+	const size_t shift = ready.empty() ? 0 : draw((uint32_t)ready.size());
 
-	for (size_t i = 0; i < threads.size(); i++) {
-		context *next = threads[(i + shift) % threads.size()].get();
+	here.swap(ready);
+	for (size_t i = 0; i < here.size(); i++) {
+		context *next = here[(i + shift) % here.size()];
 		const bool is_slow = next->of->rank == slow;
 
-		if (next->has_ended)
-			continue;
-		n_left++;
-		if (now_ns < next->sleeps_until_ns || draw(is_slow ? 4 : 8) == 0 ||
-		    (next->awaited && !next->awaited()))
-			continue;
-		next->awaited = nullptr;
-		current = next;
-		swapcontext(&scheduler, &next->machine);
+		if (now_ns >= next->sleeps_until_ns && draw(is_slow ? 4 : 8) &&
+		    (!next->awaited || next->awaited())) {
+			next->awaited = nullptr;
+			go_on(next);
+		}
+		if (!next->has_ended && !next->is_parked)
+			ready.push_back(next);
 	}
-	return n_left;
+	return n_running;
 }
 
 /* --- what CUDA has ------------------------------------------------------------ */
@@ -189,6 +221,7 @@ static size_t turn(const contexts &threads, uint32_t slow)
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __noinline__
 #define __grid_constant__
 #define __launch_bounds__(n, per_sm)
 #define __CUDA_ARCH_FEAT_SM90_ALL
@@ -211,6 +244,56 @@ static uint32_t max(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
+static uint64_t max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static float __uint_as_float(uint32_t word)
+{
+	float value;
+
+	memcpy(&value, &word, sizeof(value));
+	return value;
+}
+
+static uint32_t __float_as_uint(float value)
+{
+	uint32_t word;
+
+	memcpy(&word, &value, sizeof(word));
+	return word;
+}
+
+static float __fdiv_rn(float a, float b)
+{
+	return a / b;
+}
+
+static int __ffs(int word)
+{
+	return __builtin_ffs(word);
+}
+
+static uint32_t atomicExch(uint32_t *word, uint32_t value)
+{
+	const uint32_t before = *word;
+
+	*word = value;
+	return before;
+}
+
+static unsigned long long atomicAdd(unsigned long long *word, unsigned long long value)
+{
+	*word += value;
+	return *word - value;
+}
+
 static meeting *own_warp()
 {
 	return &current->memory->warps[threadIdx.x / 32];
@@ -218,22 +301,37 @@ static meeting *own_warp()
 
 static void __syncwarp()
 {
-	meet(own_warp(), 32, true);
+	meet(own_warp(), 32, 0);
 }
 
 static bool __all_sync(uint32_t, bool value)
 {
+	return !meet(own_warp(), 32, !value);
+}
+
+static bool __any_sync(uint32_t, bool value)
+{
 	return meet(own_warp(), 32, value);
+}
+
+static uint32_t __reduce_or_sync(uint32_t, uint32_t bits)
+{
+	return meet(own_warp(), 32, bits);
 }
 
 static void __syncthreads()
 {
-	meet(&current->memory->all, blockDim.x, true);
+	meet(&current->memory->all, blockDim.x, 0);
 }
 
 static bool __syncthreads_and(bool value)
 {
-	return meet(&current->memory->all, blockDim.x, value);
+	return !meet(&current->memory->all, blockDim.x, !value);
+}
+
+static void __nanosleep(uint32_t)
+{
+	pause_thread();
 }
 
 static void __threadfence_system()
@@ -317,42 +415,26 @@ static int ceov_device_await(const ceov_device_signal &signal, uint32_t index, u
 	return *counter >= value ? CEOV_DEVICE_REACHED : CEOV_DEVICE_TIMEOUT;
 }
 
-/* --- kernels/vectors.cuh: fp32 alone -------------------------------------------- */
+/* --- kernels/vectors.cuh ------------------------------------------------------- */
 
-struct vector_fp32 {
-	static constexpr uint32_t n_elements = 4;
-
-	static void widen(const uint4 &vector, float *wide)
-	{
-		memcpy(wide, &vector, sizeof(vector));
-	}
-
-	static uint4 narrow(const float *wide)
-	{
-		uint4 vector;
-
-		memcpy(&vector, wide, sizeof(vector));
-		return vector;
-	}
-};
-
-struct pair_bf16;
-struct pair_fp16;
-template <class PAIR> struct vector_pairs : vector_fp32 {};
-
-static uint4 cei_load(const uint4 *p)
+static uint32_t host_narrow(enum ceov_dtype dtype, float low, float high)
 {
-	return *p;
+	const float both[2] = { low, high };
+	uint32_t pair;
+
+	cei_dtype_narrow(dtype, &pair, both, 2);
+	return pair;
 }
 
-template <class T>
-static void cei_add_vector(const uint4 &vector, bool is_first, float *sum)
+static void host_widen(enum ceov_dtype dtype, uint32_t pair, float &low, float &high)
 {
-	float wide[T::n_elements];
+	float both[2];
 
-	T::widen(vector, wide);
-	for (uint32_t i = 0; i < T::n_elements; i++)
-		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
+	cei_dtype_widen(dtype, both, &pair, 2);
+	low = both[0];
+	high = both[1];
 }
+
+#include "kernels/vectors.cuh"
 
 #endif /* CEI_GPU_ON_HOST_H */

@@ -476,7 +476,7 @@ static bool play_turn(scene *made, contexts *threads, uint32_t slow)
 	for (uint32_t i = 0; i < made->n_ranks; i++)
 		if (may_begin(*made, i))
 			begin_run(made, i, threads);
-	turn(*threads, slow);
+	turn(slow);
 	for (uint32_t i = 0; i < made->n_ranks; i++) {
 		rank *own = &made->ranks[i];
 

@@ -235,7 +235,7 @@ static void compute(rank *own)
 		cei_pairs_init(bars);
 	if (claims)
 		first = cei_pair_claim_first(own->gemm, bars);
-	meet(&mine->all, CEI_GEMM_CLUSTER * ROLES, true);
+	meet(&mine->all, CEI_GEMM_CLUSTER * ROLES, 0);
 	if (!threadIdx.x)
 		load(own, mine, bars);
 	else if (threadIdx.x == 1)
@@ -245,7 +245,7 @@ static void compute(rank *own)
 	else if (threadIdx.x != CLAIMER)
 		while (cei_pair_next<false>(own->gemm, bars, &n) < own->gemm.n_pairs)
 			;
-	meet(&mine->all, CEI_GEMM_CLUSTER * ROLES, true);
+	meet(&mine->all, CEI_GEMM_CLUSTER * ROLES, 0);
 	if (++mine->n_ended == CEI_GEMM_CLUSTER * ROLES)
 		own->n_running--;
 }
@@ -297,7 +297,7 @@ static void play()
 		if (draw(500) == 0)
 			slow = draw((uint32_t)played->ranks.size());
 		CHECK(++n_turns < TURNS_MAX, "%zu ranks: it does not end", played->ranks.size());
-	} while (turn(threads, slow));
+	} while (turn(slow));
 	for (const rank &own : played->ranks) {
 		for (const pair &of : own.pairs)
 			CHECK(is_stored(of), "a pair was not computed");

@@ -3,195 +3,20 @@
 
 /*
  * Runs the kernel of sums in steps on the host: gpu_on_host.h says how, check_steps.sh prepares
- * its source. Bulk copies happen piece by piece at any later time: a store has read its slot long
- * before its bytes are written, and slots that are being loaded hold rubbish until then. So a slot
- * that is used too early, a step that is told of too early, a wrong phase of a barrier or a wait
- * that nobody ends shows as a wrong sum, or as a case that does not end. The order in which a GPU
- * makes memory visible is not played: see docs/fences.md.
+ * its source, bulk_on_host.h says when bulk copies happen. So a slot that is used too early, a step
+ * that is told of too early, a wrong phase of a barrier or a wait that nobody ends shows as a wrong
+ * sum, or as a case that does not end. The order in which a GPU makes memory visible is not played:
+ * see docs/fences.md.
  *
  *   steps SEED CASES
  */
 
-#include <map>
-
-#include "gpu_on_host.h"
+#include "bulk_on_host.h"
 
 static const uint64_t TURN_NS = 1000;           /* of the clock, for each turn of all threads */
 static const uint64_t TIMEOUT_NS = 2000000;
 static const uint64_t TURNS_MAX = 100000;       /* of a run that should have ended by then */
 static const float UNTOUCHED = 12345;           /* no sum: these are whole and below 8 * 500 */
-
-/* --- kernels/bulk.cuh ------------------------------------------------------------ */
-
-struct copy {                           /* a bulk copy */
-	char             *to;
-	const char       *from;
-	uint32_t          n_bytes;
-	uint64_t         *bar;          /* of a load; a store has none */
-	std::vector<char> read;         /* what a store has read */
-	int               state;        /* 0: begun, 1: read, 2: written */
-};
-
-typedef std::vector<std::shared_ptr<copy>> group;
-
-struct stores {                         /* of a thread */
-	group              begun;       /* behind the last group */
-	std::vector<group> groups;
-};
-
-struct barrier {
-	uint32_t n_arrivals, n_left;
-	int64_t  n_bytes;               /* that loads still have to bring */
-	uint32_t phase;
-};
-
-static std::vector<std::shared_ptr<copy>> copies;
-static std::map<const context *, stores> all_stores;
-static std::map<const void *, barrier> barriers;
-
-static void end_phase(barrier *bar)
-{
-	if (bar->n_left || bar->n_bytes)
-		return;
-	bar->phase++;
-	bar->n_left = bar->n_arrivals;
-}
-
-static void arrive(uint64_t *word, uint32_t n_bytes)
-{
-	barrier *bar = &barriers.at(word);
-
-	CHECK(bar->n_left, "an arrival too many");
-	bar->n_left--;
-	bar->n_bytes += n_bytes;
-	end_phase(bar);
-	pause_thread();
-}
-
-static void cei_bar_init(uint64_t *word, uint32_t n_arrivals)
-{
-	barriers[word] = { n_arrivals, n_arrivals, 0, 0 };
-}
-
-static void cei_bar_init_fence()
-{
-}
-
-static void cei_bar_wait(uint64_t *word, uint32_t parity)
-{
-	const barrier *bar = &barriers.at(word);
-
-	wait_for([=] { return bar->phase % 2 != parity; });
-}
-
-static void cei_bar_arrive(uint64_t *word)
-{
-	arrive(word, 0);
-}
-
-static void cei_bar_expect(uint64_t *word, uint32_t n_bytes)
-{
-	arrive(word, n_bytes);
-}
-
-static std::shared_ptr<copy> begin_copy(void *to, const void *from, uint32_t n_bytes,
-					uint64_t *bar)
-{
-	auto made = std::make_shared<copy>(
-		copy{ (char *)to, (const char *)from, n_bytes, bar, {}, 0 });
-
-	CHECK(n_bytes && ((uintptr_t)to | (uintptr_t)from | n_bytes) % 16 == 0, "a bad copy");
-	copies.push_back(made);
-	return made;
-}
-
-static void cei_bulk_load(void *to, const void *from, uint32_t n_bytes, uint64_t *bar)
-{
-	begin_copy(to, from, n_bytes, bar);
-	memset(to, 0xee, n_bytes);
-	pause_thread();
-}
-
-static void cei_bulk_store(void *to, const void *from, uint32_t n_bytes)
-{
-	all_stores[current].begun.push_back(begin_copy(to, from, n_bytes, nullptr));
-	pause_thread();
-}
-
-static void cei_store_commit()
-{
-	stores *own = &all_stores[current];
-
-	own->groups.push_back(own->begun);
-	own->begun.clear();
-}
-
-/* Waits until copies of all groups but the last n have come to a state. */
-static void wait_groups(size_t n, int state)
-{
-	const stores *own = &all_stores[current];
-
-	wait_for([=] {
-		for (size_t i = 0; i + n < own->groups.size(); i++)
-			for (const auto &each : own->groups[i])
-				if (each->state < state)
-					return false;
-		return true;
-	});
-}
-
-template <int N> static void cei_store_wait_read()
-{
-	wait_groups(N, 1);
-}
-
-template <int N> static void cei_store_wait_all_but()
-{
-	wait_groups(N, 2);
-}
-
-static void cei_store_wait()
-{
-	wait_groups(0, 2);
-}
-
-static void cei_fence_async()
-{
-}
-
-static void cei_fence_async_shared()
-{
-}
-
-/* Takes a copy one state further. */
-static void advance(copy *each)
-{
-	if (each->bar) {
-		memcpy(each->to, each->from, each->n_bytes);
-		barriers.at(each->bar).n_bytes -= each->n_bytes;
-		end_phase(&barriers.at(each->bar));
-		each->state = 2;
-	} else if (each->state == 0) {
-		each->read.assign(each->from, each->from + each->n_bytes);
-		each->state = 1;
-	} else {
-		memcpy(each->to, each->read.data(), each->n_bytes);
-		each->state = 2;
-	}
-}
-
-static void advance_copies()
-{
-	std::vector<std::shared_ptr<copy>> left;
-
-	for (const auto &each : copies) {
-		if (draw(4) == 0)
-			advance(each.get());
-		if (each->state < 2)
-			left.push_back(each);
-	}
-	copies = left;
-}
 
 #include "kernels/direct_steps_kernels.cu"
 
@@ -340,7 +165,7 @@ static void run(sums *made, uint32_t number)
 				     CEI_DIRECT_STEP_SHARED });
 		begin(&threads, &launches.back(), cei_direct_steps_fp32, &arguments[i]);
 	}
-	while (turn(threads, slow)) {
+	while (turn(slow)) {
 		now_ns += TURN_NS;
 		advance_copies();
 		CHECK(++n_turns < TURNS_MAX, "run %u does not end", number);
