@@ -315,6 +315,7 @@ product_tests = \
 	%D%/product/check_runner.sh \
 	%D%/product/check_steps.sh \
 	%D%/product/check_ll.sh \
+	%D%/product/check_channel.sh \
 	%D%/product/check_pairs.sh \
 	model/check.sh \
 	%D%/system/test_bench.sh \
@@ -508,6 +509,7 @@ AM_TESTS_ENVIRONMENT = \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
 EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/product/sizes.sh \
 	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh %D%/product/bulk_on_host.h \
+	%D%/product/channel.cc %D%/product/channel_cases.h %D%/product/channel_late.h \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
 	%D%/product/pairs.cc \
 	%D%/system/check_sweep.py %D%/system/check_trace.py model/flag_protocol.pml \

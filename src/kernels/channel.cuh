@@ -92,6 +92,12 @@ static __device__ __forceinline__ bool has_ended(const struct cei_channel_place 
 	return *(const volatile uint32_t *)&state_of(place)->failed;
 }
 
+/* The same by a whole warp: all its lanes go the same way. */
+static __device__ __forceinline__ bool has_ended_for_all(const struct cei_channel_place &place)
+{
+	return __any_sync(0xffffffffu, has_ended(place));
+}
+
 static __device__ __forceinline__ void store_note(struct cei_channel_note *to,
 						  const struct cei_channel_note &note)
 {

@@ -231,7 +231,7 @@ static __device__ __forceinline__ void run_packets(const struct cei_channel_run 
 	const uint64_t number = number_of(run);
 	bool is_good;
 
-	if (has_ended(run.place))
+	if (has_ended_for_all(run.place))
 		is_good = false;
 	else if (threadIdx.x >= n_movers())
 		is_good = do_heads(run);

@@ -85,6 +85,12 @@ static __device__ __forceinline__ bool has_failed(const struct block &block)
 	return *(const volatile uint32_t *)&block.shared->has_failed;
 }
 
+/* Whether no wait of the block has failed, by a whole warp: all its lanes go the same way. */
+static __device__ __forceinline__ bool still_runs(const struct block &block)
+{
+	return __all_sync(0xffffffffu, !has_failed(block));
+}
+
 /* Awaits a counter of the block. Returns whether it was reached; false: a wait of the block has
  * failed. */
 static __device__ __forceinline__ bool await_count(const struct block &block,

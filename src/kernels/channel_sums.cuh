@@ -245,7 +245,7 @@ static __device__ __forceinline__ void store_all(const struct sums &sums)
 	for (row = 0; row < sums.n_rows; row++) {
 		cei_bar_wait(shared->sum_full + row % CEI_CHANNEL_SUM_SLOTS,
 			     row / CEI_CHANNEL_SUM_SLOTS % 2);
-		if (!has_failed(sums.block))
+		if (still_runs(sums.block))
 			store_row(sums, row);
 		if (leads()) {
 			cei_store_commit();
@@ -255,12 +255,12 @@ static __device__ __forceinline__ void store_all(const struct sums &sums)
 					       (row - 1) % CEI_CHANNEL_SUM_SLOTS);
 			cei_store_wait_all_but<SUM_LAG>();
 		}
-		if (row >= SUM_LAG && !has_failed(sums.block))
+		if (row >= SUM_LAG && still_runs(sums.block))
 			tell_rows(sums, row + 1 - SUM_LAG);
 	}
 	if (leads())
 		cei_store_wait();
-	if (!has_failed(sums.block))
+	if (still_runs(sums.block))
 		tell_rows(sums, sums.n_rows);
 }
 
