@@ -309,7 +309,7 @@ static __device__ __forceinline__ bool check_heads(const struct cei_channel_run 
 
 /* Called by one thread of each block, behind a barrier: counts the blocks, of which the last one
  * ends the run. A block that is alone does not count, since that would cost a run of few bytes a
- * part of its time. A run that has failed anywhere is not ended. */
+ * part of its time. Blocks that have failed do not call it, so their run is not ended. */
 static __device__ __forceinline__ void end_run(const struct cei_channel_run &run, uint64_t number)
 {
 	struct cei_channel_state *state = state_of(run.place);
@@ -319,7 +319,7 @@ static __device__ __forceinline__ void end_run(const struct cei_channel_run &run
 	if (gridDim.x > 1)
 		asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
 			     : "=r"(n_before) : "l"(&state->n_ended), "r"(last) : "memory");
-	if (n_before == last && !has_ended(run.place))
+	if (n_before == last)
 		*(volatile uint64_t *)&state->epoch = number;
 }
 
