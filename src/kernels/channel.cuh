@@ -13,6 +13,7 @@
 
 namespace cei_channel {
 
+constexpr uint32_t FLIGHT = 8;          /* vectors that a thread has in flight in copies */
 constexpr uint32_t POLLS = 64;          /* looks at what is awaited before a look at failures */
 
 static __device__ __forceinline__ bool is_peer(const struct cei_channel_place &place, uint32_t rank)
@@ -92,12 +93,6 @@ static __device__ __forceinline__ bool has_ended(const struct cei_channel_place 
 	return *(const volatile uint32_t *)&state_of(place)->failed;
 }
 
-/* The same by a whole warp: all its lanes go the same way. */
-static __device__ __forceinline__ bool has_ended_for_all(const struct cei_channel_place &place)
-{
-	return __any_sync(0xffffffffu, has_ended(place));
-}
-
 static __device__ __forceinline__ void store_note(struct cei_channel_note *to,
 						  const struct cei_channel_note &note)
 {
@@ -145,6 +140,7 @@ static __device__ __noinline__ void fail(const struct cei_channel_place &place,
 
 	if (atomicExch(&state_of(place)->failed, 1u))
 		return;
+	*(volatile uint64_t *)&state_of(place)->epoch = CEI_CHANNEL_NO_RUN;
 	status->peer = failure.peer;
 	status->wait = failure.wait;
 	status->run = failure.run;
@@ -154,13 +150,16 @@ static __device__ __noinline__ void fail(const struct cei_channel_place &place,
 	place.status->note = failure.note;
 	__threadfence_system();
 	status->end = failure.end;
-	if (failure.end != CEI_CHANNEL_POISONED)
+	/* Poison comes to all peers from who stores it first. That of an orderly release is
+	 * believed by who waits for that rank alone, so this rank's end is news to others. */
+	if (failure.end != CEI_CHANNEL_POISONED || (failure.cause & 255) == CEI_CHANNEL_RELEASED)
 		poison_peers(place, failure);
 }
 
 struct looks {                          /* of a wait; zeros at first */
 	uint64_t start_ns;
-	bool     was_released;          /* by the peer that is awaited */
+	uint32_t released;              /* peers that were seen to have released the channel while
+					 * they were awaited, one bit each */
 };
 
 /* A peer that has released the channel may have done before what is awaited: then the next looks
@@ -168,12 +167,12 @@ struct looks {                          /* of a wait; zeros at first */
 static __device__ __forceinline__ bool is_poison(uint64_t poison, uint32_t rank, uint32_t awaited,
 						 struct looks *looks)
 {
-	const bool was = looks->was_released;
+	const bool was = looks->released & 1u << rank;
 
 	if ((poison & 255) != CEI_CHANNEL_RELEASED)
 		return poison;
 	if (rank == awaited)
-		looks->was_released = true;
+		looks->released |= 1u << rank;
 	return rank == awaited && was;
 }
 
@@ -224,7 +223,8 @@ static __device__ __forceinline__ struct failure failure_of(const struct cei_cha
 	return failure;
 }
 
-/* Returns the run's number. It changes only when all blocks of a run have ended. */
+/* Returns the run's number, or more than CEI_CHANNEL_NO_RUN: the channel has ended. It changes only
+ * when all blocks of a run have ended, or one has failed. */
 static __device__ __forceinline__ uint64_t number_of(const struct cei_channel_run &run)
 {
 	return *(const volatile uint64_t *)&state_of(run.place)->epoch + 1;
@@ -244,31 +244,24 @@ static __device__ __forceinline__ void send_heads(const struct cei_channel_run &
 	store_packet(&(*heads)[1], { run.gives[rank], number });
 }
 
-/* Whether no other run of this rank is under way: counts this one as begun. */
-static __device__ __forceinline__ bool is_alone(const struct cei_channel_run &run, uint64_t number)
+static __device__ __noinline__ void fail_unordered(const struct cei_channel_run &run,
+						   uint64_t number)
 {
 	struct failure failure = failure_of(run, number);
-	bool is = true;
 
-	if (threadIdx.x % 32 == 0)
-		is = atomicAdd(&state_of(run.place)->order, 1ull) + 1 == number;
-	if (!is) {
-		failure.end = CEI_CHANNEL_UNORDERED;
-		failure.peer = run.place.own;
-		fail(run.place, failure);
-	}
-	return __all_sync(0xffffffffu, is);
+	failure.end = CEI_CHANNEL_UNORDERED;
+	failure.peer = run.place.own;
+	fail(run.place, failure);
 }
 
 /* Awaits the head of a peer and compares it. Returns whether it is right. A peer that has ended the
  * channel may have sent all of this run before; the run fails all the same, so that no rank goes on
  * by itself. */
 static __device__ __forceinline__ bool await_head(const struct cei_channel_run &run, uint32_t rank,
-						  uint64_t number)
+						  uint64_t number, uint64_t poison)
 {
 	const struct cei_channel_words &words = memory_of(run.place, run.place.own)->words;
 	const struct cei_channel_packet *head = words.heads[number % 2][rank];
-	const uint64_t poison = peek(&words.poison[rank]);
 	struct failure failure = failure_of(run, number);
 	struct cei_channel_packet what, bytes;
 	struct looks looks = {};
@@ -276,7 +269,8 @@ static __device__ __forceinline__ bool await_head(const struct cei_channel_run &
 
 	failure.peer = rank;
 	failure.wait = CEI_CHANNEL_FOR_HEAD;
-	if (poison && poison != CEI_CHANNEL_RELEASED && !goes_on(run.place, failure, &looks))
+	if (poison && (poison & 255) != CEI_CHANNEL_RELEASED &&
+	    !goes_on(run.place, failure, &looks))
 		return false;
 	for (i = 1;; i++) {
 		what = load_packet(head);
@@ -299,17 +293,28 @@ static __device__ __forceinline__ bool await_head(const struct cei_channel_run &
 static __device__ __forceinline__ bool check_heads(const struct cei_channel_run &run,
 						   uint64_t number)
 {
+	const struct cei_channel_words &words = memory_of(run.place, run.place.own)->words;
 	const uint32_t rank = threadIdx.x % 32;
-	bool is_good = is_alone(run, number);
+	unsigned long long before = number - 1;
+	uint64_t poison = 0;
+	bool is_good;
 
-	if (is_good && is_peer(run.place, rank))
-		is_good = await_head(run, rank, number);
+	/* Both are under way at the same time. */
+	if (rank == run.place.own)
+		before = atomicAdd(&state_of(run.place)->order, 1ull);
+	else if (rank < run.place.n_ranks)
+		poison = peek(&words.poison[rank]);
+	is_good = before == number - 1;
+	if (!is_good)
+		fail_unordered(run, number);
+	else if (is_peer(run.place, rank))
+		is_good = await_head(run, rank, number, poison);
 	return __all_sync(0xffffffffu, is_good);
 }
 
 /* Called by one thread of each block, behind a barrier: counts the blocks, of which the last one
  * ends the run. A block that is alone does not count, since that would cost a run of few bytes a
- * part of its time. Blocks that have failed do not call it, so their run is not ended. */
+ * part of its time. A block that has failed is not counted, so its run does not end. */
 static __device__ __forceinline__ void end_run(const struct cei_channel_run &run, uint64_t number)
 {
 	struct cei_channel_state *state = state_of(run.place);
@@ -367,6 +372,25 @@ static __device__ __forceinline__ void store_vector(char *to, const uint4 &v, ui
 		store_bytes(to, v, n_left < sizeof(uint4) ? (uint32_t)n_left : sizeof(uint4));
 }
 
+/* Copies whole vectors from `at` on, some of which are in flight together. Returns where the thread
+ * goes on. */
+static __device__ __forceinline__ uint64_t copy_vectors(const struct cei_channel_part &own,
+							uint64_t at, uint64_t step)
+{
+	uint4 raw[FLIGHT];
+	uint32_t i;
+
+	for (; at + (FLIGHT - 1) * step + sizeof(uint4) <= own.from; at += FLIGHT * step) {
+#pragma unroll
+		for (i = 0; i < FLIGHT; i++)
+			raw[i] = cei_load((const uint4 *)(own.source + at + i * step));
+#pragma unroll
+		for (i = 0; i < FLIGHT; i++)
+			*(uint4 *)(own.target + at + i * step) = raw[i];
+	}
+	return at;
+}
+
 /* Copies what stays at this rank, unless it is in its place already, by n_threads of each block, of
  * which this is the one of number `thread`. */
 static __device__ __forceinline__ void copy_own(const struct cei_channel_run &run, uint32_t thread,
@@ -378,6 +402,8 @@ static __device__ __forceinline__ void copy_own(const struct cei_channel_run &ru
 
 	if (own.source == own.target)
 		return;
+	if (is_aligned(own.source) && is_aligned(own.target))
+		at = copy_vectors(own, at, step);
 	for (; at < own.from; at += step)
 		store_vector(own.target + at, load_vector(own.source + at, own.from - at),
 			     own.from - at);

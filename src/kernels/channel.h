@@ -55,19 +55,20 @@
 
 #define CEI_CHANNEL_RANKS_MAX    8u
 #define CEI_CHANNEL_LANES_MAX    16u            /* of a pair */
+#define CEI_CHANNEL_NO_RUN       (UINT64_C(1) << 62)
 #define CEI_CHANNEL_CHUNK        16384u
 #define CEI_CHANNEL_SENT_MAX     393216u        /* bytes from one rank to all others by packets */
 #define CEI_CHANNEL_MESSAGES_MAX 128u           /* in one kernel: CEOV_CHANNEL_GPU_CALLS_MAX */
 
-/* Threads of a block. Packets: at most so many, of which the last warp handles heads. Steps: 8
+/* Threads of a block. Packets: at most so many, of which the last warp handles heads. Steps: 16
  * adders, and one warp for each other task. */
 #define CEI_CHANNEL_PACKET_THREADS 384u
-#define CEI_CHANNEL_ADDERS         8u
-#define CEI_CHANNEL_STEP_THREADS   ((CEI_CHANNEL_ADDERS + 9u) * 32u)
+#define CEI_CHANNEL_ADDERS         16u
+#define CEI_CHANNEL_STEP_THREADS   ((CEI_CHANNEL_ADDERS + 8u) * 32u)
 
 /* Shared memory of steps: barriers and counters, then slots of a chunk each. What is pushed to
  * peers has most of them, since the links depend on it; together they fit into an SM. */
-#define CEI_CHANNEL_BARS_BYTES 2048u
+#define CEI_CHANNEL_BARS_BYTES 3072u
 #define CEI_CHANNEL_PUSH_SLOTS 6u
 #define CEI_CHANNEL_COPY_SLOTS 4u
 #define CEI_CHANNEL_SUM_SLOTS  4u
@@ -108,7 +109,8 @@ struct cei_channel_words {
 
 /* What kernels of this rank alone write. */
 struct cei_channel_state {
-	uint64_t epoch;                 /* runs that have ended */
+	uint64_t epoch;                 /* runs that have ended; CEI_CHANNEL_NO_RUN: the channel has
+					 * ended */
 	unsigned long long order;       /* runs that have begun */
 	uint32_t n_ended;               /* blocks of the run under way that have ended */
 	uint32_t failed;                /* 1: the channel has ended */
@@ -127,7 +129,7 @@ struct cei_channel_layout {
 	uint64_t mail_at;
 	uint64_t ring_at[CEI_CHANNEL_RINGS];
 	uint32_t n_lanes[CEI_CHANNEL_RINGS];    /* that a pair has */
-	uint32_t n_slots[CEI_CHANNEL_RINGS];    /* that a lane has */
+	uint32_t n_slots[CEI_CHANNEL_RINGS];    /* that a lane has; a power of 2 */
 	uint32_t span_max;              /* bytes of a pair that go by packets at most; a multiple
 					 * of 16 */
 };
@@ -188,6 +190,8 @@ struct cei_channel_run {
 	uint64_t                 gives[CEI_CHANNEL_RANKS_MAX];  /* bytes, as heads say */
 	uint64_t                 gets[CEI_CHANNEL_RANKS_MAX];
 	uint32_t                 reduction;     /* enum ceov_reduction */
+	uint32_t                 is_plain;      /* packets: 1: all addresses and sizes are multiples
+						 * of 16, and sums are sums or means */
 	uint32_t                 gathers;       /* steps: 1: sums come from all ranks */
 	uint32_t                 n_lanes;       /* steps: that a pair has at most; the same at all
 						 * ranks */

@@ -72,17 +72,27 @@ static __device__ __forceinline__ void store_slot(char *target, const char *slot
 	__syncwarp();
 }
 
-/* --- walks ----------------------------------------------------------------------------------- */
+/* --- lists of chunks ------------------------------------------------------------------------- */
 
-/* A chunk of a walk. */
-struct chunk {
-	uint32_t n_bytes;               /* 0: there are no more */
-	uint32_t peer;
-	uint32_t i;                     /* how many of the peer came before it in the kernel */
-	char    *at;                    /* in the operand; a message's head: NULL */
-	uint64_t what;                  /* of the message, and its bytes; heads alone */
-	uint64_t bytes;
-};
+static __device__ __forceinline__ uint32_t bytes_of(const struct chunk &chunk)
+{
+	return chunk.facts & 0xffff;
+}
+
+static __device__ __forceinline__ uint32_t peer_of(const struct chunk &chunk)
+{
+	return chunk.facts >> 16 & 15;
+}
+
+static __device__ __forceinline__ bool is_head(const struct chunk &chunk)
+{
+	return chunk.facts >> 31;
+}
+
+static __device__ __forceinline__ uint32_t facts_of(uint64_t n_left, uint32_t peer)
+{
+	return (uint32_t)min(n_left, (uint64_t)CEI_CHANNEL_CHUNK) | peer << 16;
+}
 
 /* Returns how many of a pair's bytes go in steps: none where they go by packets. */
 static __device__ __forceinline__ uint64_t in_steps(const struct cei_channel_run &run,
@@ -91,9 +101,8 @@ static __device__ __forceinline__ uint64_t in_steps(const struct cei_channel_run
 	return run.blocks_each && bytes <= run.place.layout.span_max ? 0 : bytes;
 }
 
-/* A walk over the lane's chunks of a run with all peers that the block serves: of each the first,
- * then of each the next. It goes by small steps, since one warp has less than a microsecond for a
- * chunk if few SMs are to use all of the links. */
+/* The lane's chunks of a run with all peers that the block serves: of each peer the first, then of
+ * each the next. A place in this order may have no chunk. */
 struct run_walk {
 	const struct cei_channel_run &run;
 	bool                          is_to;
@@ -104,9 +113,8 @@ struct run_walk {
 						 * begin with different peers, so that what comes
 						 * to a peer at a time does not depend on how far
 						 * each other rank has come */
-	uint32_t                      k, row, most;
 
-	__device__ __forceinline__ uint64_t bytes_of(uint32_t rank) const
+	__device__ __forceinline__ uint64_t bytes_with(uint32_t rank) const
 	{
 		return in_steps(run, is_to ? run.parts[rank].to : run.parts[rank].from);
 	}
@@ -120,94 +128,135 @@ struct run_walk {
 		return rank < n ? rank : rank - n;
 	}
 
-	__device__ __forceinline__ void begin()
+	/* Returns how many places there are. */
+	__device__ __forceinline__ uint32_t n_places() const
 	{
-		most = 0;
+		uint32_t most = 0;
+
 		for (uint32_t i = 0; i < n_peers; i++)
-			most = max(most, chunks_of(bytes_of(peer_at(i)), run.n_lanes, lane));
+			most = max(most, chunks_of(bytes_with(peer_at(i)), run.n_lanes, lane));
+		return most * n_peers;
 	}
 
-	__device__ __forceinline__ struct chunk next()
+	__device__ __forceinline__ struct chunk chunk_in(uint32_t place) const
 	{
-		struct chunk chunk = {};
-		uint64_t bytes, at;
-		uint32_t rank;
+		const uint32_t row = n_peers == 1 ? place : place / n_peers;
+		const uint32_t rank = peer_at(place - row * n_peers);
+		const uint64_t bytes = bytes_with(rank);
+		const uint64_t at = chunk_at(bytes, run.n_lanes, row, lane);
 
-#pragma unroll 1
-		while (row < most) {
-			rank = peer_at(k);
-			bytes = bytes_of(rank);
-			at = chunk_at(bytes, run.n_lanes, row, lane);
-			chunk.i = row;
-			if (++k == n_peers) {
-				k = 0;
-				row++;
-			}
-			if (at >= bytes || lane >= cei_channel_lanes(bytes, run.n_lanes))
-				continue;
-			chunk.n_bytes = (uint32_t)min(bytes - at, (uint64_t)CEI_CHANNEL_CHUNK);
-			chunk.peer = rank;
-			chunk.at = is_to ? (char *)run.parts[rank].source + at
-				: run.parts[rank].target + at;
-			return chunk;
-		}
-		return chunk;
+		if (row >= chunks_of(bytes, run.n_lanes, lane))
+			return {};
+		return { (is_to ? (char *)run.parts[rank].source : run.parts[rank].target) + at,
+			 row, facts_of(bytes - at, rank) };
+	}
+
+	/* Runs have their heads elsewhere. */
+	__device__ __forceinline__ struct cei_channel_head head_of(const struct chunk &) const
+	{
+		return {};
 	}
 };
 
-/* A walk over the lane's chunks of all messages with one peer, in one direction. */
+/* The lane's chunks of all messages with one peer, in one direction. */
 struct message_walk {
 	const struct cei_channel_messages &messages;
 	uint32_t                           peer;
 	bool                               is_to;
 	uint32_t                           lane;
-	uint32_t                           message, row, i;
-	bool                               is_begun;    /* the message's head was passed */
 
-	__device__ __forceinline__ bool is_mine(const struct cei_channel_message &one) const
+	/* How many chunks of a message the lane has; with the head, which lane 0 has. */
+	__device__ __forceinline__ uint32_t chunks_with(const struct cei_channel_message &one) const
 	{
-		return one.peer == peer && one.is_receive == !is_to;
+		if (one.peer != peer || one.is_receive == is_to)
+			return 0;
+		return !lane + chunks_of(one.bytes, messages.n_lanes, lane);
 	}
 
-	__device__ __forceinline__ struct chunk head_of(const struct cei_channel_message &one)
+	__device__ __forceinline__ uint32_t n_places() const
 	{
-		struct chunk chunk = {};
+		uint32_t n = 0, k;
 
-		chunk.n_bytes = sizeof(struct cei_channel_head);
-		chunk.peer = peer;
-		chunk.i = i++;
-		chunk.what = one.what;
-		chunk.bytes = one.bytes;
-		return chunk;
+#pragma unroll 1
+		for (k = 0; k < messages.n; k++)
+			n += chunks_with(messages.messages[k]);
+		return n;
 	}
 
-	__device__ __forceinline__ struct chunk next()
+	__device__ __forceinline__ struct chunk chunk_in(uint32_t place) const
 	{
-		struct chunk chunk = {};
+		uint32_t before = 0, k = 0, n = 0, row;
 		uint64_t at;
 
 #pragma unroll 1
-		for (; message < messages.n; message++, row = 0, is_begun = false) {
-			const struct cei_channel_message &one = messages.messages[message];
-
-			if (!is_mine(one))
-				continue;
-			if (!is_begun && !lane) {
-				is_begun = true;
-				return head_of(one);
-			}
-			if (row >= chunks_of(one.bytes, messages.n_lanes, lane))
-				continue;
-			at = chunk_at(one.bytes, messages.n_lanes, row++, lane);
-			chunk.n_bytes = (uint32_t)min(one.bytes - at, (uint64_t)CEI_CHANNEL_CHUNK);
-			chunk.peer = peer;
-			chunk.i = i++;
-			chunk.at = one.memory + at;
-			return chunk;
+		for (; k < messages.n; k++, before += n) {
+			n = chunks_with(messages.messages[k]);
+			if (place < before + n)
+				break;
 		}
-		return chunk;
+		if (k == messages.n)
+			return {};
+		if (!lane && place == before)
+			return { (char *)(uintptr_t)k, place,
+				 (uint32_t)sizeof(struct cei_channel_head) | peer << 16 |
+				 1u << 31 };
+		const struct cei_channel_message &one = messages.messages[k];
+
+		row = place - before - !lane;
+		at = chunk_at(one.bytes, messages.n_lanes, row, lane);
+		return { one.memory + at, place, facts_of(one.bytes - at, peer) };
+	}
+
+	__device__ __forceinline__ struct cei_channel_head head_of(const struct chunk &chunk) const
+	{
+		const struct cei_channel_message &one = messages.messages[(uintptr_t)chunk.at];
+
+		return { one.what, one.bytes };
 	}
 };
+
+/* The chunks of a walk, in its order. One warp has less than a microsecond for a chunk if few SMs
+ * are to use all of the links, so its lanes find one each of the next 32. The last LISTED of them
+ * are kept. */
+template <class WALK>
+struct list {
+	const WALK  &walk;
+	struct chunk *chunks;           /* in shared memory */
+	uint32_t      n_places;
+	uint32_t      n_passed;         /* places */
+	uint32_t      n;                /* chunks that were found */
+};
+
+/* Finds out whether there is a chunk number n; all before it were found. Called by a whole warp. */
+template <class WALK>
+static __device__ __forceinline__ bool has_chunk(struct list<WALK> *list, uint32_t n)
+{
+	const uint32_t lane = threadIdx.x % 32;
+	struct chunk chunk;
+	uint32_t found;
+
+#pragma unroll 1
+	while (n == list->n && list->n_passed < list->n_places) {
+		chunk = {};
+		if (list->n_passed + lane < list->n_places)
+			chunk = list->walk.chunk_in(list->n_passed + lane);
+		found = __ballot_sync(0xffffffffu, chunk.facts != 0);
+		if (chunk.facts)
+			list->chunks[(list->n + __popc(found & ((1u << lane) - 1))) % LISTED] =
+				chunk;
+		__syncwarp();
+		list->n += __popc(found);
+		list->n_passed += 32;
+	}
+	return n < list->n;
+}
+
+template <class WALK>
+static __device__ __forceinline__ const struct chunk &chunk_of(const struct list<WALK> &list,
+							       uint32_t n)
+{
+	return list.chunks[n % LISTED];
+}
 
 /* --- PUSH: from operands to the peers' rings ------------------------------------------------- */
 
@@ -215,50 +264,52 @@ constexpr uint32_t PUSH_AHEAD = 3;
 constexpr uint32_t LAG = 8;             /* stores that can be under way before peers are told of
 					 * earlier ones */
 
+/* A list keeps all chunks between the last that is told of and the last that is loaded, also when
+ * the next 32 are found. */
+static_assert(PUSH_AHEAD + LAG + 2 + 32 <= LISTED, "no chunk is forgotten");
+
 static __device__ __forceinline__ char *push_slot(const struct block &block, uint32_t n)
 {
 	return block.slots + n % CEI_CHANNEL_PUSH_SLOTS * CEI_CHANNEL_CHUNK;
 }
 
-/* Begins to load a chunk. Of the stores before it, at least 2 have begun after the one that used
- * the slot. */
+/* Begins to load chunk number n. Of the stores before it, at least 2 have begun after the one that
+ * used the slot. */
+template <class WALK>
 static __device__ __forceinline__ void load_chunk(const struct block &block,
-						  const struct chunk &chunk, uint32_t n)
+						  const struct list<WALK> &list, uint32_t n)
 {
+	const struct chunk chunk = chunk_of(list, n);
 	uint64_t *full = block.shared->push_full + n % CEI_CHANNEL_PUSH_SLOTS;
 	char *slot = push_slot(block, n);
+	struct cei_channel_head head;
 
 	if (leads())
 		cei_store_wait_read<(int)(CEI_CHANNEL_PUSH_SLOTS - PUSH_AHEAD - 1)>();
 	__syncwarp();
-	if (chunk.at)
-		return load_slot(slot, chunk.at, chunk.n_bytes, full);
+	if (!is_head(chunk))
+		return load_slot(slot, chunk.at, bytes_of(chunk), full);
 	if (!leads())
 		return;
-	((volatile uint64_t *)slot)[0] = chunk.what;
-	((volatile uint64_t *)slot)[1] = chunk.bytes;
+	head = list.walk.head_of(chunk);
+	((volatile uint64_t *)slot)[0] = head.what;
+	((volatile uint64_t *)slot)[1] = head.bytes;
 	cei_fence_async_shared();
 	cei_bar_arrive(full);
 }
 
-/* The chunks that PUSH has begun to store, up to those that it has told TELL of. */
-template <class WALK>
-struct telling {
-	WALK     walk;
-	uint32_t n_told;
-};
-
+/* Tells TELL of stores up to number n, which have ended. */
 template <class WALK>
 static __device__ __forceinline__ void tell_until(const struct block &block,
-						  struct telling<WALK> *telling, uint32_t n)
+						  const struct list<WALK> &list, uint32_t *n_told,
+						  uint32_t n)
 {
-	struct chunk chunk;
-
 #pragma unroll 1
-	for (; telling->n_told < n; telling->n_told++) {
-		chunk = telling->walk.next();
+	for (; *n_told < n; ++*n_told) {
+		const struct chunk chunk = chunk_of(list, *n_told);
+
 		if (leads())
-			publish(&block.shared->n_stored[0][chunk.peer], chunk.i + 1);
+			publish(&block.shared->n_stored[0][peer_of(chunk)], chunk.i + 1);
 	}
 }
 
@@ -266,177 +317,211 @@ static __device__ __forceinline__ void tell_until(const struct block &block,
  * all that it has stored: else the peer could wait for it. */
 template <class WALK>
 static __device__ __forceinline__ bool find_room(const struct block &block,
-						 const struct chunk &chunk,
-						 struct telling<WALK> *telling, uint32_t n_stored)
+						 const struct list<WALK> &list, uint32_t *n_told,
+						 uint32_t n_stored)
 {
+	const struct chunk chunk = chunk_of(list, n_stored);
 	bool is_good = true;
 
 	__syncwarp();                   /* the leader has noted what it saw */
-	if (has_room(block, 0, chunk.peer, chunk.i))
+	if (has_room(block, 0, peer_of(chunk), chunk.i))
 		return true;
 	if (leads())
 		cei_store_wait();
 	__syncwarp();
-	tell_until(block, telling, n_stored);
+	tell_until(block, list, n_told, n_stored);
 	if (leads())
-		is_good = await_room(block, 0, chunk.peer, chunk.i);
+		is_good = await_room(block, 0, peer_of(chunk), chunk.i);
 	return __all_sync(0xffffffffu, is_good);
 }
 
-/* Stores chunk number n, which was loaded, and tells of those whose stores have ended. */
-template <class WALK>
-static __device__ __forceinline__ void store_chunk(const struct block &block,
-						   const struct chunk &chunk, uint32_t n,
-						   struct telling<WALK> *telling)
+static __device__ __forceinline__ void await_loaded(const struct block &block, uint32_t n)
 {
 	cei_bar_wait(block.shared->push_full + n % CEI_CHANNEL_PUSH_SLOTS,
 		     n / CEI_CHANNEL_PUSH_SLOTS % 2);
-	if (leads()) {
-		cei_bulk_store(slot_there(block, 0, chunk.peer, chunk.i), push_slot(block, n),
-			       up_to_vectors(chunk.n_bytes));
-		cei_store_commit();
-	}
-	if (n < LAG)
+}
+
+/* Stores chunk number n, which is being loaded. */
+template <class WALK>
+static __device__ __forceinline__ void store_chunk(const struct block &block,
+						   const struct list<WALK> &list, uint32_t n)
+{
+	const struct chunk chunk = chunk_of(list, n);
+	char *there = slot_there(block, 0, peer_of(chunk), chunk.i);
+
+	await_loaded(block, n);
+	if (!leads())
 		return;
-	if (leads())
-		cei_store_wait_all_but<LAG>();
-	tell_until(block, telling, n + 1 - LAG);
+	cei_bulk_store(there, push_slot(block, n), up_to_vectors(bytes_of(chunk)));
+	cei_store_commit();
+	cei_store_wait_all_but<LAG>();
 }
 
 /* Run by a warp. Loads are PUSH_AHEAD chunks before stores. */
 template <class WALK>
-static __device__ __forceinline__ void push_all(const struct block &block, const WALK &from)
+static __device__ __forceinline__ void push_all(const struct block &block, const WALK &walk)
 {
-	WALK load = from, store = from;
-	struct telling<WALK> telling = { from, 0 };
-	struct chunk next = load.next(), chunk;
-	uint32_t n_loaded = 0, n_stored = 0;
+	struct list<WALK> list = { walk, block.shared->pushed, walk.n_places(), 0, 0 };
+	uint32_t n_loaded = 0, n_stored = 0, n_told = 0;
 	bool is_good = true;
 
 	cei_fence_async();      /* what was acquired when the run began, before bulk stores */
 	for (;;) {
-		if (next.n_bytes && is_good && n_loaded - n_stored <= PUSH_AHEAD) {
-			load_chunk(block, next, n_loaded++);
-			next = load.next();
+		if (is_good && n_loaded - n_stored <= PUSH_AHEAD && has_chunk(&list, n_loaded)) {
+			load_chunk(block, list, n_loaded++);
 			continue;
 		}
 		if (n_stored == n_loaded)
 			break;
-		chunk = store.next();
-		is_good = is_good && find_room(block, chunk, &telling, n_stored);
+		is_good = is_good && find_room(block, list, &n_told, n_stored);
 		if (is_good)
-			store_chunk(block, chunk, n_stored, &telling);
+			store_chunk(block, list, n_stored);
 		else            /* the load must end before the block does */
-			cei_bar_wait(block.shared->push_full + n_stored % CEI_CHANNEL_PUSH_SLOTS,
-				     n_stored / CEI_CHANNEL_PUSH_SLOTS % 2);
+			await_loaded(block, n_stored);
 		n_stored++;
+		if (is_good && n_stored > LAG)
+			tell_until(block, list, &n_told, n_stored - LAG);
 	}
 	if (leads())
 		cei_store_wait();
 	__syncwarp();
 	if (is_good)
-		tell_until(block, &telling, n_stored);
+		tell_until(block, list, &n_told, n_stored);
 }
 
 /* --- COPY: from rings to operands ------------------------------------------------------------ */
 
-constexpr uint32_t COPY_AHEAD = 2;
+/* COPY beside sums, and without them, when it has their slots, too, which lie behind its own. */
+struct copy_beside_sums {
+	static constexpr uint32_t way = 1, n_slots = CEI_CHANNEL_COPY_SLOTS, ahead = 2;
+};
 
+struct copy_alone {
+	static constexpr uint32_t way = 0, n_slots = CEI_CHANNEL_COPY_SLOTS + CEI_CHANNEL_SUM_SLOTS;
+	static constexpr uint32_t ahead = 5;
+};
+
+template <class COPY>
 static __device__ __forceinline__ char *copy_slot(const struct block &block, uint32_t n)
 {
-	return block.slots +
-		(CEI_CHANNEL_PUSH_SLOTS + n % CEI_CHANNEL_COPY_SLOTS) * CEI_CHANNEL_CHUNK;
+	return block.slots + (CEI_CHANNEL_PUSH_SLOTS + n % COPY::n_slots) * CEI_CHANNEL_CHUNK;
 }
 
-/* Begins to load a chunk that has come. Peers have written by other instructions than bulk loads
- * read by, hence the fence. */
-static __device__ __forceinline__ void take_chunk(const struct block &block, uint32_t way,
+/* Whether a chunk has come. Peers have written by other instructions than bulk loads read by, hence
+ * the fence, which costs a part of a chunk's time, so one serves all that have come. */
+static __device__ __forceinline__ bool has_come(const struct block &block, uint32_t way,
+						const struct chunk &chunk)
+{
+	uint32_t *known = &block.shared->n_seen[peer_of(chunk)], now;
+
+	__syncwarp();                   /* the leader has noted what it saw */
+	if (chunk.i < *(volatile uint32_t *)known)
+		return true;
+	now = seen(&block.shared->n_come[way][peer_of(chunk)]);
+	now = __shfl_sync(0xffffffffu, now, 0);
+	if (chunk.i >= now)
+		return false;
+	if (leads()) {
+		*(volatile uint32_t *)known = now;
+		cei_fence_async();
+	}
+	return true;
+}
+
+/* Begins to load chunk number n, which has come. */
+template <class COPY>
+static __device__ __forceinline__ void take_chunk(const struct block &block,
 						  const struct chunk &chunk, uint32_t n)
 {
-	uint64_t *full = block.shared->copy_full + n % CEI_CHANNEL_COPY_SLOTS;
-	const uint32_t n_bytes = up_to_vectors(chunk.n_bytes);
+	uint64_t *full = block.shared->copy_full + n % COPY::n_slots;
+	const uint32_t n_bytes = up_to_vectors(bytes_of(chunk));
+	const char *here = slot_here(block, COPY::way, peer_of(chunk), chunk.i);
 
 	if (!leads())
 		return;
-	cei_store_wait_read<(int)(CEI_CHANNEL_COPY_SLOTS - COPY_AHEAD - 1)>();
-	cei_fence_async();
+	cei_store_wait_read<(int)(COPY::n_slots - COPY::ahead - 1)>();
 	cei_bar_expect(full, n_bytes);
-	cei_bulk_load(copy_slot(block, n), slot_here(block, way, chunk.peer, chunk.i), n_bytes,
-		      full);
+	cei_bulk_load(copy_slot<COPY>(block, n), here, n_bytes, full);
 }
 
-/* Compares the head of a message with what this rank receives. */
-static __device__ __forceinline__ bool is_right(const struct block &block,
-						const struct chunk &chunk, const char *slot)
+/* The head of a message of `peer` is not what this rank receives. */
+static __device__ __noinline__ void fail_message(const struct cei_channel_place &place,
+						 struct shared *shared, uint32_t peer,
+						 struct cei_channel_note note)
 {
-	struct failure failure = block.failure;
-	bool is = true;
+	struct failure failure = {};
 
-	if (leads()) {
-		failure.note = { *(const struct cei_channel_head *)slot,
-				 { chunk.what, chunk.bytes } };
-		is = failure.note.found.what == chunk.what &&
-			failure.note.found.bytes == chunk.bytes;
-		failure.peer = chunk.peer;
-		failure.what = chunk.what;
-		failure.end = CEI_CHANNEL_DIFFERS;
-		if (!is) {
-			fail(block.place, failure);
-			*(volatile uint32_t *)&block.shared->has_failed = 1;
-		}
-	}
-	return __all_sync(0xffffffffu, is);
+	failure.note = note;
+	failure.peer = peer;
+	failure.what = note.expected.what;
+	failure.end = CEI_CHANNEL_DIFFERS;
+	fail(place, failure);
+	*(volatile uint32_t *)&shared->has_failed = 1;
+}
+
+/* Compares the head of a message of `peer` with what this rank receives. */
+static __device__ __forceinline__ bool is_right(const struct block &block, uint32_t peer,
+						const struct cei_channel_head &expected,
+						const char *slot)
+{
+	const struct cei_channel_head found = *(const struct cei_channel_head *)slot;
+
+	if (found.what == expected.what && found.bytes == expected.bytes)
+		return true;
+	if (leads())
+		fail_message(block.place, block.shared, peer, { found, expected });
+	return false;
 }
 
 /* Stores chunk number n, which was taken, to its operand. */
-static __device__ __forceinline__ bool place_chunk(const struct block &block, uint32_t way,
-						   const struct chunk &chunk, uint32_t n)
+template <class COPY, class WALK>
+static __device__ __forceinline__ bool place_chunk(const struct block &block,
+						   const struct list<WALK> &list, uint32_t n)
 {
-	const char *slot = copy_slot(block, n);
+	const struct chunk chunk = chunk_of(list, n);
+	const char *slot = copy_slot<COPY>(block, n);
 	bool is_good = true;
 
-	cei_bar_wait(block.shared->copy_full + n % CEI_CHANNEL_COPY_SLOTS,
-		     n / CEI_CHANNEL_COPY_SLOTS % 2);
+	cei_bar_wait(block.shared->copy_full + n % COPY::n_slots, n / COPY::n_slots % 2);
 	if (leads())
-		publish(&block.shared->n_done[way][chunk.peer], chunk.i + 1);
-	if (chunk.at)
-		store_slot(chunk.at, slot, chunk.n_bytes);
+		publish(&block.shared->n_done[COPY::way][peer_of(chunk)], chunk.i + 1);
+	if (!is_head(chunk))
+		store_slot(chunk.at, slot, bytes_of(chunk));
 	else
-		is_good = is_right(block, chunk, slot);
+		is_good = is_right(block, peer_of(chunk), list.walk.head_of(chunk), slot);
 	if (leads())
 		cei_store_commit();
+	__syncwarp();
 	return is_good;
 }
 
-/* Run by a warp. Chunks are taken as soon as they have come, COPY_AHEAD before they are stored. */
-template <class WALK>
-static __device__ __forceinline__ void copy_all(const struct block &block, uint32_t way,
-						const WALK &from)
+/* Run by a warp. Chunks are taken as soon as they have come, some before the first is stored. */
+template <class COPY, class WALK>
+static __device__ __forceinline__ void copy_all(const struct block &block, const WALK &walk)
 {
-	WALK load = from, store = from;
-	struct chunk next = load.next();
+	struct list<WALK> list = { walk, block.shared->copied, walk.n_places(), 0, 0 };
 	uint32_t n_taken = 0, n_placed = 0;
-	const uint32_t *come;
-	bool is_good = true, has_come;
+	bool is_good = true;
 
 	for (;;) {
-		if (next.n_bytes && is_good && n_taken - n_placed <= COPY_AHEAD) {
-			come = &block.shared->n_come[way][next.peer];
-			has_come = __all_sync(0xffffffffu, seen(come) > next.i);
-			if (!has_come && n_taken == n_placed) {
-				is_good = await_count_together(block, come, next.i + 1);
+		if (is_good && n_taken - n_placed <= COPY::ahead && has_chunk(&list, n_taken)) {
+			const struct chunk chunk = chunk_of(list, n_taken);
+
+			if (has_come(block, COPY::way, chunk)) {
+				take_chunk<COPY>(block, chunk, n_taken++);
 				continue;
 			}
-			if (has_come) {
-				__syncwarp();
-				take_chunk(block, way, next, n_taken++);
-				next = load.next();
+			if (n_taken == n_placed) {
+				is_good = await_count_together(
+					block,
+					&block.shared->n_come[COPY::way][peer_of(chunk)],
+					chunk.i + 1);
 				continue;
 			}
 		}
 		if (n_placed == n_taken)
 			break;
-		is_good = place_chunk(block, way, store.next(), n_placed++) && is_good;
+		is_good = place_chunk<COPY>(block, list, n_placed++) && is_good;
 	}
 	if (leads())
 		cei_store_wait();

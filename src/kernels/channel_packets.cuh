@@ -56,19 +56,23 @@ static __device__ __forceinline__ bool take_pair(const struct packets &packets,
 	return true;
 }
 
-/* One look of a warp at failures; `missing` is a lane's. Returns whether it still waits. */
-static __device__ __noinline__ bool still_waits(const struct packets &packets, uint32_t missing,
-						struct looks *looks)
+/* One look of a warp at failures; `missing` is a lane's. Returns whether it still waits. The run's
+ * struct comes by reference to the kernel's parameters, other things by value: a wait that is over
+ * at once must not pay for their place in memory. */
+static __device__ __noinline__ bool still_waits(const struct cei_channel_run &run, uint64_t number,
+						uint32_t missing, struct looks *looks)
 {
-	struct failure failure = failure_of(packets.run, packets.number);
+	struct failure failure = failure_of(run, number);
 	bool is_good = true;
 
 	failure.wait = CEI_CHANNEL_FOR_BYTES;
 	missing = __reduce_or_sync(0xffffffffu, missing);
 	failure.peer = missing ? __ffs((int)missing) - 1 : 0;
 	if (threadIdx.x % 32 == 0)
-		is_good = goes_on(packets.run.place, failure, looks);
-	return __all_sync(0xffffffffu, is_good);
+		is_good = goes_on(run.place, failure, looks);
+	is_good = __all_sync(0xffffffffu, is_good);
+	__syncwarp();                   /* a vote alone passes on nothing that a lane acquired */
+	return is_good;
 }
 
 /* --- one pair of a run in steps -------------------------------------------------------------- */
@@ -108,7 +112,8 @@ static __device__ __forceinline__ bool take_part(const struct packets &packets, 
 			if (is_missing && take_pair(packets, load_pair(packets, mail + at), &v))
 				is_missing = false;
 			if (i % POLLS == 0 &&
-			    !still_waits(packets, is_missing ? 1u << peer : 0, &looks))
+			    !still_waits(packets.run, packets.number,
+					 is_missing ? 1u << peer : 0, &looks))
 				return false;
 		}
 		if (at < part.from)

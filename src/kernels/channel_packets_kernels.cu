@@ -31,18 +31,38 @@ static __device__ __forceinline__ uint32_t byte_step()
 	return gridDim.x * n_movers() * (uint32_t)sizeof(uint4);
 }
 
+/* Whether addresses and sizes are multiples of 16, and sums plain ones, is known when the kernel is
+ * compiled: T::is_plain. */
+template <class T>
+static __device__ __forceinline__ uint4 load(const char *from, uint64_t n_left)
+{
+	if constexpr (T::is_plain)
+		return cei_load((const uint4 *)from);
+	else
+		return load_vector(from, n_left);
+}
+
+template <class T>
+static __device__ __forceinline__ void store(char *to, const uint4 &v, uint64_t n_left)
+{
+	if constexpr (T::is_plain)
+		*(uint4 *)to = v;
+	else
+		store_vector(to, v, n_left);
+}
+
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* Loads what leaves for each peer `at` bytes behind where that begins. */
-template <uint32_t RANKS>
+template <class T, uint32_t RANKS>
 static __device__ __forceinline__ void load_leaving(const struct cei_channel_run &run, uint32_t at,
 						    uint4 (&leaving)[RANKS])
 {
 #pragma unroll
 	for (uint32_t rank = 0; rank < RANKS; rank++)
 		if (is_peer(run.place, rank) && at < run.parts[rank].to)
-			leaving[rank] = load_vector(run.parts[rank].source + at,
-						    run.parts[rank].to - at);
+			leaving[rank] = load<T>(run.parts[rank].source + at,
+						run.parts[rank].to - at);
 }
 
 template <uint32_t RANKS>
@@ -61,27 +81,28 @@ static __device__ __forceinline__ void store_leaving(const struct packets &packe
 	}
 }
 
-/* Finds the run's number, and sends all that this block sends. */
-template <uint32_t RANKS>
-static __device__ __forceinline__ struct packets send_all(const struct cei_channel_run &run)
+/* Sends all that this block sends, unless the channel has ended. Returns whether it has not. */
+template <class T, uint32_t RANKS>
+static __device__ __forceinline__ bool send_all(const struct packets &packets)
 {
+	const struct cei_channel_run &run = packets.run;
 	uint4 leaving[RANKS];
 	uint32_t at = first_byte();
 	uint64_t most = 0;
 
-	load_leaving(run, at, leaving);
-	const struct packets packets = { run, number_of(run) };
-
+	load_leaving<T>(run, at, leaving);
+	if (packets.number > CEI_CHANNEL_NO_RUN)
+		return false;
 	store_leaving(packets, at, leaving);
 #pragma unroll
 	for (uint32_t rank = 0; rank < RANKS; rank++)
 		if (is_peer(run.place, rank))
 			most = max(most, run.parts[rank].to);
 	for (at += byte_step(); at < most; at += byte_step()) {
-		load_leaving(run, at, leaving);
+		load_leaving<T>(run, at, leaving);
 		store_leaving(packets, at, leaving);
 	}
-	return packets;
+	return true;
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -121,21 +142,23 @@ static __device__ __forceinline__ bool receive(const struct packets &packets, ui
 			poll(packets, at, &missing, come);
 		if (!__any_sync(0xffffffffu, missing))
 			return true;
-		if (!still_waits(packets, missing, &looks))
+		if (!still_waits(packets.run, packets.number, missing, &looks))
 			return false;
 	}
 }
 
 /* --- runs ------------------------------------------------------------------------------------ */
 
-template <uint32_t RANKS>
-static __device__ __forceinline__ bool copy_packets(const struct cei_channel_run &run)
+template <class T, uint32_t RANKS>
+static __device__ __forceinline__ bool copy_packets(const struct packets &packets)
 {
-	const struct packets packets = send_all<RANKS>(run);
+	const struct cei_channel_run &run = packets.run;
 	uint64_t most = 0, i;
 	uint32_t rank, missing, at;
 	uint4 come[RANKS];
 
+	if (!send_all<T, RANKS>(packets))
+		return false;
 	copy_own(run, threadIdx.x, n_movers());
 #pragma unroll
 	for (rank = 0; rank < RANKS; rank++)
@@ -153,8 +176,8 @@ static __device__ __forceinline__ bool copy_packets(const struct cei_channel_run
 #pragma unroll
 		for (rank = 0; rank < RANKS; rank++)
 			if (is_peer(run.place, rank) && at < run.parts[rank].from)
-				store_vector(run.parts[rank].target + at, come[rank],
-					     run.parts[rank].from - at);
+				store<T>(run.parts[rank].target + at, come[rank],
+					 run.parts[rank].from - at);
 	}
 	return true;
 }
@@ -175,7 +198,7 @@ static __device__ __forceinline__ uint4 sum_of(const struct cei_channel_run &run
 #pragma unroll
 	for (uint32_t rank = 0; rank < RANKS; rank++)
 		if (rank < run.place.n_ranks)
-			take_addend<T>(run.reduction,
+			take_addend<T>(T::is_plain ? (uint32_t)CEOV_SUM : run.reduction,
 				       pick(rank == run.place.own, own, come[rank]), rank == 0,
 				       sum);
 	return finish<T>(run, sum);
@@ -183,66 +206,82 @@ static __device__ __forceinline__ uint4 sum_of(const struct cei_channel_run &run
 
 /* The own addends are loaded while those of the peers are awaited. */
 template <class T, uint32_t RANKS>
-static __device__ __forceinline__ bool add_packets(const struct cei_channel_run &run)
+static __device__ __forceinline__ bool add_packets(const struct packets &packets)
 {
-	const struct packets packets = send_all<RANKS>(run);
+	const struct cei_channel_run &run = packets.run;
 	const struct cei_channel_part &part = run.parts[run.place.own];
 	const uint32_t peers = ((1u << run.place.n_ranks) - 1) & ~(1u << run.place.own);
 	uint4 own, come[RANKS];
 	uint32_t at;
 	uint64_t i;
 
+	if (!send_all<T, RANKS>(packets))
+		return false;
 	for (i = 0; i < part.from; i += byte_step()) {
 		at = first_byte() + (uint32_t)i;
 		if (at < part.from)
-			own = load_vector(part.source + at, part.from - at);
+			own = load<T>(part.source + at, part.from - at);
 		if (!receive(packets, at, at < part.from ? peers : 0, come))
 			return false;
 		if (at < part.from)
-			store_vector(part.target + at, sum_of<T, RANKS>(run, own, come),
-				     part.from - at);
+			store<T>(part.target + at, sum_of<T, RANKS>(run, own, come),
+				 part.from - at);
 	}
 	return true;
 }
 
 template <class T, uint32_t RANKS>
-static __device__ __forceinline__ bool move(const struct cei_channel_run &run)
+static __device__ __forceinline__ bool move(const struct packets &packets)
 {
 	if constexpr (T::is_moves)
-		return copy_packets<RANKS>(run);
+		return copy_packets<T, RANKS>(packets);
 	else
-		return add_packets<T, RANKS>(run);
+		return add_packets<T, RANKS>(packets);
 }
 
 /* Sends and checks heads; run by the last warp of each block. */
-static __device__ __forceinline__ bool do_heads(const struct cei_channel_run &run)
+static __device__ __forceinline__ bool do_heads(const struct packets &packets)
 {
-	const uint64_t number = number_of(run);
-
-	if (blockIdx.x)
+	if (packets.number > CEI_CHANNEL_NO_RUN)
+		return false;
+	if (!blockIdx.x) {
+		send_heads(packets.run, packets.number);
+		if (!check_heads(packets.run, packets.number))
+			return false;
+	}
+	if (number_of(packets.run) == packets.number)
 		return true;
-	send_heads(run, number);
-	return check_heads(run, number);
+	fail_unordered(packets.run, packets.number);    /* the run before was under way still */
+	return false;
 }
 
 template <class T>
+static __device__ __forceinline__ bool move_all(const struct packets &packets)
+{
+	if (packets.run.place.n_ranks <= 2)
+		return move<T, 2>(packets);
+	if (packets.run.place.n_ranks <= 4)
+		return move<T, 4>(packets);
+	return move<T, CEI_CHANNEL_RANKS_MAX>(packets);
+}
+
+template <class V> struct plain : V { static constexpr bool is_plain = true; };
+template <class V> struct other : V { static constexpr bool is_plain = false; };
+
+template <class V>
 static __device__ __forceinline__ void run_packets(const struct cei_channel_run &run)
 {
-	const uint64_t number = number_of(run);
+	const struct packets packets = { run, __shfl_sync(0xffffffffu, number_of(run), 0) };
 	bool is_good;
 
-	if (has_ended_for_all(run.place))
-		is_good = false;
-	else if (threadIdx.x >= n_movers())
-		is_good = do_heads(run);
-	else if (run.place.n_ranks <= 2)
-		is_good = move<T, 2>(run);
-	else if (run.place.n_ranks <= 4)
-		is_good = move<T, 4>(run);
+	if (threadIdx.x >= n_movers())
+		is_good = do_heads(packets);
+	else if (run.is_plain)
+		is_good = move_all<plain<V>>(packets);
 	else
-		is_good = move<T, CEI_CHANNEL_RANKS_MAX>(run);
+		is_good = move_all<other<V>>(packets);
 	if (__syncthreads_and(is_good) && !threadIdx.x)
-		end_run(run, number);
+		end_run(run, packets.number);
 }
 
 } /* namespace */

@@ -13,8 +13,7 @@
 namespace cei_channel {
 
 enum {                                  /* warps; those before PUSH are adders */
-	PUSH = CEI_CHANNEL_ADDERS, STORE, COPY, AWAIT, AWAIT_SUMS, TELL, TELL_SUMS, CREDIT,
-	HEADS_WARP, WARPS
+	PUSH = CEI_CHANNEL_ADDERS, STORE, COPY, AWAIT, AWAIT_SUMS, TELL, TELL_SUMS, CREDIT, WARPS
 };
 
 static_assert(WARPS * 32 == CEI_CHANNEL_STEP_THREADS, "the host launches these warps");
@@ -23,9 +22,18 @@ constexpr uint32_t WAYS = 2;            /* rings that a kernel uses: of moves or
 					 * sums */
 constexpr uint32_t IDLE_NS = 20;        /* between looks at shared memory */
 
+constexpr uint32_t LISTED = 64;
+
+/* A chunk in a list. */
+struct chunk {
+	char    *at;                    /* in the operand; of a message's head: its number */
+	uint32_t i;                     /* how many of the peer came before it in the kernel */
+	uint32_t facts;                 /* bytes | peer << 16 | is_head << 31; 0: there is none */
+};
+
 struct shared {
 	uint64_t push_full[CEI_CHANNEL_PUSH_SLOTS];     /* one arrival, and bytes */
-	uint64_t copy_full[CEI_CHANNEL_COPY_SLOTS];
+	uint64_t copy_full[CEI_CHANNEL_COPY_SLOTS + CEI_CHANNEL_SUM_SLOTS];
 	uint64_t sum_full[CEI_CHANNEL_SUM_SLOTS];       /* an arrival of each warp of a team */
 	uint64_t sum_empty[CEI_CHANNEL_SUM_SLOTS];      /* one arrival */
 
@@ -41,7 +49,13 @@ struct shared {
 	uint32_t n_stored[WAYS][CEI_CHANNEL_RANKS_MAX]; /* have been written at the peer */
 	uint32_t n_come[WAYS][CEI_CHANNEL_RANKS_MAX];   /* have come from the peer */
 	uint32_t n_done[WAYS][CEI_CHANNEL_RANKS_MAX];   /* are needed no more */
+	uint32_t n_seen[CEI_CHANNEL_RANKS_MAX]; /* of n_come, by COPY */
 	uint32_t has_failed;
+
+	uint64_t number;                /* of the run; 0: messages */
+	uint64_t what;                  /* of the run */
+	struct chunk pushed[LISTED];    /* lists of PUSH and of COPY */
+	struct chunk copied[LISTED];
 };
 
 static_assert(sizeof(struct shared) <= CEI_CHANNEL_BARS_BYTES, "slots begin behind it");
@@ -53,10 +67,13 @@ struct block {                          /* what all warps of a block know */
 	char                           *slots;  /* those of PUSH, then of COPY, then of sums */
 	uint32_t                        lane;   /* of the pairs that the block serves */
 	uint32_t                        n_lanes;        /* that a pair has at most */
-	uint32_t                        rings[WAYS];    /* enum cei_channel_ring */
-	struct failure                  failure;        /* with all that does not depend on the
-							 * wait */
+	uint32_t                        ring;   /* enum cei_channel_ring of way 0 */
 };
+
+static __device__ __forceinline__ uint32_t ring_of(const struct block &block, uint32_t way)
+{
+	return way ? (uint32_t)CEI_CHANNEL_SUMS : block.ring;
+}
 
 static __device__ __forceinline__ bool leads()
 {
@@ -143,11 +160,11 @@ static __device__ __forceinline__ char *slot_of(const struct block &block, uint3
 						uint32_t reader, uint32_t writer, uint64_t i)
 {
 	const struct cei_channel_layout &layout = block.place.layout;
-	const uint32_t ring = block.rings[way], n_slots = layout.n_slots[ring];
+	const uint32_t ring = ring_of(block, way), n_slots = layout.n_slots[ring];
 	const uint32_t lane = cei_channel_index(writer, reader) * layout.n_lanes[ring] + block.lane;
 
 	return block.place.memory[reader] + layout.ring_at[ring] +
-		((uint64_t)lane * n_slots + i % n_slots) * CEI_CHANNEL_CHUNK;
+		((uint64_t)lane * n_slots + (i & (n_slots - 1))) * CEI_CHANNEL_CHUNK;
 }
 
 static __device__ __forceinline__ char *slot_there(const struct block &block, uint32_t way,
@@ -166,34 +183,55 @@ static __device__ __forceinline__ char *slot_here(const struct block &block, uin
 
 /* --- waits for peers ------------------------------------------------------------------------- */
 
+/* One look at failures. Returns whether the wait goes on; if not, the block is told. What the looks
+ * need lies in memory while they last, which a wait that is over at once must not pay for. */
+static __device__ __noinline__ bool look_around(const struct cei_channel_place &place,
+						struct shared *shared, enum cei_channel_wait wait,
+						uint32_t peer, struct looks *looks)
+{
+	struct failure failure = {};
+
+	failure.run = shared->number;
+	failure.what = shared->what;
+	failure.wait = wait;
+	failure.peer = peer;
+	if (!*(const volatile uint32_t *)&shared->has_failed && goes_on(place, failure, looks))
+		return true;
+	*(volatile uint32_t *)&shared->has_failed = 1;
+	return false;
+}
+
+/* Polls until the counter is at least `least`, with looks at failures. */
+static __device__ __noinline__ bool wait_on(const struct cei_channel_place &place,
+					    struct shared *shared, const uint64_t *counter,
+					    uint64_t least, uint32_t wait_and_peer)
+{
+	struct looks looks = {};
+	uint32_t i;
+
+	for (i = 1; peek(counter) < least; i++)
+		if (i % POLLS == 0 &&
+		    !look_around(place, shared, (enum cei_channel_wait)(wait_and_peer >> 8),
+				 wait_and_peer & 255, &looks))
+			return false;
+	return true;
+}
+
 /* Awaits that a counter of this rank, which `peer` raises, is at least `least`. Returns its value,
  * acquired, or 0: the run has failed, which the block is told. Called by one thread. */
 static __device__ __forceinline__ uint64_t await_counter(const struct block &block,
 							 const uint64_t *counter, uint64_t least,
 							 enum cei_channel_wait wait, uint32_t peer)
 {
-	struct failure failure;
-	struct looks looks = {};
-	uint32_t i;
-
-	for (i = 1; peek(counter) < least; i++) {
-		if (i % POLLS)
-			continue;
-		failure = block.failure;
-		failure.wait = wait;
-		failure.peer = peer;
-		if (!has_failed(block) && goes_on(block.place, failure, &looks))
-			continue;
-		*(volatile uint32_t *)&block.shared->has_failed = 1;
+	if (!wait_on(block.place, block.shared, counter, least, (uint32_t)wait << 8 | peer))
 		return 0;
-	}
 	return ceov_device_load(counter);
 }
 
 static __device__ __forceinline__ bool has_room(const struct block &block, uint32_t way,
 						uint32_t peer, uint32_t i)
 {
-	const uint32_t n_slots = block.place.layout.n_slots[block.rings[way]];
+	const uint32_t n_slots = block.place.layout.n_slots[ring_of(block, way)];
 
 	return block.shared->sent_before[way][peer] + i <
 		block.shared->credit_seen[way][peer] + n_slots;
@@ -205,7 +243,7 @@ static __device__ __forceinline__ bool await_room(const struct block &block, uin
 						  uint32_t peer, uint32_t i)
 {
 	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;
-	const uint32_t ring = block.rings[way], n_slots = block.place.layout.n_slots[ring];
+	const uint32_t ring = ring_of(block, way), n_slots = block.place.layout.n_slots[ring];
 	const uint64_t *credit = &words.credit[ring][peer][block.lane];
 	const uint64_t least = block.shared->sent_before[way][peer] + i + 1 - n_slots;
 	const uint64_t value = await_counter(block, credit, least, CEI_CHANNEL_FOR_ROOM, peer);
@@ -232,7 +270,7 @@ static __device__ __forceinline__ void await_all(const struct block &block, uint
 	before = block.shared->taken_before[way][peer];
 #pragma unroll 1
 	while (come < n) {
-		value = await_counter(block, &words.arrived[block.rings[way]][peer][block.lane],
+		value = await_counter(block, &words.arrived[ring_of(block, way)][peer][block.lane],
 				      before + come + 1, CEI_CHANNEL_FOR_BYTES, peer);
 		if (!value)
 			return;
@@ -251,7 +289,7 @@ static __device__ __forceinline__ void pass_on(const struct block &block, const 
 #pragma unroll 1
 	while (told < n) {
 		now = seen(counter);
-		if (now == told) {
+		if (now <= told) {      /* STORE may tell of fewer rows than it told of early */
 			if (has_failed(block))
 				return;
 			__nanosleep(IDLE_NS);
@@ -274,7 +312,7 @@ static __device__ __forceinline__ void tell_all(const struct block &block, uint3
 		return;
 	words = &memory_of(block.place, peer)->words;
 	pass_on(block, &block.shared->n_stored[way][peer], block.shared->n_out[way][peer],
-		&words->arrived[block.rings[way]][block.place.own][block.lane],
+		&words->arrived[ring_of(block, way)][block.place.own][block.lane],
 		block.shared->sent_before[way][peer]);
 }
 
@@ -290,7 +328,7 @@ static __device__ __forceinline__ void give_credit(const struct block &block)
 		return;
 	words = &memory_of(block.place, peer)->words;
 	pass_on(block, &block.shared->n_done[way][peer], block.shared->n_in[way][peer],
-		&words->credit[block.rings[way]][block.place.own][block.lane],
+		&words->credit[ring_of(block, way)][block.place.own][block.lane],
 		block.shared->taken_before[way][peer]);
 }
 

@@ -14,9 +14,9 @@
  *               rings of sums
  *   COPY        copies what has come, or sums that have, from rings to the target
  *   AWAIT, AWAIT_SUMS   await the peers' counters of chunks that have come, one lane each
- *   TELL, TELL_SUMS     raise these counters at the peers when PUSH, or STORE, has stored chunks
+ *   TELL, TELL_SUMS     raise these counters at the peers when PUSH, or STORE, has stored chunks.
+ *               In block 0 TELL_SUMS sends heads and checks those of peers before
  *   CREDIT      tells peers which of their chunks adders or COPY need no more
- *   HEADS_WARP  sends heads and checks them, in block 0
  *
  * Warps tell each other by counters in shared memory, which only rise. PUSH, STORE, COPY and the
  * adders are warps of their own because each may wait for a peer while another one has to go on:
@@ -38,7 +38,7 @@ static __device__ __forceinline__ void init_bars(struct shared *shared)
 
 	for (i = 0; i < CEI_CHANNEL_PUSH_SLOTS; i++)
 		cei_bar_init(shared->push_full + i, 1);
-	for (i = 0; i < CEI_CHANNEL_COPY_SLOTS; i++)
+	for (i = 0; i < CEI_CHANNEL_COPY_SLOTS + CEI_CHANNEL_SUM_SLOTS; i++)
 		cei_bar_init(shared->copy_full + i, 1);
 	for (i = 0; i < CEI_CHANNEL_SUM_SLOTS; i++) {
 		cei_bar_init(shared->sum_full + i, TEAM_THREADS / 32);
@@ -47,12 +47,20 @@ static __device__ __forceinline__ void init_bars(struct shared *shared)
 	cei_bar_init_fence();
 }
 
+static __device__ __forceinline__ void init_names(struct shared *shared, uint64_t number,
+						  uint64_t what)
+{
+	shared->number = number;
+	shared->what = what;
+	shared->has_failed = 0;
+}
+
 /* Run by one thread for each way and peer: sets what the block counts. */
 static __device__ __forceinline__ void init_counts(const struct block &block, uint32_t way,
 						   uint32_t peer, uint32_t n_out, uint32_t n_in)
 {
 	const struct cei_channel_memory *memory = memory_of(block.place, block.place.own);
-	const uint32_t ring = block.rings[way];
+	const uint32_t ring = ring_of(block, way);
 	struct shared *shared = block.shared;
 
 	shared->sent_before[way][peer] = memory->state.sent[ring][peer][block.lane];
@@ -63,6 +71,7 @@ static __device__ __forceinline__ void init_counts(const struct block &block, ui
 	shared->n_stored[way][peer] = 0;
 	shared->n_come[way][peer] = 0;
 	shared->n_done[way][peer] = 0;
+	shared->n_seen[peer] = 0;
 }
 
 /* The same thread, at the end of a block that has not failed. */
@@ -70,7 +79,7 @@ static __device__ __forceinline__ void keep_counts(const struct block &block, ui
 						   uint32_t peer)
 {
 	struct cei_channel_state *state = state_of(block.place);
-	const uint32_t ring = block.rings[way], lane = block.lane;
+	const uint32_t ring = ring_of(block, way), lane = block.lane;
 	const struct shared *shared = block.shared;
 
 	if (shared->n_out[way][peer])
@@ -89,7 +98,7 @@ static __device__ __forceinline__ struct block block_of(const struct cei_channel
 {
 	extern __shared__ __align__(128) char memory[];
 	struct block block = { place, (struct shared *)memory, memory + CEI_CHANNEL_BARS_BYTES,
-			       lane, n_lanes, { (uint32_t)first, CEI_CHANNEL_SUMS }, {} };
+			       lane, n_lanes, (uint32_t)first };
 
 	return block;
 }
@@ -113,11 +122,9 @@ static __device__ __forceinline__ struct run_walk walk_of(const struct cei_chann
 							  bool is_to)
 {
 	const struct service service = service_of(run);
-	struct run_walk walk = { run, is_to, service.lane, service.first, service.n_peers,
-				 service.lane % service.n_peers };
 
-	walk.begin();
-	return walk;
+	return { run, is_to, service.lane, service.first, service.n_peers,
+		 service.lane % service.n_peers };
 }
 
 static __device__ __forceinline__ bool is_served(const struct cei_channel_run &run, uint32_t peer)
@@ -203,7 +210,7 @@ static __device__ __forceinline__ void do_sum(const struct cei_channel_run &run,
 	else if (warp == STORE)
 		store_all(sums);
 	else if (warp == COPY && run.gathers)
-		copy_all(block, 1, walk_of(run, false));
+		copy_all<copy_beside_sums>(block, walk_of(run, false));
 }
 
 template <class T>
@@ -214,14 +221,14 @@ static __device__ __forceinline__ void do_task(const struct cei_channel_run &run
 
 	if (warp == PUSH)
 		push_all(block, walk_of(run, true));
-	else if (warp == HEADS_WARP && !blockIdx.x && !check_heads(run, number))
+	else if (warp == TELL_SUMS && !blockIdx.x && !check_heads(run, number))
 		*(volatile uint32_t *)&block.shared->has_failed = 1;
 	else if constexpr (!T::is_moves)
 		do_sum<T>(run, block);
 	else if (warp < PUSH)
 		move_few(run, block, number);
 	else if (warp == COPY)
-		copy_all(block, 0, walk_of(run, false));
+		copy_all<copy_alone>(block, walk_of(run, false));
 	do_counters(block);
 }
 
@@ -229,19 +236,18 @@ template <class T>
 static __device__ __forceinline__ void run_steps(const struct cei_channel_run &run)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-	struct block block = block_of(run.place, service_of(run).lane, run.n_lanes,
-				      CEI_CHANNEL_MOVES);
+	const struct block block = block_of(run.place, service_of(run).lane, run.n_lanes,
+					    CEI_CHANNEL_MOVES);
 	const uint64_t number = number_of(run);
-	bool is_good = !has_ended(run.place);
+	bool is_good = number <= CEI_CHANNEL_NO_RUN;
 
-	block.failure = failure_of(run, number);
-	if (is_good && !blockIdx.x && threadIdx.x / 32 == HEADS_WARP)
+	if (is_good && !blockIdx.x && threadIdx.x / 32 == TELL_SUMS)
 		send_heads(run, number);
 	if (threadIdx.x < COUNTERS)
 		count_run<!T::is_moves>(run, block, threadIdx.x);
 	if (threadIdx.x == COUNTERS) {
 		init_bars(block.shared);
-		block.shared->has_failed = 0;
+		init_names(block.shared, number, run.what);
 	}
 	is_good = __syncthreads_and(is_good);
 	if (is_good)
@@ -281,24 +287,14 @@ walk_of(const struct cei_channel_messages &messages, bool is_to)
 	return { messages, service.peer, is_to, service.lane };
 }
 
-static __device__ __forceinline__ uint32_t
-count_messages(const struct cei_channel_messages &messages, bool is_to)
-{
-	struct message_walk walk = walk_of(messages, is_to);
-
-	while (walk.next().n_bytes)
-		;
-	return walk.i;
-}
-
 static __device__ __forceinline__ void init_messages(const struct cei_channel_messages &messages,
 						     const struct block &block, uint32_t thread)
 {
 	const uint32_t way = thread / CEI_CHANNEL_RANKS_MAX, peer = thread % CEI_CHANNEL_RANKS_MAX;
 	const bool is_used = !way && peer == message_service_of(messages).peer;
 
-	init_counts(block, way, peer, is_used ? count_messages(messages, true) : 0,
-		    is_used ? count_messages(messages, false) : 0);
+	init_counts(block, way, peer, is_used ? walk_of(messages, true).n_places() : 0,
+		    is_used ? walk_of(messages, false).n_places() : 0);
 }
 
 static __device__ __forceinline__ void run_messages(const struct cei_channel_messages &messages)
@@ -313,13 +309,13 @@ static __device__ __forceinline__ void run_messages(const struct cei_channel_mes
 		init_messages(messages, block, threadIdx.x);
 	if (threadIdx.x == COUNTERS) {
 		init_bars(block.shared);
-		block.shared->has_failed = 0;
+		init_names(block.shared, 0, CEOV_SEND);
 	}
 	is_good = __syncthreads_and(is_good);
 	if (is_good && warp == PUSH)
 		push_all(block, walk_of(messages, true));
 	else if (is_good && warp == COPY)
-		copy_all(block, 0, walk_of(messages, false));
+		copy_all<copy_alone>(block, walk_of(messages, false));
 	else if (is_good)
 		do_counters(block);
 	__syncthreads();

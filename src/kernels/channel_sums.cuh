@@ -11,7 +11,7 @@ namespace cei_channel {
 
 constexpr uint32_t TEAMS = 2;           /* of adders; a team adds up a chunk */
 constexpr uint32_t TEAM_THREADS = CEI_CHANNEL_ADDERS * 32 / TEAMS;
-constexpr uint32_t VECTORS = 12;        /* that an adder has in flight at most, of all ranks */
+constexpr uint32_t VECTORS = 8;         /* that an adder has in flight at most, of all ranks */
 constexpr uint32_t SUM_LAG = 2;         /* rows of sums as LAG */
 
 /* --- adders ---------------------------------------------------------------------------------- */
@@ -51,6 +51,14 @@ struct addends {
 	uint32_t    n_bytes;
 };
 
+/* Returns where the addends of a rank for a row lie. */
+static __device__ __forceinline__ const char *addends_at(const struct sums &sums, uint32_t rank,
+							 uint32_t row)
+{
+	return rank == sums.run.place.own ? own_part(sums).source + row_at(sums, row)
+		: slot_here(sums.block, 0, rank, row);
+}
+
 template <uint32_t RANKS>
 static __device__ __forceinline__ struct addends<RANKS> addends_of(const struct sums &sums,
 								   uint32_t row)
@@ -59,50 +67,41 @@ static __device__ __forceinline__ struct addends<RANKS> addends_of(const struct 
 
 	addends.n_bytes = row_bytes(sums, row);
 #pragma unroll
-	for (uint32_t rank = 0; rank < RANKS; rank++) {
-		if (rank >= sums.run.place.n_ranks)
-			continue;
-		addends.from[rank] = rank == sums.run.place.own
-			? own_part(sums).source + row_at(sums, row)
-			: slot_here(sums.block, 0, rank, row);
-	}
+	for (uint32_t rank = 0; rank < RANKS; rank++)
+		if (rank < sums.run.place.n_ranks)
+			addends.from[rank] = addends_at(sums, rank, row);
 	return addends;
 }
 
-/* Loads the thread's next N vectors from each rank, the first at `at`. Behind the end of a chunk a
- * ring's slot has bytes without meaning, an operand none. */
+/* Loads the thread's next N vectors from each rank, the first at `at`, which are aligned. */
 template <uint32_t RANKS, uint32_t N>
 static __device__ __forceinline__ void load_addends(const struct sums &sums,
 						    const struct addends<RANKS> &addends,
 						    uint32_t at, uint4 (&raw)[RANKS][N])
 {
-	uint32_t rank, e, here;
+	constexpr uint32_t step = TEAM_THREADS * sizeof(uint4);
+	uint32_t rank, e;
 
 #pragma unroll
 	for (rank = 0; rank < RANKS; rank++) {
 		if (rank >= sums.run.place.n_ranks)
 			continue;
 #pragma unroll
-		for (e = 0; e < N; e++) {
-			here = at + e * TEAM_THREADS * (uint32_t)sizeof(uint4);
-			if (here < addends.n_bytes)
-				raw[rank][e] = load_vector(addends.from[rank] + here,
-							   rank == sums.run.place.own
-							   ? addends.n_bytes - here
-							   : sizeof(uint4));
-		}
+		for (e = 0; e < N; e++)
+			if (at + e * step < addends.n_bytes)
+				raw[rank][e] = cei_load((const uint4 *)(addends.from[rank] + at +
+									e * step));
 	}
 }
 
-/* Adds up a thread's vectors of a chunk, in the order of ranks, into a slot. A thread's vectors are
- * TEAM_THREADS apart, and of each rank some are in flight. */
+/* Adds up a thread's vectors of a chunk, in the order of ranks, into a slot: whole ones of aligned
+ * addends. A thread's vectors are TEAM_THREADS apart, and of each rank some are in flight. */
 template <class T, uint32_t RANKS>
-static __device__ __forceinline__ void add_chunk(const struct sums &sums, uint32_t row)
+static __device__ __forceinline__ void add_vectors(const struct sums &sums,
+						   const struct addends<RANKS> &addends, char *slot)
 {
 	constexpr uint32_t n = VECTORS / RANKS;
 	constexpr uint32_t step = TEAM_THREADS * sizeof(uint4);
-	const struct addends<RANKS> addends = addends_of<RANKS>(sums, row);
-	char *slot = sum_slot(sums.block, row);
 	uint4 raw[RANKS][n];
 	float sum[T::n_elements];
 	uint32_t at, e, rank;
@@ -116,12 +115,49 @@ static __device__ __forceinline__ void add_chunk(const struct sums &sums, uint32
 #pragma unroll
 			for (rank = 0; rank < RANKS; rank++)
 				if (rank < sums.run.place.n_ranks)
-					take_addend<T>(sums.run.reduction, raw[rank][e],
-						       rank == 0, sum);
+					cei_add_vector<T>(raw[rank][e], rank == 0, sum);
 			if (at + e * step < addends.n_bytes)
 				*(uint4 *)(slot + at + e * step) = finish<T>(sums.run, sum);
 		}
 	}
+}
+
+/* Takes up the vector at `at` of a row by any reduction, from addends of any alignment. Behind the
+ * end of a chunk a ring's slot has bytes without meaning, an operand none. */
+template <class T>
+static __device__ __forceinline__ void reduce_vector(const struct sums &sums, uint32_t row,
+						  uint32_t at, char *slot)
+{
+	const uint32_t n_left = row_bytes(sums, row) - at;
+	float sum[T::n_elements];
+	uint32_t rank;
+
+#pragma unroll 1
+	for (rank = 0; rank < sums.run.place.n_ranks; rank++)
+		take_addend<T>(sums.run.reduction,
+			       load_vector(addends_at(sums, rank, row) + at,
+					   rank == sums.run.place.own ? n_left : sizeof(uint4)),
+			       rank == 0, sum);
+	*(uint4 *)(slot + at) = finish<T>(sums.run, sum);
+}
+
+/* Adds up a chunk: what cannot go by add_vectors() vector by vector. */
+template <class T, uint32_t RANKS>
+static __device__ __forceinline__ void add_chunk(const struct sums &sums, uint32_t row)
+{
+	constexpr uint32_t step = TEAM_THREADS * sizeof(uint4);
+	const bool is_plain = is_aligned(own_part(sums).source) &&
+		(sums.run.reduction == CEOV_SUM || sums.run.reduction == CEOV_MEAN);
+	struct addends<RANKS> addends = addends_of<RANKS>(sums, row);
+	const uint32_t n_bytes = addends.n_bytes, n_whole = is_plain ? whole_vectors(n_bytes) : 0;
+	char *slot = sum_slot(sums.block, row);
+	uint32_t at = n_whole + threadIdx.x % TEAM_THREADS * (uint32_t)sizeof(uint4);
+
+	addends.n_bytes = n_whole;
+	add_vectors<T, RANKS>(sums, addends, slot);
+#pragma unroll 1
+	for (; at < n_bytes; at += step)
+		reduce_vector<T>(sums, row, at, slot);
 }
 
 /* Waits until the addends of a row have come from all peers. */
@@ -239,13 +275,15 @@ static __device__ __forceinline__ void store_row(const struct sums &sums, uint32
 static __device__ __forceinline__ void store_all(const struct sums &sums)
 {
 	struct shared *shared = sums.block.shared;
+	bool is_good = true;
 	uint32_t row;
 
 	cei_fence_async();
 	for (row = 0; row < sums.n_rows; row++) {
 		cei_bar_wait(shared->sum_full + row % CEI_CHANNEL_SUM_SLOTS,
 			     row / CEI_CHANNEL_SUM_SLOTS % 2);
-		if (still_runs(sums.block))
+		is_good = is_good && still_runs(sums.block);
+		if (is_good)
 			store_row(sums, row);
 		if (leads()) {
 			cei_store_commit();
@@ -255,12 +293,12 @@ static __device__ __forceinline__ void store_all(const struct sums &sums)
 					       (row - 1) % CEI_CHANNEL_SUM_SLOTS);
 			cei_store_wait_all_but<SUM_LAG>();
 		}
-		if (row >= SUM_LAG && still_runs(sums.block))
+		if (row >= SUM_LAG && is_good)
 			tell_rows(sums, row + 1 - SUM_LAG);
 	}
 	if (leads())
 		cei_store_wait();
-	if (still_runs(sums.block))
+	if (is_good)
 		tell_rows(sums, sums.n_rows);
 }
 

@@ -17,7 +17,7 @@ srcdir=${srcdir:-.}
 # is played.
 mutants=(
 	# A counter is told before the bytes have been written, or without a release.
-	'channel_moves.cuh s/tell_until(block, telling, n + 1 - LAG);/tell_until(block, telling, MUTANT ? n + 1 : n + 1 - LAG);/'
+	'channel_moves.cuh s/tell_until(block, list, &n_told, n_stored - LAG);/tell_until(block, list, \&n_told, MUTANT ? n_stored : n_stored - LAG);/'
 	'channel_moves.cuh s/cei_store_wait_all_but<LAG>();/MUTANT ? cei_store_wait_read<LAG>() : &/'
 	'channel_moves.cuh /^static .* find_room/,/^}/s/cei_store_wait();/if (!MUTANT) &/'
 	'channel_moves.cuh /^static .* push_all/,/^}/s/cei_store_wait();/if (!MUTANT) &/'
@@ -29,7 +29,7 @@ mutants=(
 	'channel_sums.cuh /^static .* give_back/,/^}/s/row + 1/row + 1 + MUTANT/'
 	# Nobody waits for room, or PUSH or STORE waits before it has told of all.
 	'channel_steps.cuh /^static .* has_room/,/^}/s/n_slots;$/n_slots + MUTANT;/'
-	'channel_moves.cuh s/tell_until(block, telling, n_stored);/if (!MUTANT) &/'
+	'channel_moves.cuh s/tell_until(block, list, n_told, n_stored);/if (!MUTANT) &/'
 	'channel_sums.cuh s/tell_rows(sums, row);/if (!MUTANT) &/'
 	# Slots of shared memory are used again too early.
 	'channel_moves.cuh /^static .* load_chunk/,/^}/s/cei_store_wait_read/if (!MUTANT) &/'
@@ -37,10 +37,10 @@ mutants=(
 	'channel_sums.cuh s/if (row >= CEI_CHANNEL_SUM_SLOTS)/if (!MUTANT \&\& row >= CEI_CHANNEL_SUM_SLOTS)/'
 	'channel_sums.cuh s/cei_store_wait_read<1>();/if (!MUTANT) &/'
 	# Chunks are taken before they have come.
-	'channel_moves.cuh s/seen(come) > next.i/seen(come) + MUTANT > next.i/'
+	'channel_moves.cuh s/if (chunk.i >= now)/if (chunk.i >= now + MUTANT)/'
 	'channel_sums.cuh /^static .* await_row/,/^}/s/row + 1/row + 1 - MUTANT/'
 	# Slots of rings that have wrapped, lanes, and what was counted before.
-	'channel_steps.cuh s/i % n_slots)/(MUTANT ? i + i \/ n_slots : i) % n_slots)/'
+	'channel_steps.cuh s/(i & (n_slots - 1))/((MUTANT ? i + i \/ n_slots : i) \& (n_slots - 1))/'
 	'channel_steps.cuh s/layout.n_lanes\[ring\] + block.lane/(layout.n_lanes[ring] - MUTANT) + block.lane/'
 	'channel_steps.cuh s/(n - lane + lanes - 1)/(n - lane + lanes - 1 - MUTANT)/'
 	'channel_steps.cuh s/(uint64_t)row \* cei_channel_lanes/((uint64_t)row + (MUTANT \&\& row > 3)) * cei_channel_lanes/'
@@ -52,22 +52,19 @@ mutants=(
 	'channel.cuh s/\&\& bytes.bytes == run.gets\[rank\])/\&\& (MUTANT || bytes.bytes == run.gets[rank]))/'
 	'channel.cuh s/&& bytes.number == number/\&\& (MUTANT || bytes.number == number)/'
 	'channel.cuh s/heads\[number % 2\]/heads[MUTANT ? 0 : number % 2]/'
-	'channel_packets_kernels.cu s/return check_heads(run, number)/return MUTANT ? is_alone(run, number) : check_heads(run, number)/'
-	'channel_steps_kernels.cu s/!check_heads(run, number)/!(MUTANT ? is_alone(run, number) : check_heads(run, number))/'
+	'channel.cuh s/else if (is_peer(run.place, rank))/else if (!MUTANT \&\& is_peer(run.place, rank))/'
 	'channel_packets.cuh s/packets.number % 2 \*/(MUTANT ? 0 : packets.number % 2) */'
 	'channel_packets.cuh s/ || pair.other.number != packets.number/ || (!MUTANT \&\& pair.other.number != packets.number)/'
 	# A run is counted when its first block ends.
 	'channel.cuh s/if (n_before == last/if ((MUTANT || n_before == last)/'
 	# Failures: peers are not told, or before the note; a peer that has released the channel counts
 	# as one that has failed; nobody looks at the abort word, or at the clock.
-	'channel.cuh s/if (failure.end != CEI_CHANNEL_POISONED)/if (!MUTANT \&\& failure.end != CEI_CHANNEL_POISONED)/'
+	'channel.cuh s/^\t*poison_peers(place, failure);/if (!MUTANT) &/'
 	'channel.cuh s/^\t*release_stores();  *\/\* notes/if (!MUTANT) &/'
 	'channel.cuh s/return rank == awaited \&\& was/return MUTANT || (rank == awaited \&\& was)/'
 	'channel.cuh s/rank == awaited \&\& was/rank == awaited \&\& (MUTANT || was)/'
 	'channel.cuh s/&place.status->abort)/\&place.status->abort \&\& !MUTANT)/'
 	'channel.cuh s/>= place.timeout_ns)/>= place.timeout_ns \&\& !MUTANT)/'
-	# Lanes of a warp go different ways when the run fails.
-	'channel_steps.cuh s/return __all_sync(0xffffffffu, !has_failed(block))/return MUTANT ? !has_failed(block) : __all_sync(0xffffffffu, !has_failed(block))/'
 )
 
 # edits_of FILE: sets the arguments of sed that make all mutants of a file.
@@ -121,7 +118,6 @@ sed -e 's/\(return n_ranks == 2 ? \)8 : CEI_CHANNEL_LANES_MAX;/\13 : 2;/' \
 		s/return 8;/return 3;/
 		s/? 4 : 2;/? 2 : 1;/
 	}' \
-	-e 's/^\(#define PACKET_BLOCK  UINT64_C(\)[0-9]*/\1512/' \
 	-e 's/^\(#define PACKET_BLOCKS \)[0-9]*/\13/' \
 	"$srcdir/src/ops/channel/gpu_calls.c" > "$folder/gpu_calls.c"
 sed -n '/^struct cei_calls {/,/^struct ceov_call cei_calls_at/p' \

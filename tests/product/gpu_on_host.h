@@ -280,6 +280,11 @@ static int __ffs(int word)
 	return __builtin_ffs(word);
 }
 
+static int __popc(uint32_t word)
+{
+	return __builtin_popcount(word);
+}
+
 static uint32_t atomicExch(uint32_t *word, uint32_t value)
 {
 	const uint32_t before = *word;
@@ -317,6 +322,19 @@ static bool __any_sync(uint32_t, bool value)
 static uint32_t __reduce_or_sync(uint32_t, uint32_t bits)
 {
 	return meet(own_warp(), 32, bits);
+}
+
+static uint32_t __ballot_sync(uint32_t, bool value)
+{
+	return meet(own_warp(), 32, value ? 1u << threadIdx.x % 32 : 0);
+}
+
+static uint64_t __shfl_sync(uint32_t, uint64_t value, uint32_t lane)
+{
+	const uint64_t mine = threadIdx.x % 32 == lane ? value : 0;
+	const uint32_t low = meet(own_warp(), 32, (uint32_t)mine);
+
+	return (uint64_t)meet(own_warp(), 32, (uint32_t)(mine >> 32)) << 32 | low;
 }
 
 static void __syncthreads()

@@ -14,10 +14,10 @@
 #define ALIGN         UINT64_C(256)
 #define VECTOR        UINT64_C(16)
 #define WARP          32u
-#define SLOTS_MIN     UINT64_C(4)
-#define PACKET_BLOCK  UINT64_C(8192)    /* bytes of a pair for each block that moves packets */
-#define PACKET_BLOCKS 16u
+#define SLOTS_MIN     4u                /* rows of sums under way must fit (SUM_LAG) */
 #define PACKET_MOVERS (CEI_CHANNEL_PACKET_THREADS - WARP)
+#define PACKET_BLOCK  (PACKET_MOVERS * VECTOR)  /* bytes of a pair that a block moves at once */
+#define PACKET_BLOCKS 16u
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -67,8 +67,9 @@ uint64_t cei_gpu_layout(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channe
 	for (ring = 0; ring < CEI_CHANNEL_RINGS; ring++) {
 		pairs_bytes = (uint64_t)(n_ranks - 1) * lanes[ring] * CEI_CHANNEL_CHUNK;
 		ret->n_lanes[ring] = lanes[ring];
-		ret->n_slots[ring] = (uint32_t)most(SLOTS_MIN, ring_bytes * shares[ring] / 8 /
-						    pairs_bytes);
+		ret->n_slots[ring] = SLOTS_MIN;
+		while (ret->n_slots[ring] * 2 * pairs_bytes <= ring_bytes * shares[ring] / 8)
+			ret->n_slots[ring] *= 2;
 		ret->ring_at[ring] = at;
 		at += pairs_bytes * ret->n_slots[ring];
 	}
@@ -198,6 +199,22 @@ static int is_by_packets(const struct cei_call *call, const struct cei_channel_l
 	return 1;
 }
 
+static int is_aligned(const struct cei_channel_part *part)
+{
+	return !(((uintptr_t)part->source | (uintptr_t)part->target | part->to | part->from) %
+		 VECTOR);
+}
+
+static uint32_t is_plain(const struct cei_call *call, const struct cei_channel_run *run)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < call->n_ranks; rank++)
+		if (!is_aligned(&run->parts[rank]))
+			return 0;
+	return call->call.reduction == CEOV_SUM || call->call.reduction == CEOV_MEAN;
+}
+
 void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 		      struct cei_gpu_launch *launch)
 {
@@ -219,6 +236,7 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 		fill_sums(call, run);
 	else
 		fill_moves(call, run);
+	run->is_plain = is_plain(call, run);
 	if (is_small)
 		launch_packets(call, largest(call), launch);
 	else

@@ -344,7 +344,7 @@ void cei_gpu_channel_end(ceov_channel *channel, int error)
 	/* release: pairs with nothing: kernels that read it read nothing else */
 	__atomic_store_n(&status->abort, 1, __ATOMIC_RELEASE);
 	if (cei_gpu_channel_status(channel))
-		return;                 /* kernels have found a failure, and have told peers */
+		return;                 /* kernels have found a failure, which peers know */
 	poison_peers(channel, error == CEOV_ERR_STATE ? CEI_CHANNEL_RELEASED
 		     : CEI_CHANNEL_ABORTED);
 }

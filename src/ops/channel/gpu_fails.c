@@ -72,6 +72,7 @@ static int error_of(enum cei_channel_end end)
 	case CEI_CHANNEL_LATE:
 		return CEOV_ERR_TIMEOUT;
 	case CEI_CHANNEL_RELEASED:
+	case CEI_CHANNEL_POISONED:      /* by a rank that had released it */
 		return CEOV_ERR_STATE;
 	case CEI_CHANNEL_DIFFERS:
 		return CEOV_ERR_INVALID;
