@@ -140,7 +140,6 @@ static __device__ __noinline__ void fail(const struct cei_channel_place &place,
 
 	if (atomicExch(&state_of(place)->failed, 1u))
 		return;
-	*(volatile uint64_t *)&state_of(place)->epoch = CEI_CHANNEL_NO_RUN;
 	status->peer = failure.peer;
 	status->wait = failure.wait;
 	status->run = failure.run;
@@ -227,7 +226,9 @@ static __device__ __forceinline__ struct failure failure_of(const struct cei_cha
  * when all blocks of a run have ended, or one has failed. */
 static __device__ __forceinline__ uint64_t number_of(const struct cei_channel_run &run)
 {
-	return *(const volatile uint64_t *)&state_of(run.place)->epoch + 1;
+	const uint64_t number = *(const volatile uint64_t *)&state_of(run.place)->epoch + 1;
+
+	return has_ended(run.place) ? CEI_CHANNEL_NO_RUN + 1 : number;
 }
 
 /* Run by a warp of block 0: tells all peers what this run is, one lane each. */

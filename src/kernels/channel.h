@@ -55,7 +55,7 @@
 
 #define CEI_CHANNEL_RANKS_MAX    8u
 #define CEI_CHANNEL_LANES_MAX    16u            /* of a pair */
-#define CEI_CHANNEL_NO_RUN       (UINT64_C(1) << 62)
+#define CEI_CHANNEL_NO_RUN       (UINT64_C(1) << 62)     /* no run has a higher number */
 #define CEI_CHANNEL_CHUNK        16384u
 #define CEI_CHANNEL_SENT_MAX     393216u        /* bytes from one rank to all others by packets */
 #define CEI_CHANNEL_MESSAGES_MAX 128u           /* in one kernel: CEOV_CHANNEL_GPU_CALLS_MAX */
@@ -109,8 +109,7 @@ struct cei_channel_words {
 
 /* What kernels of this rank alone write. */
 struct cei_channel_state {
-	uint64_t epoch;                 /* runs that have ended; CEI_CHANNEL_NO_RUN: the channel has
-					 * ended */
+	uint64_t epoch;                 /* runs that have ended */
 	unsigned long long order;       /* runs that have begun */
 	uint32_t n_ended;               /* blocks of the run under way that have ended */
 	uint32_t failed;                /* 1: the channel has ended */

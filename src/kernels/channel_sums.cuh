@@ -282,7 +282,9 @@ static __device__ __forceinline__ void store_all(const struct sums &sums)
 	for (row = 0; row < sums.n_rows; row++) {
 		cei_bar_wait(shared->sum_full + row % CEI_CHANNEL_SUM_SLOTS,
 			     row / CEI_CHANNEL_SUM_SLOTS % 2);
-		is_good = is_good && still_runs(sums.block);
+		/* Also behind a failure lanes meet in each row: one that stayed behind would miss
+		 * phases of barriers. */
+		is_good = still_runs(sums.block) && is_good;
 		if (is_good)
 			store_row(sums, row);
 		if (leads()) {

@@ -65,6 +65,8 @@ mutants=(
 	'channel.cuh s/rank == awaited \&\& was/rank == awaited \&\& (MUTANT || was)/'
 	'channel.cuh s/&place.status->abort)/\&place.status->abort \&\& !MUTANT)/'
 	'channel.cuh s/>= place.timeout_ns)/>= place.timeout_ns \&\& !MUTANT)/'
+	# Lanes of a warp go different ways when the run fails.
+	'channel_steps.cuh s/return __all_sync(0xffffffffu, !has_failed(block))/return MUTANT ? !has_failed(block) : __all_sync(0xffffffffu, !has_failed(block))/'
 )
 
 # edits_of FILE: sets the arguments of sed that make all mutants of a file.
