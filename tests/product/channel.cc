@@ -60,18 +60,28 @@ static cei_channel_place place_of(scene *made, uint32_t own)
 	return place;
 }
 
+/* Returns whether a peer has told the rank that the channel has ended. */
+static bool is_told(const scene &made, uint32_t own)
+{
+	const uint64_t *poison = made.ranks[own].memory->words.poison;
+
+	for (uint32_t i = 0; i < made.n_ranks; i++)
+		if (poison[i] && (poison[i] & 255) != CEI_CHANNEL_RELEASED)
+			return true;
+	return false;
+}
+
 static void begin_kernel(scene *made, uint32_t own, lane_of_work *work)
 {
-	work->had_failed = made->ranks[own].memory->state.failed;
+	work->was_told = is_told(*made, own);
 	work->kernel.reset(new launch{ nullptr, own, { work->how.n_blocks },
 				       { work->how.n_threads }, work->how.shared_bytes });
 	all_late[work->kernel.get()].pace = 1u << draw(6);
 	work->next++;
 }
 
-static void begin_run(scene *made, uint32_t own)
+static void begin_call(scene *made, uint32_t own, lane_of_work *work)
 {
-	lane_of_work *work = &made->ranks[own].calls;
 	const part &part = made->runs[work->next].parts[own];
 
 	work->run = {};
@@ -82,6 +92,17 @@ static void begin_run(scene *made, uint32_t own)
 		if (!strcmp(each.name, work->how.kernel))
 			begin(&work->threads, work->kernel.get(), each.run, &work->run);
 	CHECK(work->kernel->n_left, "no kernel %s", work->how.kernel);
+}
+
+static void begin_run(scene *made, uint32_t own)
+{
+	lane_of_work *work = &made->ranks[own].calls, *twice = &made->ranks[own].twice;
+
+	begin_call(made, own, work);
+	if (made->fails == DOUBLES && own == made->who && work->next == made->at + 1) {
+		twice->next = made->at;
+		begin_call(made, own, twice);
+	}
 	if (made->fails == ABORTS && own == made->who && work->next == made->at + 1)
 		made->abort_ns = now_ns + draw(600) * TURN_NS;
 }
@@ -158,6 +179,8 @@ static void check_run(const scene &made, uint32_t own)
 	const part &mine = made.runs[number - 1].parts[own];
 
 	check_around(mine.memory, mine.want, mine.target_at, mine.target_n);
+	CHECK(has_failed(rank) || !rank.calls.was_told, "rank %u, run %u goes on by itself", own,
+	      number);
 	CHECK(mine.other.bytes == mine.want_other, "rank %u, run %u: the source was changed", own,
 	      number);
 	if (has_failed(rank))
@@ -166,7 +189,7 @@ static void check_run(const scene &made, uint32_t own)
 	      number, (unsigned long long)rank.memory->state.epoch);
 	CHECK(!rank.memory->state.n_ended, "rank %u, run %u: blocks are still counted", own,
 	      number);
-	if (made.fails == RUN_DIFFERS && number == made.at + 1)
+	if ((made.fails == RUN_DIFFERS || made.fails == DOUBLES) && number == made.at + 1)
 		return;
 	check_target(mine);
 }
@@ -212,6 +235,16 @@ static cei_channel_note note_of(const scene &made, uint32_t own, uint32_t peer)
 	return { { there.what, there.parts[own].to }, { mine.what, mine.parts[peer].from } };
 }
 
+static enum cei_channel_end cause_of(failure_kind fails)
+{
+	static const enum cei_channel_end ends[FAILURES] = {
+		CEI_CHANNEL_GOOD, CEI_CHANNEL_DIFFERS, CEI_CHANNEL_DIFFERS, CEI_CHANNEL_ABORTED,
+		CEI_CHANNEL_LATE, CEI_CHANNEL_UNORDERED,
+	};
+
+	return ends[fails];
+}
+
 /* Checks the status of a rank that has found the failure itself. */
 static void check_found(const scene &made, uint32_t own)
 {
@@ -228,17 +261,14 @@ static void check_found(const scene &made, uint32_t own)
 		      "rank %u has ended with %u", own, status.end);
 		return;
 	}
-	CHECK(status.end == CEI_CHANNEL_DIFFERS && status.run == run,
+	CHECK(status.end == cause_of(made.fails) && status.run == run,
 	      "rank %u has ended run %llu with %u", own, (unsigned long long)status.run,
 	      status.end);
-	CHECK(is_same(status.note, note_of(made, own, status.peer)), "rank %u: a wrong note",
-	      own);
-}
-
-static enum cei_channel_end cause_of(failure_kind fails)
-{
-	return fails == MISSES ? CEI_CHANNEL_LATE : fails == ABORTS ? CEI_CHANNEL_ABORTED
-		: CEI_CHANNEL_DIFFERS;
+	if (made.fails == DOUBLES)
+		CHECK(own == made.who && status.peer == own, "rank %u was unordered", own);
+	else
+		CHECK(is_same(status.note, note_of(made, own, status.peer)),
+		      "rank %u: a wrong note", own);
 }
 
 /* Checks the status of a rank that was told of the failure. */
@@ -333,6 +363,13 @@ static bool is_missed(const scene &made)
 	return made.fails == MISSES && calls.next == made.at && !calls.kernel;
 }
 
+/* Peers wait with their run until the rank that begins it twice has found that. */
+static bool is_doubled(const scene &made, uint32_t own)
+{
+	return made.fails == DOUBLES && own != made.who && made.ranks[own].calls.next == made.at &&
+		!has_failed(made.ranks[made.who]);
+}
+
 /* Failing cases end with a call that each rank begins when nothing else is under way there, so all
  * ranks have to find the failure. */
 static bool may_begin_run(const scene &made, uint32_t own)
@@ -340,7 +377,7 @@ static bool may_begin_run(const scene &made, uint32_t own)
 	const rank &rank = made.ranks[own];
 
 	if (rank.calls.kernel || rank.calls.next == made.runs.size() ||
-	    now_ns < rank.calls.begins_ns)
+	    now_ns < rank.calls.begins_ns || is_doubled(made, own))
 		return false;
 	if (own == made.who && is_missed(made))
 		return have_others(made, has_failed);
@@ -377,7 +414,7 @@ static void end_kernel(const scene &made, uint32_t own, lane_of_work *work)
 	      (unsigned long long)made.ranks[own].status.run);
 	if (work == &made.ranks[own].calls)
 		check_run(made, own);
-	else
+	else if (work == &made.ranks[own].messages)
 		check_messages(made, own);
 	work->threads.clear();
 	work->kernel.reset();
@@ -437,7 +474,8 @@ static bool play_rank(scene *made, uint32_t own)
 		begin_messages(made, own);
 	advance(*made, own, &rank->calls);
 	advance(*made, own, &rank->messages);
-	is_left = rank->calls.kernel || rank->messages.kernel ||
+	advance(*made, own, &rank->twice);
+	is_left = rank->calls.kernel || rank->messages.kernel || rank->twice.kernel ||
 		rank->calls.next < made->runs.size() ||
 		rank->messages.next < rank->batches.size();
 	if (!is_left && made->is_released && !rank->has_released) {

@@ -24,6 +24,8 @@ enum failure_kind {
 	MESSAGE_DIFFERS,        /* a receiver awaits something else than what is sent */
 	ABORTS,         /* a rank, at any time */
 	MISSES,         /* a rank begins a run when all others have waited for it in vain */
+	DOUBLES,        /* a rank begins a run twice at once */
+	FAILURES
 };
 
 struct operand {                        /* memory of a rank, with guards */
@@ -59,7 +61,7 @@ struct lane_of_work {                   /* a stream of a rank: its calls, or its
 	cei_channel_run         run;
 	cei_channel_messages    messages;
 	uint64_t                begins_ns = 0;
-	bool                    had_failed = false;     /* when the kernel began */
+	bool                    was_told = false;       /* when the kernel began, of a failure */
 };
 
 struct rank {
@@ -68,7 +70,7 @@ struct rank {
 	uint64_t                           n_memory;
 	cei_channel_status                 status = {};
 	std::vector<std::vector<uint32_t>> batches;     /* of messages, by their number */
-	lane_of_work                       calls, messages;
+	lane_of_work                       calls, messages, twice;
 	bool                               has_released = false;
 };
 
@@ -369,7 +371,7 @@ static void make_odd(const scene &made, const plan &drawn, run *run)
 
 	do {
 		odd = draw_plan(made);
-		if (draw(2)) {
+		if (draw(4)) {
 			odd = drawn;
 			odd.call.count += odd.call.kind == CEOV_BARRIER ? 0 : 1;
 			odd.counts[0][draw(made.n_ranks)]++;
@@ -481,11 +483,11 @@ static void pick(uint32_t number, scene *made)
 	uint32_t n_runs = 2 + draw(RUNS_MAX - 2);
 	uint64_t n;
 
-	made->n_ranks = number % 8 == 7 ? 5 + draw(4) : 2 + draw(3);
+	made->n_ranks = number % 16 == 7 ? 5 + draw(4) : 2 + draw(3);
 	if (number % 16 == 15)
 		made->n_ranks = 1;
 	n = cei_gpu_layout(draw_ring_bytes(made->n_ranks), made->n_ranks, &made->layout);
-	made->fails = draw(2) || made->n_ranks == 1 ? NONE : (failure_kind)(1 + draw(4));
+	made->fails = draw(2) || made->n_ranks == 1 ? NONE : (failure_kind)(1 + draw(FAILURES - 1));
 	if (made->fails == MESSAGE_DIFFERS && !n_messages)
 		made->fails = RUN_DIFFERS;
 	made->at = draw(made->fails == MESSAGE_DIFFERS ? n_messages : n_runs);
