@@ -254,7 +254,7 @@ static __device__ __forceinline__ void give_back(const struct sums &sums, uint32
 		publish(&sums.block.shared->n_done[0][peer], row + 1);
 }
 
-static __device__ __forceinline__ void store_row(const struct sums &sums, uint32_t row)
+static __device__ __forceinline__ bool store_row(const struct sums &sums, uint32_t row)
 {
 	const struct cei_channel_place &place = sums.run.place;
 	bool is_good = true;
@@ -268,6 +268,7 @@ static __device__ __forceinline__ void store_row(const struct sums &sums, uint32
 	if (is_good)
 		store_slot(own_part(sums).target + row_at(sums, row), sum_slot(sums.block, row),
 			   row_bytes(sums, row));
+	return is_good;
 }
 
 /* Run by a warp. When the stores of a row have begun, it waits until those of the row before have
@@ -284,9 +285,7 @@ static __device__ __forceinline__ void store_all(const struct sums &sums)
 			     row / CEI_CHANNEL_SUM_SLOTS % 2);
 		/* Also behind a failure lanes meet in each row: one that stayed behind would miss
 		 * phases of barriers. */
-		is_good = still_runs(sums.block) && is_good;
-		if (is_good)
-			store_row(sums, row);
+		is_good = still_runs(sums.block) && store_row(sums, row);
 		if (leads()) {
 			cei_store_commit();
 			cei_store_wait_read<1>();
