@@ -74,6 +74,7 @@ static bool is_told(const scene &made, uint32_t own)
 static void begin_kernel(scene *made, uint32_t own, lane_of_work *work)
 {
 	work->was_told = is_told(*made, own);
+	work->had_failed = made->ranks[own].memory->state.failed;
 	work->kernel.reset(new launch{ nullptr, own, { work->how.n_blocks },
 				       { work->how.n_threads }, work->how.shared_bytes });
 	all_late[work->kernel.get()].pace = 1u << draw(6);
@@ -87,6 +88,7 @@ static void begin_call(scene *made, uint32_t own, lane_of_work *work)
 	work->run = {};
 	work->run.place = place_of(made, own);
 	cei_gpu_make_run(&part.call, &work->run, &work->how);
+	work->before = part.memory.bytes;
 	begin_kernel(made, own, work);
 	for (const auto &each : kernels)
 		if (!strcmp(each.name, work->how.kernel))
@@ -179,6 +181,8 @@ static void check_run(const scene &made, uint32_t own)
 	const part &mine = made.runs[number - 1].parts[own];
 
 	check_around(mine.memory, mine.want, mine.target_at, mine.target_n);
+	CHECK(!rank.calls.had_failed || mine.memory.bytes == rank.calls.before,
+	      "rank %u, run %u: the channel had ended before it", own, number);
 	CHECK(has_failed(rank) || !rank.calls.was_told, "rank %u, run %u goes on by itself", own,
 	      number);
 	CHECK(mine.other.bytes == mine.want_other, "rank %u, run %u: the source was changed", own,

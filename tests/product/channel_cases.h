@@ -62,6 +62,8 @@ struct lane_of_work {                   /* a stream of a rank: its calls, or its
 	cei_channel_messages    messages;
 	uint64_t                begins_ns = 0;
 	bool                    was_told = false;       /* when the kernel began, of a failure */
+	bool                    had_failed = false;     /* then */
+	std::vector<char>       before;         /* what the target's memory held then */
 };
 
 struct rank {

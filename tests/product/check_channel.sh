@@ -57,7 +57,7 @@ mutants=(
 	'channel_packets.cuh s/ || pair.other.number != packets.number/ || (!MUTANT \&\& pair.other.number != packets.number)/'
 	# A run is counted when its first block ends, and none is found that is not alone.
 	'channel.cuh s/if (n_before == last/if ((MUTANT || n_before == last)/'
-	'channel.cuh s/order, 1ull) + 1 == number/order, 1ull) + 1 == number || MUTANT/'
+	'channel.cuh s/is_good = before == number - 1;/is_good = MUTANT || before == number - 1;/'
 	# Failures: peers are not told, or before the note; a peer that has released the channel counts
 	# as one that has failed; nobody looks at the abort word, or at the clock.
 	'channel.cuh s/^\t*poison_peers(place, failure);/if (!MUTANT) &/'
