@@ -66,7 +66,6 @@ struct block {                          /* what all warps of a block know */
 	struct shared                  *shared;
 	char                           *slots;  /* those of PUSH, then of COPY, then of sums */
 	uint32_t                        lane;   /* of the pairs that the block serves */
-	uint32_t                        n_lanes;        /* that a pair has at most */
 	uint32_t                        ring;   /* enum cei_channel_ring of way 0 */
 };
 

@@ -93,12 +93,11 @@ static __device__ __forceinline__ void keep_counts(const struct block &block, ui
 constexpr uint32_t COUNTERS = WAYS * CEI_CHANNEL_RANKS_MAX;
 
 static __device__ __forceinline__ struct block block_of(const struct cei_channel_place &place,
-							uint32_t lane, uint32_t n_lanes,
-							enum cei_channel_ring first)
+							uint32_t lane, enum cei_channel_ring first)
 {
 	extern __shared__ __align__(128) char memory[];
 	struct block block = { place, (struct shared *)memory, memory + CEI_CHANNEL_BARS_BYTES,
-			       lane, n_lanes, (uint32_t)first };
+			       lane, (uint32_t)first };
 
 	return block;
 }
@@ -236,8 +235,7 @@ template <class T>
 static __device__ __forceinline__ void run_steps(const struct cei_channel_run &run)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-	const struct block block = block_of(run.place, service_of(run).lane, run.n_lanes,
-					    CEI_CHANNEL_MOVES);
+	const struct block block = block_of(run.place, service_of(run).lane, CEI_CHANNEL_MOVES);
 	const uint64_t number = number_of(run);
 	bool is_good = number <= CEI_CHANNEL_NO_RUN;
 
@@ -301,7 +299,7 @@ static __device__ __forceinline__ void run_messages(const struct cei_channel_mes
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 	const struct block block = block_of(messages.place, message_service_of(messages).lane,
-					    messages.n_lanes, CEI_CHANNEL_MESSAGES);
+					    CEI_CHANNEL_MESSAGES);
 	const uint32_t warp = threadIdx.x / 32;
 	bool is_good = !has_ended(messages.place);
 

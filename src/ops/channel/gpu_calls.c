@@ -88,7 +88,8 @@ static char *target_at(const struct cei_call *call, uint64_t at)
 	return (char *)call->call.target + at;
 }
 
-static void fill_moves(const struct cei_call *call, struct cei_channel_run *run)
+/* Moves, and sums in one step, in which each rank gets the addends of what it adds up. */
+static void fill_parts(const struct cei_call *call, struct cei_channel_run *run)
 {
 	const struct cei_call_part *from;
 	uint32_t rank;
@@ -100,15 +101,6 @@ static void fill_moves(const struct cei_call *call, struct cei_channel_run *run)
 			from->to, from->from
 		};
 	}
-}
-
-/* Sums in one step: each rank gets the addends of what it adds up. */
-static void fill_sums(const struct cei_call *call, struct cei_channel_run *run)
-{
-	const struct cei_call_part *own = &call->parts[call->rank];
-
-	fill_moves(call, run);
-	run->parts[call->rank].target = target_at(call, own->target_at);
 }
 
 /* An all-reduce in two steps: each rank adds up a block of the operand, and gives all that sum. */
@@ -232,10 +224,8 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 	}
 	if (call->call.kind == CEOV_ALL_REDUCE && !is_small)
 		fill_blocks(call, run);
-	else if (call->is_sum)
-		fill_sums(call, run);
 	else
-		fill_moves(call, run);
+		fill_parts(call, run);
 	run->is_plain = is_plain(call, run);
 	if (is_small)
 		launch_packets(call, largest(call), launch);
@@ -258,11 +248,6 @@ static struct cei_channel_message message_of(const struct ceov_call *call)
 	};
 }
 
-static int is_own(const struct ceov_call *call, uint32_t rank, enum ceov_call_kind kind)
-{
-	return call->root == rank && call->kind == kind;
-}
-
 /* Finds a message of that kind to itself from call *i on, and goes behind it. Returns 0 if there is
  * none. */
 static int next_own(const struct cei_calls *calls, uint32_t rank, enum ceov_call_kind kind,
@@ -270,7 +255,7 @@ static int next_own(const struct cei_calls *calls, uint32_t rank, enum ceov_call
 {
 	while (*i < calls->n) {
 		*ret = cei_calls_at(calls, (*i)++);
-		if (is_own(ret, rank, kind))
+		if (ret->root == rank && ret->kind == kind)
 			return 1;
 	}
 	return 0;
