@@ -161,8 +161,9 @@ struct looks {                          /* of a wait; zeros at first */
 					 * they were awaited, one bit each */
 };
 
-/* A peer that has released the channel may have done before what is awaited: then the next looks
- * find that. Whether it has done nothing: it was seen to be released before. */
+/* Whether the poison of a rank ends the wait. That of an orderly release does so only if this rank
+ * is awaited, and from the second look on: the rank may have done what is awaited before it
+ * released the channel, and the polls between two looks find that then. */
 static __device__ __forceinline__ bool is_poison(uint64_t poison, uint32_t rank, uint32_t awaited,
 						 struct looks *looks)
 {

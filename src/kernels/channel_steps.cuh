@@ -22,7 +22,7 @@ constexpr uint32_t WAYS = 2;            /* rings that a kernel uses: of moves or
 					 * sums */
 constexpr uint32_t IDLE_NS = 20;        /* between looks at shared memory */
 
-constexpr uint32_t LISTED = 64;
+constexpr uint32_t LISTED = 64;         /* chunks that a list keeps */
 
 /* A chunk in a list. */
 struct chunk {
@@ -200,7 +200,8 @@ static __device__ __noinline__ bool look_around(const struct cei_channel_place &
 	return false;
 }
 
-/* Polls until the counter is at least `least`, with looks at failures. */
+/* Polls until the counter is at least `least`, with looks at failures. Returns false if one ends
+ * the wait. wait_and_peer: enum cei_channel_wait << 8 | the peer that is awaited. */
 static __device__ __noinline__ bool wait_on(const struct cei_channel_place &place,
 					    struct shared *shared, const uint64_t *counter,
 					    uint64_t least, uint32_t wait_and_peer)

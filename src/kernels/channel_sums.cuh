@@ -122,11 +122,11 @@ static __device__ __forceinline__ void add_vectors(const struct sums &sums,
 	}
 }
 
-/* Takes up the vector at `at` of a row by any reduction, from addends of any alignment. Behind the
- * end of a chunk a ring's slot has bytes without meaning, an operand none. */
+/* Reduces the vectors of all ranks at `at` of a row, by any reduction and from any address. Behind
+ * the end of a chunk a ring's slot has bytes without meaning; the operand ends there. */
 template <class T>
 static __device__ __forceinline__ void reduce_vector(const struct sums &sums, uint32_t row,
-						  uint32_t at, char *slot)
+						     uint32_t at, char *slot)
 {
 	const uint32_t n_left = row_bytes(sums, row) - at;
 	float sum[T::n_elements];
@@ -141,7 +141,7 @@ static __device__ __forceinline__ void reduce_vector(const struct sums &sums, ui
 	*(uint4 *)(slot + at) = finish<T>(sums.run, sum);
 }
 
-/* Adds up a chunk: what cannot go by add_vectors() vector by vector. */
+/* Adds up a chunk. Vectors that add_vectors() cannot add up are reduced one by one. */
 template <class T, uint32_t RANKS>
 static __device__ __forceinline__ void add_chunk(const struct sums &sums, uint32_t row)
 {
