@@ -18,13 +18,9 @@ import subprocess
 import sys
 
 from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
-
-try:
-    from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:                     # setuptools before 70.1
-    from wheel.bdist_wheel import bdist_wheel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INSIDE = os.path.join(HERE, "library")

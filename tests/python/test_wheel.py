@@ -4,7 +4,6 @@
 anything named in the environment."""
 
 import importlib.metadata
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -37,15 +36,12 @@ print(ceoverlap.__version__)
 def tools_are_there():
     """What pyproject.toml asks for."""
     try:
-        if int(importlib.metadata.version("setuptools").split(".")[0]) < 61:
-            return False
+        return int(importlib.metadata.version("setuptools").split(".")[0]) >= 77
     except importlib.metadata.PackageNotFoundError:
         return False
-    return importlib.util.find_spec("wheel") is not None or \
-        importlib.util.find_spec("setuptools.command.bdist_wheel") is not None
 
 
-@unittest.skipUnless(tools_are_there(), "setuptools from 61 on, or wheel, is not there")
+@unittest.skipUnless(tools_are_there(), "setuptools from 77 on is not there")
 class Wheel(unittest.TestCase):
     def build(self, folder, library):
         """In a copy of the source folder, so that nothing is left in it."""

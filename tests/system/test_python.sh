@@ -9,8 +9,8 @@ set -u
 failed=0
 # shellcheck source=tests/system/with_python.sh
 . "${srcdir:-.}/tests/system/with_python.sh" \
-	'import sys, numpy; sys.exit(sys.version_info < (3, 9))' \
-	"Python from 3.9 on with NumPy (Debian: python3-numpy)"
+	'import sys, numpy; sys.exit(sys.version_info < (3, 10))' \
+	"Python from 3.10 on with NumPy (Debian: python3-numpy)"
 
 "$python" -W error "$srcdir/tests/python/run.py" || failed=1
 # Those tests of the Triton verbs that need no GPU; warnings of Triton itself are ignored.

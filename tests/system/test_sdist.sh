@@ -10,10 +10,8 @@ set -u
 # shellcheck source=tests/system/with_python.sh
 . "${srcdir:-.}/tests/system/with_python.sh" \
 	'import sys, setuptools; from setuptools import build_meta
-v = int(setuptools.__version__.split(".")[0])
-if v < 70: import wheel
-sys.exit(v < 61 or sys.version_info < (3, 9))' \
-	"Python from 3.9 on with setuptools from 61 on and wheel (Debian: python3-setuptools python3-wheel)"
+sys.exit(int(setuptools.__version__.split(".")[0]) < 77 or sys.version_info < (3, 10))' \
+	"Python from 3.10 on with setuptools from 77 on (pip install setuptools)"
 
 folder=$(mktemp -d) || exit 1
 trap 'chmod -R u+w "$folder"; rm -rf "$folder"' EXIT
@@ -48,6 +46,12 @@ rm -rf "$folder/tree"
 wheel=$(make_one "$folder/${sdist%.tar.gz}" wheel) || fail "no wheel was built from $sdist"
 
 "$python" -m zipfile -e "$folder/$wheel" "$folder/site" || fail "$wheel cannot be unpacked"
+if "$python" -c 'import twine' 2> /dev/null; then
+	"$python" -m twine check --strict "$folder/$sdist" "$folder/$wheel" > "$folder/log" 2>&1 ||
+		fail "an index would refuse $sdist or $wheel"
+else
+	echo "no twine: what an index says of the packages is not checked"
+fi
 licence=$(find "$folder/site" -path '*.dist-info/*' -name LICENSE)
 cmp "$srcdir/LICENSE" "${licence:-/dev/null}" || fail "$wheel does not hold the licence"
 cmp "$srcdir/LICENSE" "$srcdir/python/LICENSE" || fail "python/LICENSE is another one"
