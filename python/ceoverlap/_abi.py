@@ -577,13 +577,17 @@ SYSTEM_NAME = "libceoverlap.so.0"
 
 
 def library_path() -> str:
-    """Returns the path of the library: the file inside this package if there is one, else what
-    the environment variable CEOVERLAP_LIBRARY names, else the name that the system's loader
-    looks up."""
-    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libceoverlap.so")
-    if os.path.exists(inside):
-        return inside
-    return os.environ.get("CEOVERLAP_LIBRARY") or SYSTEM_NAME
+    """Returns the path of the library: what the environment variable CEOVERLAP_LIBRARY names,
+    else the file of the package ceoverlap_lib where that is installed, else the name that the
+    system's loader looks up."""
+    told = os.environ.get("CEOVERLAP_LIBRARY")
+    if told:
+        return told
+    try:
+        from ceoverlap_lib import path
+    except ImportError:
+        return SYSTEM_NAME
+    return path()
 
 
 def load(path: str) -> ctypes.CDLL:
@@ -594,8 +598,8 @@ def load(path: str) -> ctypes.CDLL:
     except OSError as error:
         raise ImportError(
             f"ceoverlap: {path} cannot be opened ({error}). Where libhwloc is "
-            "missing, install it (Debian: libhwloc15); where libceoverlap is, "
-            "install the wheel, or name the file in CEOVERLAP_LIBRARY") from error
+            "missing, install it (Debian: libhwloc15); where libceoverlap is, install the "
+            "package ceoverlap-lib, or name the file in CEOVERLAP_LIBRARY") from error
     for name, (result, arguments) in PROTOTYPES.items():
         try:
             call = getattr(library, name)

