@@ -15,12 +15,42 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
+/* A thread may be put aside between two reads; among this many it is not. */
+#define PAIR_READS 8u
+
 uint64_t cei_now_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t real_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+struct cei_clock_pair cei_clock_pair_now(void)
+{
+	struct cei_clock_pair best = { .within_ns = UINT64_MAX };
+	uint64_t before, real, after;
+	uint32_t i;
+
+	for (i = 0; i < PAIR_READS; i++) {
+		before = cei_now_ns();
+		real = real_now_ns();
+		after = cei_now_ns();
+		if (after - before >= best.within_ns)
+			continue;
+		best.realtime_ns = real;
+		best.monotonic_ns = before + (after - before) / 2;
+		best.within_ns = after - before;
+	}
+	return best;
 }
 
 uint64_t cei_deadline(uint64_t timeout_ns)

@@ -15,6 +15,17 @@
 /* Returns the monotonic clock's time in nanoseconds. */
 uint64_t cei_now_ns(void);
 
+/* The same moment by two clocks: by that of the day, which counts since 1970, and by the monotonic
+ * one. */
+struct cei_clock_pair {
+	uint64_t realtime_ns;
+	uint64_t monotonic_ns;
+	uint64_t within_ns;             /* the two were read at most this far from each other */
+};
+
+/* Reads both clocks several times, and returns what was read closest to each other. */
+struct cei_clock_pair cei_clock_pair_now(void);
+
 /* Returns the time timeout_ns from now, or CEI_FOREVER if that does not fit. */
 uint64_t cei_deadline(uint64_t timeout_ns);
 

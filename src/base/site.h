@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/report.h"
 
 #define CEI_RANKS_MAX   65536u  /* ranks of a group */
@@ -45,7 +46,11 @@ struct cei_site {
 	int                progress_by_caller;  /* 1: the caller's threads drive the engines */
 	/* The movers that engines open; NULL ends the table. */
 	const struct cei_place_ops *const *movers;
-	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
+	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace. Only with one
+						 * are the next two filled */
+	char               group_name[64];      /* the end of the name or path by which the ranks
+						 * met; "": they have none */
+	struct cei_clock_pair opened;           /* when the context was opened */
 };
 
 /* Returns a number, never 0, for the node that this process is on. It changes when the machine

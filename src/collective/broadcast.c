@@ -188,7 +188,7 @@ static int add(struct broadcast *broadcast)
 	for (piece = 0; !r && piece < common->n_pieces; piece++)
 		r = add_piece(broadcast, &part, piece);
 	if (!r)
-		cei_plan_set_template(common->plan);
+		cei_plan_set_template(common->plan, common->name);
 	return r;
 }
 

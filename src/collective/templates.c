@@ -283,7 +283,7 @@ static int add(struct sending *sending)
 		}
 	}
 	if (!r)
-		cei_plan_set_template(common->plan);
+		cei_plan_set_template(common->plan, common->name);
 	return r;
 }
 

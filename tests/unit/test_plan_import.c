@@ -69,7 +69,7 @@ static void set_up_with(int has_floating)
 	arrived = testing_signal(context, 1, 3);
 	ck_assert_int_eq(ceov_plan_create(context, 0, &options, &plan), 0);
 	add_all();
-	cei_plan_set_template(plan);
+	cei_plan_set_template(plan, "test");
 	cei_plan_keep_order(plan);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 }

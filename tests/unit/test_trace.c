@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/sched/trace.h"
@@ -144,6 +146,83 @@ START_TEST(test_the_ring_keeps_the_newest_and_tells_what_it_lost)
 	ck_assert_uint_eq(count_text(text, wanted), 1);
 	ck_assert_uint_eq(count_text(text, "{\"name\":\"backend\",\"cat\":\"stage\","
 				     "\"ph\":\"b\""), CEI_TRACE_RECORDS);
+	free(text);
+}
+END_TEST
+
+/* Launches the plan of one transfer, from rank 0 to rank 1, and reaches its two marks so that the
+ * engine has seen the second one missing alone. Returns the rank that the trace says it awaited. */
+static uint32_t awaited_of(struct loopback *loop, uint64_t n, int is_target_last)
+{
+	const struct cei_trace *trace = loop->context->works.engines[0].trace;
+	ceov_ticket ticket = loopback_launch(loop, n, POLLED);
+
+	usleep(20000);
+	if (is_target_last)
+		loopback_ready(loop, n + 1);
+	else
+		loopback_free(loop, n);
+	usleep(20000);
+	if (is_target_last)
+		loopback_free(loop, n);
+	else
+		loopback_ready(loop, n + 1);
+	ck_assert_int_eq(loopback_wait(loop, ticket), 0);
+	return trace->records[trace->n_taken - 1].awaited;
+}
+
+START_TEST(test_the_rank_that_came_last_is_told)
+{
+	struct loopback loop;
+	char *text;
+
+	loopback_open(&loop, 1, 0);
+	launch_times(&loop, 1);
+	ck_assert_uint_eq(loop.context->works.engines[0].trace->records[0].awaited, CEOV_NOBODY);
+	ck_assert_uint_eq(awaited_of(&loop, 1, 0), 0);
+	ck_assert_uint_eq(awaited_of(&loop, 2, 1), 1);
+	loopback_close(&loop);
+	text = file_text(path);
+	/* four slices and one line of a lane */
+	ck_assert_uint_eq(count_text(text, "\"op\":\"plan\",\"awaited\":0}"), 5);
+	ck_assert_uint_eq(count_text(text, "\"op\":\"plan\",\"awaited\":1}"), 5);
+	free(text);
+}
+END_TEST
+
+/* How many nanoseconds past 1970 the clock of the time says now. */
+static uint64_t real_ns(void)
+{
+	struct timespec now;
+
+	ck_assert_int_eq(clock_gettime(CLOCK_REALTIME, &now), 0);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+START_TEST(test_the_file_tells_the_time_twice)
+{
+	static const char part[] = "\"clocks\":[{\"realtime_ns\":";
+	unsigned long long real[2], own[2], within[2];
+	uint64_t begun = real_ns();
+	struct loopback loop;
+	char *text, *at;
+
+	loopback_open(&loop, 1, 0);
+	usleep(1000);
+	loopback_close(&loop);
+	text = file_text(path);
+	at = strstr(text, part);
+	ck_assert_ptr_nonnull(at);
+	ck_assert_int_eq(sscanf(at, "\"clocks\":[{\"realtime_ns\":%llu,\"monotonic_ns\":%llu,"
+				"\"within_ns\":%llu},{\"realtime_ns\":%llu,\"monotonic_ns\":%llu,"
+				"\"within_ns\":%llu}]", &real[0], &own[0], &within[0], &real[1],
+				&own[1], &within[1]), 6);
+	ck_assert_uint_ge(real[0], begun);
+	ck_assert_uint_ge(real[1], real[0] + 1000000);
+	ck_assert_uint_le(real[1], real_ns());
+	ck_assert_uint_ge(own[1], own[0] + 1000000);
+	ck_assert_uint_le(own[1], cei_now_ns());
+	ck_assert_uint_lt(within[0] + within[1], 1000000000);
 	free(text);
 }
 END_TEST
@@ -349,6 +428,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_every_chunk_passes_every_stage_in_order);
 	tcase_add_test(all, test_the_file_has_a_slice_per_stage_and_chunk);
 	tcase_add_test(all, test_the_ring_keeps_the_newest_and_tells_what_it_lost);
+	tcase_add_test(all, test_the_rank_that_came_last_is_told);
+	tcase_add_test(all, test_the_file_tells_the_time_twice);
 	tcase_add_test(all, test_without_the_variable_there_is_no_trace);
 	tcase_add_test(all, test_chunks_that_do_not_end_are_counted_and_left_out);
 	tcase_add_test(all, test_paths_that_cannot_be_used);

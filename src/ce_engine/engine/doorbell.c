@@ -124,6 +124,22 @@ static enum look look_at_target(const struct cei_chunk *chunk,
 	return look;
 }
 
+/* For traces: keeps which mark of the transfer was seen missing last. */
+static void note_target(struct cei_chunk *chunk, const struct cei_counter *missing)
+{
+	const struct cei_step *step = cei_chunk_step(chunk);
+	uint64_t also = 0;
+
+	chunk->awaited = CEI_AWAITED_TARGET;
+	if (missing == &step->target_free)
+		return;
+	while (also < step->n_also && missing != &step->also[also].counter)
+		also++;
+	if (also > UINT16_MAX - CEI_AWAITED_ALSO)
+		also = UINT16_MAX - CEI_AWAITED_ALSO;
+	chunk->awaited = (uint16_t)(CEI_AWAITED_ALSO + also);
+}
+
 static enum look look_at_source(const struct cei_chunk *chunk,
 				const struct cei_counter **ret_counter)
 {
@@ -174,6 +190,7 @@ static uint32_t pass_on(struct cei_doorbell *doorbell, struct cei_launch *launch
 	const struct cei_step *step = &launch->plan->steps[index];
 	struct cei_chunk *chunk = cei_launch_first(launch, index);
 	struct cei_chunk *end = chunk + step->n_chunks;
+	uint16_t awaited = chunk->awaited;
 
 	launch->plan->run.turns[index] = launch->sequence + 1;
 	cei_doorbell_disarm(doorbell, chunk);
@@ -182,6 +199,7 @@ static uint32_t pass_on(struct cei_doorbell *doorbell, struct cei_launch *launch
 		chunk->state = CEI_CHUNK_READY;
 		chunk->job.bytes = cei_split_bytes_within(&step->piece,
 							  &cei_chunk_cut(chunk)->piece, n_rows);
+		chunk->awaited = awaited;
 		cei_trace_stage(doorbell->trace, chunk, CEI_TRACE_READY);
 		if (step->is_routed && launch->gate == CEOV_NOBODY)
 			cei_staging_send(doorbell->staging, chunk);
@@ -259,9 +277,17 @@ static int is_its_turn(const struct cei_chunk *chunk)
 	       cei_staging_is_closed(chunk->launch, launch->next_step);
 }
 
+static void note_source(const struct bunch *bunch)
+{
+	uint32_t i;
+
+	for (i = 0; i < bunch->n; i++)
+		bunch->chunks[i]->awaited = CEI_AWAITED_SOURCE;
+}
+
 /* Looks at the bunch's marks. NOT_YET: its source is not ready, or another transfer
  * must pass first. REACHED: ready, and n_free says how many may go. */
-static enum look look_at_bunch(struct bunch *bunch, struct cei_chunk **ret_chunk,
+static enum look look_at_bunch(struct bunch *bunch, int is_traced, struct cei_chunk **ret_chunk,
 			       const struct cei_counter **ret_counter)
 {
 	struct cei_chunk *chunk;
@@ -274,11 +300,15 @@ static enum look look_at_bunch(struct bunch *bunch, struct cei_chunk **ret_chunk
 		look = look_at_target(chunk, ret_counter);
 		if (look == LOOK_ABORTED)
 			return look;
+		if (is_traced && look == LOOK_NOT_YET)
+			note_target(chunk, *ret_counter);
 		bunch->n_free += look == LOOK_REACHED;
 		is_turn &= is_its_turn(chunk);
 	}
 	*ret_chunk = chunk = bunch->chunks[0];
 	look = look_at_source(chunk, ret_counter);
+	if (is_traced && look == LOOK_NOT_YET)
+		note_source(bunch);
 	bunch->why = look == LOOK_NOT_YET ? CEI_PARKED_SOURCE : CEI_PARKED_TURN;
 	return look == LOOK_REACHED && !is_turn ? LOOK_NOT_YET : look;
 }
@@ -392,7 +422,7 @@ uint32_t cei_doorbell_poll(struct cei_doorbell *doorbell, struct cei_ending *ret
 	node = armed->next;
 	for (n_looks = 0; n_looks < CEI_DOORBELL_LOOKS && node != armed; n_looks += bunch.n) {
 		collect(armed, &node, &bunch);
-		look = look_at_bunch(&bunch, &chunk, &counter);
+		look = look_at_bunch(&bunch, doorbell->trace != NULL, &chunk, &counter);
 		if (look == LOOK_ABORTED) {
 			end_aborted(chunk, counter, ret_ending);
 			return n_passed;

@@ -104,14 +104,32 @@ static const char *route_of(const struct writer *writer, const struct cei_trace_
 	return text;
 }
 
+/* What the transfer is part of: "all_gather"; "plan" for one of the caller's own. */
+static const char *operator_of(const struct cei_trace_record *record)
+{
+	static const char prefix[] = "ceov_";
+	const char *label = record->label ? record->label : "plan";
+
+	return strncmp(label, prefix, sizeof(prefix) - 1) ? label : label + sizeof(prefix) - 1;
+}
+
+/* The rank that the transfer waited for; nothing: for none. */
+static void write_awaited(FILE *out, const struct cei_trace_record *record)
+{
+	if (record->awaited != CEOV_NOBODY)
+		fprintf(out, ",\"awaited\":%u", record->awaited);
+}
+
 static void write_what(struct writer *writer, const struct cei_trace_record *record)
 {
 	char route[ROUTE_BYTES];
 
 	fprintf(writer->out, ",\"args\":{\"launch\":%" PRIu64 ",\"transfer\":%u,\"chunk\":%u,"
-		"\"leg\":%u,\"bytes\":%" PRIu64 ",\"route\":\"%s\",\"lane\":%u}",
+		"\"leg\":%u,\"bytes\":%" PRIu64 ",\"route\":\"%s\",\"lane\":%u,\"op\":\"%s\"",
 		record->launch, record->transfer, record->chunk, record->leg, record->bytes,
-		route_of(writer, record, route), record->lane);
+		route_of(writer, record, route), record->lane, operator_of(record));
+	write_awaited(writer->out, record);
+	fputc('}', writer->out);
 }
 
 static void write_slice(struct writer *writer, const struct cei_trace_record *record,
@@ -158,9 +176,12 @@ static void write_line(struct writer *writer, uint32_t lane, const struct line *
 		line->bytes, route, writer->engine->rank, lane + 1);
 	write_time(writer->out, "ts", line->begin_ns);
 	write_time(writer->out, "dur", line->end_ns - line->begin_ns);
-	fprintf(writer->out, ",\"args\":{\"launch\":%" PRIu64 ",\"transfer\":%u,\"chunks\":%u,"
-		"\"bytes\":%" PRIu64 ",\"leg\":%u,\"route\":\"%s\"}}", line->first.launch,
-		line->first.transfer, line->n_chunks, line->bytes, line->first.leg, route);
+	fprintf(writer->out, ",\"args\":{\"launch\":%" PRIu64 ",\"transfer\":%u,\"chunk\":%u,"
+		"\"chunks\":%u,\"bytes\":%" PRIu64 ",\"leg\":%u,\"route\":\"%s\",\"op\":\"%s\"",
+		line->first.launch, line->first.transfer, line->first.chunk, line->n_chunks,
+		line->bytes, line->first.leg, route, operator_of(&line->first));
+	write_awaited(writer->out, &line->first);
+	fputs("}}", writer->out);
 }
 
 /* A lane moves in order: a submit begins when it is handed over or the one before it

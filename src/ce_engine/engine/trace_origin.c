@@ -33,6 +33,23 @@ static void write_offsets(FILE *out, const struct cei_network_clock_view *view)
 	fputs("]", out);
 }
 
+static void write_pair(FILE *out, const struct cei_clock_pair *pair)
+{
+	fprintf(out, "{\"realtime_ns\":%" PRIu64 ",\"monotonic_ns\":%" PRIu64 ",\"within_ns\":%"
+		PRIu64 "}", pair->realtime_ns, pair->monotonic_ns, pair->within_ns);
+}
+
+static void write_clocks(FILE *out, const struct cei_site *site)
+{
+	struct cei_clock_pair now = cei_clock_pair_now();
+
+	fputs(",\"clocks\":[", out);
+	write_pair(out, &site->opened);
+	fputc(',', out);
+	write_pair(out, &now);
+	fputc(']', out);
+}
+
 void cei_trace_write_origin(const struct cei_site *site, FILE *out)
 {
 	struct cei_network_clock_view view = { .n_nodes = 1 };
@@ -53,6 +70,9 @@ void cei_trace_write_origin(const struct cei_site *site, FILE *out)
 		fprintf(out, "%s%u", i ? "," : "", site->members[i].rank);
 	fprintf(out, "],\"group_ranks\":%u,\"group\":\"%016" PRIx64 "\",\"measurer\":%u",
 		site->n_ranks, view.group, view.measurer);
+	fprintf(out, ",\"pid\":%ld,", (long)getpid());
+	write_text(out, "group_name", site->group_name);
 	write_offsets(out, &view);
+	write_clocks(out, site);
 	fputc('}', out);
 }

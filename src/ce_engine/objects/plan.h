@@ -105,6 +105,11 @@ struct ceov_plan {
 						 * node to node, in words that nobody frees;
 						 * NULL: there is none over several nodes */
 
+	const char           *label;            /* whose transfers these are, for traces, in words
+						 * that nobody frees: the prefix of an operator's
+						 * calls, or a template's name; NULL: the caller's
+						 * own */
+
 	struct cei_remote_plan *remote;         /* what a daemon's client keeps of it, from the
 						 * commit on; NULL: its context has no daemon. Of a
 						 * plan that the daemon carries out only triggers,

@@ -232,9 +232,10 @@ static uint32_t count_trace(const char *path)
 
 /* Sets the path of the trace file, if a trace is wanted. Several contexts of a process with one
  * path have a file each: FILE, FILE.2, FILE.3. */
-static int trace_from(struct cei_report *report, struct cei_site *site)
+static int trace_from(struct cei_report *report, struct cei_site *site, const char *group)
 {
 	const char *path = secure_getenv("CEOVERLAP_TRACE");
+	size_t n_bytes = group ? strlen(group) : 0;
 	uint32_t number;
 
 	if (!path || !*path)
@@ -248,6 +249,11 @@ static int trace_from(struct cei_report *report, struct cei_site *site)
 		strcpy(site->trace_path, path);
 	else
 		snprintf(site->trace_path, sizeof(site->trace_path), "%s.%u", path, number);
+	if (n_bytes)                    /* names differ at their ends */
+		snprintf(site->group_name, sizeof(site->group_name), "%s",
+			 group + (n_bytes < sizeof(site->group_name) ? 0 :
+				  n_bytes - sizeof(site->group_name) + 1));
+	site->opened = cei_clock_pair_now();
 	return 0;
 }
 
@@ -294,6 +300,7 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 
 	if (!config)
 		config = &none;
+	*ret_group = config->group ? config->group : secure_getenv("CEOVERLAP_GROUP");
 	site->report = &context->report;
 	if (config->progress_by_caller != 0 && config->progress_by_caller != 1)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
@@ -320,13 +327,12 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 	if (!r)
 		r = class_from(&context->report, &context->urgency);
 	if (!r)
-		r = trace_from(&context->report, site);
+		r = trace_from(&context->report, site, *ret_group);
 	if (!r)                         /* read again by each backend of the host */
 		r = cei_host_script_from_environment(&context->report, 0, &script);
 	if (r)
 		return r;
 	cei_variables_check(&context->report);
-	*ret_group = config->group ? config->group : secure_getenv("CEOVERLAP_GROUP");
 	if (getrandom(site->instance, sizeof(site->instance), 0) !=
 	    (ssize_t)sizeof(site->instance))
 		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,

@@ -380,8 +380,9 @@ int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 	return 0;
 }
 
-void cei_plan_set_template(struct ceov_plan *plan)
+void cei_plan_set_template(struct ceov_plan *plan, const char *label)
 {
+	plan->label = label;
 	plan->program.has_template = 1;
 }
 

@@ -29,10 +29,11 @@ struct cei_plan_builder {
 };
 
 /* For the layers above; call them before commit. set_template: a template has added the transfers,
- * in an order that keeps receivers apart. keep_order: chunks must be moved in the plan's order of
- * transfers, because a mark covers earlier transfers, too. set_between_nodes: how shards go from
- * node to node, for ceov_plan_explain(); the words have to stay valid as long as the plan. */
-void cei_plan_set_template(struct ceov_plan *plan);
+ * in an order that keeps receivers apart; label is the plan's from then on. keep_order: chunks must
+ * be moved in the plan's order of transfers, because a mark covers earlier transfers, too.
+ * set_between_nodes: how shards go from node to node, for ceov_plan_explain(); the words have to
+ * stay valid as long as the plan. */
+void cei_plan_set_template(struct ceov_plan *plan, const char *label);
 void cei_plan_set_between_nodes(struct ceov_plan *plan, const char *words);
 void cei_plan_keep_order(struct ceov_plan *plan);
 

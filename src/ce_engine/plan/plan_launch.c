@@ -185,6 +185,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 		record->chunks[i].leg = 0;
 		record->chunks[i].parked = CEI_AWAKE;
 		record->chunks[i].slot = CEI_NO_SLOT;
+		record->chunks[i].awaited = CEI_AWAITED_NONE;
 	}
 }
 

@@ -60,6 +60,9 @@ struct cei_chunk {
 	uint8_t              leg;       /* 0 or 1: of its path */
 	uint8_t              parked;    /* while ARMED: enum cei_parked */
 	uint16_t             slot;      /* staging slot that it holds, or CEI_NO_SLOT */
+	uint16_t             awaited;   /* first chunk of a transfer, while ARMED, where there is a
+					 * trace: the mark that was seen missing last, one of enum
+					 * cei_awaited */
 	uint32_t             trace;     /* its record, where there is a trace */
 	uint64_t             sequence;  /* from MOVING on: number of the lane's submit that has
 					 * it */
@@ -72,6 +75,14 @@ enum cei_parked {                       /* what an ARMED chunk waits for */
 	CEI_PARKED_TARGET,              /* its target_free counter */
 	CEI_PARKED_BEHIND,              /* the end of a transfer of its launch */
 	CEI_PARKED_TURN,                /* all transfers before it in the launch */
+};
+
+enum cei_awaited {
+	CEI_AWAITED_NONE,
+	CEI_AWAITED_SOURCE,             /* source_ready */
+	CEI_AWAITED_TARGET,             /* target_free */
+	CEI_AWAITED_ALSO,               /* this and more: the transfer's first mark of `also`, the
+					 * second, ...; the last number is for all that follow */
 };
 
 struct cei_watch {                      /* a counter that something is parked at */

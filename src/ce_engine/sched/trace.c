@@ -25,6 +25,35 @@ static int is_of(const struct cei_trace_record *record, const struct cei_chunk *
 	return record->launch == chunk->launch->number && record->index == chunk->index;
 }
 
+static uint32_t owner_of(const struct cei_program *program, const struct cei_program_spot *spot,
+			 const struct cei_counter *counter)
+{
+	if (spot->buffer != CEI_PROGRAM_NONE)
+		return program->buffers[spot->buffer].rank;
+	return counter->signal ? counter->signal->rank : CEOV_NOBODY;
+}
+
+/* Returns the rank whose mark the transfer waited for last: who has the bytes says that they are
+ * ready, and who takes them says that there is room. */
+static uint32_t awaited_rank(const struct cei_chunk *chunk)
+{
+	const struct cei_program *program = &chunk->launch->plan->program;
+	const struct cei_step *step = cei_chunk_step(chunk);
+	const struct cei_program_transfer *transfer =
+		&program->transfers[cei_chunk_cut(chunk)->step];
+	uint32_t also = chunk->awaited - CEI_AWAITED_ALSO;
+
+	switch (chunk->awaited) {
+	case CEI_AWAITED_NONE:   return CEOV_NOBODY;
+	case CEI_AWAITED_SOURCE:
+		return owner_of(program, &transfer->source, &step->source_ready);
+	case CEI_AWAITED_TARGET:
+		return owner_of(program, &transfer->target, &step->target_free);
+	default:
+		return also < step->n_also ? step->also[also].counter.signal->rank : CEOV_NOBODY;
+	}
+}
+
 static struct cei_trace_record *begin(struct cei_trace *trace, struct cei_chunk *chunk)
 {
 	const struct cei_cut *cut = cei_chunk_cut(chunk);
@@ -40,6 +69,8 @@ static struct cei_trace_record *begin(struct cei_trace *trace, struct cei_chunk 
 	record->chunk = chunk->index - step->first_chunk;
 	record->bytes = chunk->job.bytes;
 	record->direction = (uint8_t)step->direction;
+	record->label = chunk->launch->plan->label;
+	record->awaited = awaited_rank(chunk);
 	record->at_ns[CEI_TRACE_ARMED] = chunk->launch->armed_ns;
 	return record;
 }

@@ -44,6 +44,9 @@ struct cei_trace_record {               /* one leg of one chunk */
 	uint8_t  leg;
 	uint8_t  direction;             /* enum cei_direction */
 	uint32_t via;                   /* place in the machine; CEOV_NOBODY: direct */
+	uint32_t awaited;               /* the rank for which it waited last in the doorbell;
+					 * CEOV_NOBODY: its marks were there before it */
+	const char *label;              /* its plan's */
 	uint64_t at_ns[CEI_TRACE_STAGES];       /* 0: not reached */
 };
 

@@ -253,8 +253,10 @@ static int build(ceov_op *op)
 	uint32_t i;
 	int r = keep_blocks(op);
 
-	for (i = 0; i < op->kind->n_stages; i++)
+	for (i = 0; i < op->kind->n_stages; i++) {
 		op->stages[i].chunk_bytes = op->choice.chunk_bytes;
+		op->stages[i].label = op->kind->name;
+	}
 	if (!r)
 		r = op->kind->build(op);
 	for (i = 0; !r && i < op->kind->n_stages; i++)

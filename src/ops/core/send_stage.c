@@ -23,9 +23,11 @@ static int open_plan(struct cei_send_stage *stage, uint32_t half)
 	r = ceov_plan_create(context, workspace->rank, &options,
 			     &stage->plan[half]);
 	/* Transfers keep their order, so that a later transfer's mark covers earlier ones. */
-	if (!r)
-		cei_plan_keep_order(stage->plan[half]);
-	return r;
+	if (r)
+		return r;
+	cei_plan_keep_order(stage->plan[half]);
+	stage->plan[half]->label = stage->label;
+	return 0;
 }
 
 int cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,

@@ -35,6 +35,8 @@ struct cei_send_stage {
 					 * are in the caller's memory; set by the kind, used by
 					 * cei_op_send_all() */
 	uint32_t        n_added;        /* transfers with bytes in each of the plans */
+	const char     *label;          /* of its plans (ceov_plan.label). To be set before it is
+					 * opened */
 	uint64_t        chunk_bytes;    /* the largest chunk of its copies; 0: the context's limit,
 					 * which also bounds it. To be set before it is opened */
 };
@@ -62,8 +64,8 @@ struct cei_send {                       /* one transfer */
 					 * source_bytes and ready are not used */
 };
 
-/* Creates the plans of a stage that is zeroed but for chunk_bytes, and a floating buffer of
- * floating_bytes. floating_bytes 0: the stage sends this rank's scratch. */
+/* Creates the plans of a stage that is zeroed but for chunk_bytes and label, and a floating
+ * buffer of floating_bytes. floating_bytes 0: the stage sends this rank's scratch. */
 int  cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,
 			 uint64_t floating_bytes);
 
