@@ -512,7 +512,8 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/
 	%D%/product/channel.cc %D%/product/channel_cases.h %D%/product/channel_late.h \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
 	%D%/product/pairs.cc \
-	%D%/system/check_sweep.py %D%/system/check_trace.py model/flag_protocol.pml \
+	%D%/system/check_report.py %D%/system/check_sweep.py %D%/system/check_trace.py \
+	model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml model/channel.pml model/channel_gpu.pml model/channel_rings.pml \
 	model/order.pml model/weak_memory.pml model/service_ring.pml \

@@ -3,7 +3,7 @@
 # Copyright (c) The ceoverlap developers
 #
 # Tests the command ceoverlap-trace: its arguments and exit statuses, and, if UCX is there, the
-# traces of four processes that act as two nodes of this machine. These have one clock, so joining
+# traces of four processes that act as two nodes of this machine; and its reports. These have one clock, so joining
 # may move no event by more than the offset of the clocks can be wrong.
 set -u
 
@@ -58,11 +58,22 @@ says "$folder/noise" "it is named"
 [ ! -e "$joined" ] || fail "a file was written all the same"
 
 if command -v python3 > /dev/null; then
-	python3 "${srcdir:-.}/tests/system/check_trace.py" "$trace" > "$out" 2>&1 || {
-		fail "what is made of files"
-		cat "$out"
-	}
+	for check in check_trace.py check_report.py; do
+		python3 "${srcdir:-.}/tests/system/$check" "$trace" > "$out" 2>&1 || {
+			fail "what is made of files"
+			cat "$out"
+		}
+	done
 fi
+
+expect 0 "the same by its name" merge --help
+expect 0 "help of reports" report --help
+grep -q -- "--svg" "$out" || fail "its options"
+expect 2 "a report of nothing" report
+expect 2 "a file that is not there" report "$folder/x"
+says "$folder/x: No such file" "it is named"
+expect 2 "a report of noise" report "$folder/noise"
+expect 2 "a number of chunks that is none" report --chunks -1 "$folder/noise"
 
 # --- one process of two ranks -------------------------------------------------------------
 
@@ -70,6 +81,14 @@ CEOVERLAP_TRACE=$folder/one timeout 60 ./ceoverlap-bench --host --one-process -g
 	-w 1 -b 64K -e 64K > "$out" 2>&1 || { fail "the bench"; cat "$out"; }
 expect 0 "the trace of one process" -o "$joined" "$folder/one"
 [ ! -s "$errors" ] || { fail "a warning that nobody needs"; cat "$errors"; }
+expect 0 "a report of it" report --svg "$folder/one.svg" "$folder/one"
+grep -qE '^1 +[0-9.]+ +- +[0-9.]+ +- ' "$out" || { fail "a line of rank 1"; cat "$out"; }
+grep -qE '^plan +[1-9]' "$out" || { fail "a line of the caller's plans"; cat "$out"; }
+grep -q "is not known of rank 0, 1" "$out" || fail "what the report cannot tell"
+! grep -qE '^.{81}' "$out" || fail "a line of more than 80 columns"
+grep -q '</svg>' "$folder/one.svg" || fail "the picture"
+expect 2 "a report of a joined trace" report "$joined"
+says "joined already" "it is told"
 expect 1 "a trace that is joined already" -o "$folder/again" "$joined"
 says "joined already" "it is told"
 if [ -w /dev/full ]; then

@@ -184,8 +184,10 @@ START_TEST(test_the_rank_that_came_last_is_told)
 	loopback_close(&loop);
 	text = file_text(path);
 	/* four slices and one line of a lane */
-	ck_assert_uint_eq(count_text(text, "\"op\":\"plan\",\"awaited\":0}"), 5);
-	ck_assert_uint_eq(count_text(text, "\"op\":\"plan\",\"awaited\":1}"), 5);
+	ck_assert_uint_eq(count_text(text,
+				     "\"op\":\"plan\",\"from\":0,\"to\":1,\"awaited\":0}"), 5);
+	ck_assert_uint_eq(count_text(text,
+				     "\"op\":\"plan\",\"from\":0,\"to\":1,\"awaited\":1}"), 5);
 	free(text);
 }
 END_TEST

@@ -113,11 +113,19 @@ static const char *operator_of(const struct cei_trace_record *record)
 	return strncmp(label, prefix, sizeof(prefix) - 1) ? label : label + sizeof(prefix) - 1;
 }
 
-/* The rank that the transfer waited for; nothing: for none. */
-static void write_awaited(FILE *out, const struct cei_trace_record *record)
+static void write_rank(FILE *out, const char *key, uint32_t rank)
 {
-	if (record->awaited != CEOV_NOBODY)
-		fprintf(out, ",\"awaited\":%u", record->awaited);
+	if (rank != CEOV_NOBODY)
+		fprintf(out, ",\"%s\":%u", key, rank);
+}
+
+/* The operator, and the ranks that there are. */
+static void write_whose(FILE *out, const struct cei_trace_record *record)
+{
+	fprintf(out, ",\"op\":\"%s\"", operator_of(record));
+	write_rank(out, "from", record->from);
+	write_rank(out, "to", record->to);
+	write_rank(out, "awaited", record->awaited);
 }
 
 static void write_what(struct writer *writer, const struct cei_trace_record *record)
@@ -125,10 +133,10 @@ static void write_what(struct writer *writer, const struct cei_trace_record *rec
 	char route[ROUTE_BYTES];
 
 	fprintf(writer->out, ",\"args\":{\"launch\":%" PRIu64 ",\"transfer\":%u,\"chunk\":%u,"
-		"\"leg\":%u,\"bytes\":%" PRIu64 ",\"route\":\"%s\",\"lane\":%u,\"op\":\"%s\"",
+		"\"leg\":%u,\"bytes\":%" PRIu64 ",\"route\":\"%s\",\"lane\":%u",
 		record->launch, record->transfer, record->chunk, record->leg, record->bytes,
-		route_of(writer, record, route), record->lane, operator_of(record));
-	write_awaited(writer->out, record);
+		route_of(writer, record, route), record->lane);
+	write_whose(writer->out, record);
 	fputc('}', writer->out);
 }
 
@@ -177,10 +185,10 @@ static void write_line(struct writer *writer, uint32_t lane, const struct line *
 	write_time(writer->out, "ts", line->begin_ns);
 	write_time(writer->out, "dur", line->end_ns - line->begin_ns);
 	fprintf(writer->out, ",\"args\":{\"launch\":%" PRIu64 ",\"transfer\":%u,\"chunk\":%u,"
-		"\"chunks\":%u,\"bytes\":%" PRIu64 ",\"leg\":%u,\"route\":\"%s\",\"op\":\"%s\"",
+		"\"chunks\":%u,\"bytes\":%" PRIu64 ",\"leg\":%u,\"route\":\"%s\"",
 		line->first.launch, line->first.transfer, line->first.chunk, line->n_chunks,
-		line->bytes, line->first.leg, route, operator_of(&line->first));
-	write_awaited(writer->out, &line->first);
+		line->bytes, line->first.leg, route);
+	write_whose(writer->out, &line->first);
 	fputs("}}", writer->out);
 }
 

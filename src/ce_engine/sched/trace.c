@@ -25,11 +25,24 @@ static int is_of(const struct cei_trace_record *record, const struct cei_chunk *
 	return record->launch == chunk->launch->number && record->index == chunk->index;
 }
 
-static uint32_t owner_of(const struct cei_program *program, const struct cei_program_spot *spot,
-			 const struct cei_counter *counter)
+static const struct cei_program_transfer *transfer_of(const struct cei_chunk *chunk)
+{
+	return &chunk->launch->plan->program.transfers[cei_chunk_cut(chunk)->step];
+}
+
+static uint32_t owner_of(const struct cei_chunk *chunk, const struct cei_program_spot *spot)
+{
+	if (spot->buffer == CEI_PROGRAM_NONE)
+		return CEOV_NOBODY;
+	return chunk->launch->plan->program.buffers[spot->buffer].rank;
+}
+
+/* Who raises the counter of a transfer's end; without bytes all that is known is whose it is. */
+static uint32_t raiser_of(const struct cei_chunk *chunk, const struct cei_program_spot *spot,
+			  const struct cei_counter *counter)
 {
 	if (spot->buffer != CEI_PROGRAM_NONE)
-		return program->buffers[spot->buffer].rank;
+		return owner_of(chunk, spot);
 	return counter->signal ? counter->signal->rank : CEOV_NOBODY;
 }
 
@@ -37,18 +50,17 @@ static uint32_t owner_of(const struct cei_program *program, const struct cei_pro
  * ready, and who takes them says that there is room. */
 static uint32_t awaited_rank(const struct cei_chunk *chunk)
 {
-	const struct cei_program *program = &chunk->launch->plan->program;
+	const struct cei_program_transfer *transfer = transfer_of(chunk);
 	const struct cei_step *step = cei_chunk_step(chunk);
-	const struct cei_program_transfer *transfer =
-		&program->transfers[cei_chunk_cut(chunk)->step];
 	uint32_t also = chunk->awaited - CEI_AWAITED_ALSO;
 
 	switch (chunk->awaited) {
-	case CEI_AWAITED_NONE:   return CEOV_NOBODY;
+	case CEI_AWAITED_NONE:
+		return CEOV_NOBODY;
 	case CEI_AWAITED_SOURCE:
-		return owner_of(program, &transfer->source, &step->source_ready);
+		return raiser_of(chunk, &transfer->source, &step->source_ready);
 	case CEI_AWAITED_TARGET:
-		return owner_of(program, &transfer->target, &step->target_free);
+		return raiser_of(chunk, &transfer->target, &step->target_free);
 	default:
 		return also < step->n_also ? step->also[also].counter.signal->rank : CEOV_NOBODY;
 	}
@@ -71,6 +83,8 @@ static struct cei_trace_record *begin(struct cei_trace *trace, struct cei_chunk 
 	record->direction = (uint8_t)step->direction;
 	record->label = chunk->launch->plan->label;
 	record->awaited = awaited_rank(chunk);
+	record->from = owner_of(chunk, &transfer_of(chunk)->source);
+	record->to = owner_of(chunk, &transfer_of(chunk)->target);
 	record->at_ns[CEI_TRACE_ARMED] = chunk->launch->armed_ns;
 	return record;
 }

@@ -46,6 +46,9 @@ struct cei_trace_record {               /* one leg of one chunk */
 	uint32_t via;                   /* place in the machine; CEOV_NOBODY: direct */
 	uint32_t awaited;               /* the rank for which it waited last in the doorbell;
 					 * CEOV_NOBODY: its marks were there before it */
+	uint32_t from;                  /* the rank whose memory it reads, ... */
+	uint32_t to;                    /* ... and the one into whose it writes; CEOV_NOBODY: it
+					 * moves nothing */
 	const char *label;              /* its plan's */
 	uint64_t at_ns[CEI_TRACE_STAGES];       /* 0: not reached */
 };
