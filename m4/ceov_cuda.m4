@@ -34,10 +34,15 @@ AS_IF([test -z "$ceov_cuda_missing"], [
 	ceov_cuda_bin=`readlink -f "$NVCC"`
 	ceov_cuda_bin=`dirname "$ceov_cuda_bin"`
 	ceov_cuda_dir=`dirname "$ceov_cuda_bin"`
+	# Or a script that calls it: then it says itself where it is.
+	echo > conftest.cu
+	ceov_cuda_top=`$NVCC --dryrun -c conftest.cu 2>&1 | sed -n 's/^.. TOP=//p'`
+	rm -f conftest.cu
 	ceov_cuda_include=
 	for ceov_dir in "$ceov_cuda_dir/include" \
 			"$ceov_cuda_dir/targets/$host_cpu-linux/include" \
-			"`dirname "$NVCC"`/../include"; do
+			"`dirname "$NVCC"`/../include" \
+			"`readlink -f "$ceov_cuda_top"`/include"; do
 		AS_IF([test -z "$ceov_cuda_include" && test -f "$ceov_dir/cuda.h"],
 			[ceov_cuda_include=$ceov_dir])
 	done
