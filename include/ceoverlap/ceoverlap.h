@@ -111,10 +111,21 @@ struct ceov_failure {
 /* Describes a result: 0, a condition or an error. Never returns NULL. */
 const char *ceov_strerror(int result);
 
-/* The version of the library that runs, such as "0.1.0". */
+/* The version of the library that runs, such as "0.1.0"; and as a number, to be compared with that
+ * of the headers, CEOV_VERSION_NUMBER in version.h. */
 const char *ceov_version(void);
+uint32_t    ceov_version_number(void);
 
-/* Takes the first failure since the last call. CEOV_NONE: there was none. */
+/* Takes a failure, which then is forgotten: the next call gets another one. CEOV_NONE: there was
+ * none.
+ *
+ * With a context: the first one since the last call, on whatever thread it was found. Why a launch
+ * has failed is known here alone.
+ *
+ * With context NULL: the last one that the calling thread has raised in any call, also where
+ * ceov_open() has failed, or a handle was NULL or released. Ask directly after a call that returned
+ * an error: the next failure replaces it, and a call that succeeds may raise one on its way. Other
+ * threads neither see it nor replace it; it needs no context, and ends with the thread. */
 int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure);
 
 /* --- context ------------------------------------------------------------- */

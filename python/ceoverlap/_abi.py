@@ -443,6 +443,7 @@ _ret_handle = POINTER(c_void_p)
 PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_strerror": (c_char_p, [c_int]),
     "ceov_version": (c_char_p, []),
+    "ceov_version_number": (c_uint32, []),
     "ceov_last_failure": (c_int, [_handle, POINTER(ceov_failure)]),
     "ceov_open": (c_int, [POINTER(ceov_config), _ret_handle]),
     "ceov_close": (None, [_handle]),

@@ -155,7 +155,7 @@ class Owner(Releases):
             self._inside.discard(token)
 
     @staticmethod
-    def _take_failure(handle: int) -> Optional[errors.Failure]:
+    def _take_failure(handle: Optional[int]) -> Optional[errors.Failure]:
         struct = _abi.ceov_failure()
         if _lib.ceov_last_failure(handle, ctypes.byref(struct)):
             return None

@@ -136,14 +136,14 @@ class Context(_object.NotCopied, Owner):
 
     def _open(self, config: _abi.ceov_config, network: Optional[Network]) -> None:
         try:
-            result, lines = _lasting.call(functools.partial(self._open_now, config))
+            result, failure, lines = _lasting.call(functools.partial(self._open_now, config))
         except BaseException:           # interrupted: it goes on, and is not wanted any more
             self._is_given_up = True
             if self._handle is not None:
                 self.close()
             raise
         if result:
-            raise self._exception("ceov_open", result, lines, None) from (
+            raise self._exception("ceov_open", result, lines, failure) from (
                 network and network.error)
         _open_contexts.add(self)
         _log.write_all(self._logger, lines)
@@ -164,14 +164,17 @@ class Context(_object.NotCopied, Owner):
     def _open_now(self, config: _abi.ceov_config) -> Tuple[int, List[str]]:
         handle = ctypes.c_void_p()
         outer = _log.begin_call()
+        failure = None
         try:
             result = _lib.ceov_open(ctypes.byref(config), ctypes.byref(handle))
+            if result:                  # there is no context to ask: this thread has it
+                failure = self._take_failure(None)
         finally:
             self._handle = handle.value         # None where it has failed
             lines = _log.end_call(outer)
         if self._is_given_up:           # set before who set it has looked for the handle
             self.close()
-        return result, lines
+        return result, failure, lines
 
     # --- facts ---------------------------------------------------------------------
 

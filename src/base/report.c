@@ -20,6 +20,11 @@ const char *ceov_version(void)
 	return CEOV_VERSION;
 }
 
+uint32_t ceov_version_number(void)
+{
+	return CEOV_VERSION_NUMBER;
+}
+
 const char *ceov_strerror(int result)
 {
 	switch (result) {
@@ -249,11 +254,25 @@ void cei_report_end(struct cei_report *report)
 	pthread_mutex_unlock(&report->lock);
 }
 
+/* The last failure that this thread has raised, whatever the context. It has no destructor, and the
+ * loader frees it when the thread ends. */
+static _Thread_local struct {
+	struct ceov_failure last;
+	int                 has_last;
+} own;
+
+static void keep_own(const struct ceov_failure *failure)
+{
+	own.last = *failure;
+	own.has_last = 1;
+}
+
 static int keep(struct cei_report *report, const char *format,
 		const struct ceov_failure *failure)
 {
 	int is_asked_for;
 
+	keep_own(failure);
 	pthread_mutex_lock(&report->lock);
 	if (!report->has_first) {
 		report->first = *failure;
@@ -300,9 +319,9 @@ static void init_unlogged(void)
 	cei_report_init(&unlogged, NULL, NULL);
 }
 
-int cei_refuse_unlogged(const char *format, ...)
+int cei_raise_unlogged(int error, const char *format, ...)
 {
-	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
+	struct ceov_failure failure = cei_failure(error, 0);
 	va_list args;
 
 	pthread_once(&unlogged_once, init_unlogged);
@@ -310,6 +329,25 @@ int cei_refuse_unlogged(const char *format, ...)
 	vsnprintf(failure.text, sizeof(failure.text), format, args);
 	va_end(args);
 	return keep(&unlogged, format, &failure);
+}
+
+int cei_raise_forked(const char *call)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_FORKED, 0);
+
+	snprintf(failure.text, sizeof(failure.text), "%s: the context was opened before this "
+		 "process was forked: open one here", call);
+	keep_own(&failure);
+	return failure.error;
+}
+
+int cei_report_take_own(struct ceov_failure *ret_failure)
+{
+	if (!own.has_last)
+		return CEOV_NONE;
+	*ret_failure = own.last;
+	own.has_last = 0;
+	return 0;
 }
 
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure)

@@ -4,7 +4,8 @@
 #define CEI_REPORT_H
 
 /*
- * Reports failures: each becomes one log line, and the first one is kept for ceov_last_failure().
+ * Reports failures: each becomes one log line, and the first one of a context, and the last one of
+ * each thread, is kept for ceov_last_failure().
  * The function that detects a failure calls cei_raise() once and returns its result; its callers
  * only pass the result on.
  */
@@ -105,13 +106,20 @@ int cei_raise_failure(struct cei_report *report, struct ceov_failure *failure,
 int cei_raise(struct cei_report *report, int error, int native_code,
 	      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Raises CEOV_ERR_INVALID where there is no context whose log could be told, such as for a NULL
- * handle: one line on stderr, as far as there are not too many of its kind (repeats.h). */
-int  cei_refuse_unlogged(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Raises an error where there is no context whose log could be told, such as for a NULL handle: one
+ * line on stderr, as far as there are not too many of its kind (repeats.h). */
+int  cei_raise_unlogged(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Raises CEOV_ERR_FORKED in a forked child, where nothing may be written and no lock taken: the
+ * thread alone can ask what it was. */
+int  cei_raise_forked(const char *call);
 
 /* Returns the first failure, and forgets it, so that the next one is kept. CEOV_NONE: there is
  * none. */
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure);
+
+/* Does the same for the last failure that the calling thread has raised in whatever report. */
+int cei_report_take_own(struct ceov_failure *ret_failure);
 
 /* Whether there is a failure to take. Any thread. */
 int cei_report_has(struct cei_report *report);

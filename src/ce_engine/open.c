@@ -192,14 +192,14 @@ int cei_context_open(const struct ceov_config *config,
 	int r;
 
 	if (!ret_context)
-		return cei_refuse_unlogged("ceov_open: no ret_context");
+		return cei_raise_unlogged(CEOV_ERR_INVALID, "ceov_open: no ret_context");
 	cei_file_fill_standard();
 	if (config && take_config(config, &taken))
 		return CEOV_ERR_INVALID;
 	config = config ? &taken : NULL;
 	context = calloc(1, sizeof(*context));
 	if (!context)
-		return CEOV_ERR_NO_MEMORY;
+		return cei_raise_unlogged(CEOV_ERR_NO_MEMORY, "ceov_open: no memory for a context");
 	cei_context_begin(context, config ? config->log : NULL, config ? config->log_arg : NULL);
 	cei_copier_init(&context->copier, &context->site);
 	context->site.movers = movers;

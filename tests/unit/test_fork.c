@@ -4,6 +4,7 @@
 /* In a forked child every call returns CEOV_ERR_FORKED and does no harm. */
 
 #include <check.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,6 +58,8 @@ static int n_wrong(struct loopback *loop, ceov_ticket ticket)
 	for (i = 0; i < sizeof(results) / sizeof(results[0]); i++)
 		n += results[i] != CEOV_ERR_FORKED;
 	n += ceov_buffer_base(loop->source, 0) != NULL;
+	n += ceov_last_failure(NULL, &failure) || failure.error != CEOV_ERR_FORKED ||
+		!strstr(failure.text, "ceov_buffer_base");
 	ceov_plan_release(loop->plan);
 	ceov_close(loop->context);
 	return (int)n;

@@ -5,6 +5,7 @@
  * with a line that says which argument of which call was wrong. */
 
 #include <check.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,7 +47,6 @@ START_TEST(test_null_contexts_are_named)
 {
 	const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
 	const ceov_ticket ticket = { 1 };
-	struct ceov_failure failure;
 	ceov_buffer *buffer;
 	ceov_signal *signal;
 	ceov_plan *plan;
@@ -67,7 +67,7 @@ START_TEST(test_null_contexts_are_named)
 	refused(ceov_barrier(NULL, 0), "ceov_barrier: the context is NULL");
 	refused(ceov_reopen(NULL, 0), "ceov_reopen: the context is NULL");
 	refused(ceov_n_ranks(NULL, &n), "ceov_n_ranks: the context is NULL");
-	refused(ceov_last_failure(NULL, &failure), "ceov_last_failure: the context is NULL");
+	refused(ceov_last_failure(NULL, NULL), "ceov_last_failure: no ret_failure");
 }
 END_TEST
 
@@ -96,13 +96,12 @@ END_TEST
 START_TEST(test_lines_of_a_loop_are_few)
 {
 	const uint32_t n_rounds = 10000;
-	struct ceov_failure failure;
 	struct stat stat;
 	uint32_t i;
 
 	begin();
 	for (i = 0; i < n_rounds; i++) {
-		if (ceov_last_failure(NULL, &failure) != CEOV_ERR_INVALID ||
+		if (ceov_turn(NULL) != CEOV_ERR_INVALID ||
 		    ceov_plan_commit(NULL) != CEOV_ERR_INVALID)
 			ck_abort_msg("round %u was not refused", i);
 	}
@@ -122,6 +121,79 @@ START_TEST(test_a_closed_context_is_named)
 	refused(ceov_barrier(context, 0), "ceov_barrier: the context was closed");
 }
 END_TEST
+
+/* --- the last failure of a thread ---------------------------------------------------------- */
+
+static void has_raised(int error, const char *text)
+{
+	struct ceov_failure failure;
+
+	ck_assert_int_eq(ceov_last_failure(NULL, &failure), 0);
+	ck_assert_int_eq(failure.error, error);
+	ck_assert_msg(strstr(failure.text, text) != NULL, "'%s' is not in '%s'", text,
+		      failure.text);
+	ck_assert_int_eq(ceov_last_failure(NULL, &failure), CEOV_NONE);
+}
+
+START_TEST(test_a_thread_is_told_why_without_a_context)
+{
+	struct ceov_config config = CEOV_CONFIG_INIT;
+	struct ceov_failure failure;
+	ceov_context *context;
+	ceov_buffer *buffer;
+
+	begin();
+	ck_assert_int_eq(ceov_last_failure(NULL, &failure), CEOV_NONE);
+	ck_assert_int_eq(ceov_turn(NULL), CEOV_ERR_INVALID);
+	has_raised(CEOV_ERR_INVALID, "ceov_turn: the context is NULL");
+	config.progress_by_caller = 2;
+	ck_assert_int_eq(ceov_open(&config, &context), CEOV_ERR_INVALID);
+	has_raised(CEOV_ERR_INVALID, "progress_by_caller is 2");
+	config.struct_bytes = 1;
+	ck_assert_int_eq(ceov_open(&config, &context), CEOV_ERR_INVALID);
+	has_raised(CEOV_ERR_INVALID, "struct_bytes is too small");
+
+	context = testing_open(1, NULL);
+	ck_assert_int_eq(ceov_buffer_create(context, 7, 64, &buffer), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_buffer_create(context, 0, 0, &buffer), CEOV_ERR_INVALID);
+	has_raised(CEOV_ERR_INVALID, "size_bytes is 0");                /* the last one; ... */
+	ck_assert_int_eq(ceov_last_failure(context, &failure), 0);      /* ... here the first */
+	ck_assert_ptr_nonnull(strstr(failure.text, "rank 7"));
+	ck_assert_int_eq(ceov_last_failure(context, NULL), CEOV_ERR_INVALID);
+	has_raised(CEOV_ERR_INVALID, "no ret_failure");
+	ceov_close(context);
+	ck_assert_int_eq(ceov_turn(context), CEOV_ERR_INVALID);
+	has_raised(CEOV_ERR_INVALID, "the context was closed");
+}
+END_TEST
+
+static void *raise_another(void *arg)
+{
+	struct ceov_failure failure;
+
+	(void)arg;
+	ck_assert_int_eq(ceov_last_failure(NULL, &failure), CEOV_NONE);
+	ck_assert_int_eq(ceov_barrier(NULL, 0), CEOV_ERR_INVALID);
+	has_raised(CEOV_ERR_INVALID, "ceov_barrier");
+	ck_assert_int_eq(ceov_barrier(NULL, 0), CEOV_ERR_INVALID);
+	return NULL;
+}
+
+START_TEST(test_threads_have_failures_of_their_own)
+{
+	pthread_t thread;
+
+	begin();
+	ck_assert_int_eq(ceov_turn(NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(pthread_create(&thread, NULL, raise_another, NULL), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	has_raised(CEOV_ERR_INVALID, "ceov_turn");
+	ck_assert_int_eq(pthread_create(&thread, NULL, raise_another, NULL), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+END_TEST
+
+/* --- memory -------------------------------------------------------------------------------- */
 
 static int is_registered(ceov_context *context, uint8_t *base, size_t n_bytes)
 {
@@ -198,6 +270,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_null_handles_are_named);
 	tcase_add_test(all, test_lines_of_a_loop_are_few);
 	tcase_add_test(all, test_a_closed_context_is_named);
+	tcase_add_test(all, test_a_thread_is_told_why_without_a_context);
+	tcase_add_test(all, test_threads_have_failures_of_their_own);
 	tcase_add_test(all, test_memory_that_is_not_mapped_is_not_registered);
 	tcase_add_test(all, test_memory_that_cannot_be_read_is_not_registered);
 	suite_add_tcase(made, all);

@@ -5,14 +5,31 @@
  * written after it is released. */
 
 #include <check.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <ceoverlap/version.h>
+
 #include "base/repeats.h"
 #include "base/report.h"
 #include "testing.h"
+
+/* --- the version --------------------------------------------------------- */
+
+START_TEST(test_the_version_as_a_number)
+{
+	uint32_t major, minor, patch;
+
+	ck_assert_int_eq(sscanf(CEOV_VERSION, "%" SCNu32 ".%" SCNu32 ".%" SCNu32, &major, &minor,
+				&patch), 3);
+	ck_assert_uint_eq(CEOV_VERSION_NUMBER, major * 10000 + minor * 100 + patch);
+	ck_assert_uint_eq(ceov_version_number(), CEOV_VERSION_NUMBER);
+	ck_assert_str_eq(ceov_version(), CEOV_VERSION);
+}
+END_TEST
 
 /* --- which lines are written --------------------------------------------- */
 
@@ -267,6 +284,7 @@ static Suite *suite(void)
 
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_the_version_as_a_number);
 	tcase_add_test(all, test_lines_that_go_on_are_counted);
 	tcase_add_test(all, test_different_lines_of_a_kind_are_bounded);
 	tcase_add_test(all, test_no_count_is_lost);

@@ -114,12 +114,14 @@ int ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node)
 
 int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure)
 {
-	int r = cei_context_check(context, "ceov_last_failure");
+	static const char fault[] = "ceov_last_failure: no ret_failure";
+	int r = context ? cei_context_check(context, "ceov_last_failure") : 0;
 
 	if (r)
 		return r;
-	if (!ret_failure)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_last_failure: no ret_failure");
-	return cei_report_take(&context->report, ret_failure);
+	if (!context)
+		return ret_failure ? cei_report_take_own(ret_failure)
+			: cei_raise_unlogged(CEOV_ERR_INVALID, "%s", fault);
+	return ret_failure ? cei_report_take(&context->report, ret_failure)
+		: cei_raise(&context->report, CEOV_ERR_INVALID, 0, "%s", fault);
 }

@@ -79,10 +79,10 @@ struct cei_report *cei_object_report(const struct cei_object *object)
 int cei_context_check(const ceov_context *context, const char *call)
 {
 	if (!context)
-		return cei_refuse_unlogged("%s: the context is NULL", call);
+		return cei_raise_unlogged(CEOV_ERR_INVALID, "%s: the context is NULL", call);
 	if (context->state != CEI_CONTEXT_OPEN)
-		return cei_refuse_unlogged("%s: the context was closed", call);
-	return *context->alive ? 0 : CEOV_ERR_FORKED;
+		return cei_raise_unlogged(CEOV_ERR_INVALID, "%s: the context was closed", call);
+	return *context->alive ? 0 : cei_raise_forked(call);
 }
 
 int cei_object_check(const void *handle, const struct cei_object_type *type, const char *call)
@@ -91,13 +91,13 @@ int cei_object_check(const void *handle, const struct cei_object_type *type, con
 	int r;
 
 	if (!object)
-		return cei_refuse_unlogged("%s: the %s is NULL", call, type->name);
+		return cei_raise_unlogged(CEOV_ERR_INVALID, "%s: the %s is NULL", call, type->name);
 	if (object->state != CEI_OBJECT_ALIVE && object->state != CEI_OBJECT_DEAD)
-		return cei_refuse_unlogged("%s: the %s is no handle of this library, or one that "
-					   "is long gone", call, type->name);
+		return cei_raise_unlogged(CEOV_ERR_INVALID, "%s: the %s is no handle of this "
+					  "library, or one that is long gone", call, type->name);
 	if (!object->context)
-		return cei_refuse_unlogged("%s: the %s was released long before, or its context "
-					   "was closed", call, object->type->name);
+		return cei_raise_unlogged(CEOV_ERR_INVALID, "%s: the %s was released long before, "
+					  "or its context was closed", call, object->type->name);
 	r = cei_context_check(object->context, call);
 	if (r)
 		return r;

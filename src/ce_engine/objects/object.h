@@ -61,7 +61,7 @@ void cei_object_init(struct cei_object *object, ceov_context *context,
 struct cei_report *cei_object_report(const struct cei_object *object);
 
 /* Whether the context may be used in this process. CEOV_ERR_INVALID: it is NULL or closed, and a
- * line on stderr names the public call; CEOV_ERR_FORKED, about which nothing may be written. */
+ * line on stderr names the public call; CEOV_ERR_FORKED, raised without a line. */
 int  cei_context_check(const ceov_context *context, const char *call);
 
 /* Returns 0 if handle is a living object of that type whose context may be used in this process.
