@@ -40,7 +40,9 @@
  * GROWTH     Structs that begin with struct_bytes grow at their end; a caller
  *            built against an older header goes on working. A caller built against
  *            a newer header must leave fields that the library does not know at 0;
- *            if one is set, the call returns CEOV_ERR_INVALID.
+ *            if one is set, the call returns CEOV_ERR_INVALID. Each has a macro, such as
+ *            CEOV_LAUNCH_INIT, which sets struct_bytes and, unless stated, all else to 0, in C
+ *            and in C++: struct ceov_launch launch = CEOV_LAUNCH_INIT;
  * THREADS    Every call may come from any thread, unless its comment says
  *            "one thread": then the caller serialises calls on that object.
  *            No other thread is in a call with a handle while it is released.
@@ -54,6 +56,23 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* What the CEOV_..._INIT are made of. C++ had no designated initialisers before C++20, and warns of
+ * fields that a list of values leaves out. */
+#ifdef __cplusplus
+namespace ceoverlap {
+template <typename type> inline type sized()
+{
+	type made = {};
+
+	made.struct_bytes = sizeof(made);
+	return made;
+}
+}
+#define CEOV_SIZED(type) ceoverlap::sized<type>()
+#else
+#define CEOV_SIZED(type) { .struct_bytes = sizeof(type) }
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -220,6 +239,7 @@ struct ceov_config {
 						   * none */
 };
 
+/* n_ranks is 1. */
 #define CEOV_CONFIG_INIT \
 	{ sizeof(struct ceov_config), NULL, 0, 1, NULL, 0, 0, 0, NULL, NULL, NULL, NULL }
 
@@ -495,6 +515,8 @@ struct ceov_transfer {
 					 * A struct that ends before this field moves all rows */
 };
 
+#define CEOV_TRANSFER_INIT CEOV_SIZED(struct ceov_transfer)
+
 enum ceov_routes {                       /* which paths a plan's bytes may take */
 	CEOV_ROUTES_DEFAULT = 0,        /* as CEOVERLAP_ROUTES says ("direct" or "all");
 					 * else direct where there is a direct path, and
@@ -535,6 +557,8 @@ struct ceov_plan_options {
 	uint32_t routes;                /* enum ceov_routes */
 	uint32_t urgency;               /* enum ceov_urgency; normal: as CEOVERLAP_CLASS says */
 };
+
+#define CEOV_PLAN_OPTIONS_INIT CEOV_SIZED(struct ceov_plan_options)
 
 /* Create, add and commit: one thread. After commit a plan never changes.
  * A plan belongs to `rank`, a rank of this process, whose engine makes the copies; every
@@ -607,6 +631,8 @@ struct ceov_launch {
 					 * by others until the launch is done; not
 					 * registered. NULL where the plan has none */
 };
+
+#define CEOV_LAUNCH_INIT CEOV_SIZED(struct ceov_launch)
 
 /* Rises with every launch and is never reused. Nothing has to be released. */
 typedef struct ceov_ticket { uint64_t number; } ceov_ticket;

@@ -77,6 +77,8 @@ struct ceov_channel_config {
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's */
 };
 
+#define CEOV_CHANNEL_CONFIG_INIT CEOV_SIZED(struct ceov_channel_config)
+
 enum ceov_call_kind {
 	CEOV_ALL_GATHER     = 1,        /* target: the sources of all ranks, in their order */
 	CEOV_REDUCE_SCATTER = 2,        /* source: a part for each rank; target: the sum of the
@@ -132,6 +134,8 @@ struct ceov_call {
 					 * queued; NULL: the legacy default stream. Between host
 					 * ranks it has no effect */
 };
+
+#define CEOV_CALL_INIT CEOV_SIZED(struct ceov_call)
 
 /* Allocates the channel's memory and exports it to the group. Does not wait for peers.
  * CEOV_ERR_INVALID: the group has several nodes; or the rank is on a GPU, which cannot have a

@@ -82,6 +82,8 @@ struct ceov_all_gather {
 	uint32_t            nodes;              /* enum ceov_nodes; the same at all ranks */
 };
 
+#define CEOV_ALL_GATHER_INIT CEOV_SIZED(struct ceov_all_gather)
+
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather);
 
 /* A block of an all-to-all whose blocks have different sizes. */
@@ -118,6 +120,8 @@ struct ceov_all_to_all {
 						 * during the call; NULL: all have block_bytes */
 };
 
+#define CEOV_ALL_TO_ALL_INIT CEOV_SIZED(struct ceov_all_to_all)
+
 int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exchange);
 
 /* Sends the root's bytes to all other ranks, to target_offset_bytes in each target. Every rank adds
@@ -151,6 +155,8 @@ struct ceov_broadcast {
 	ceov_signal *const *free;               /* n_pieces counters each; NULL: targets are always
 						 * free */
 };
+
+#define CEOV_BROADCAST_INIT CEOV_SIZED(struct ceov_broadcast)
 
 int ceov_plan_add_broadcast(ceov_plan *plan, const struct ceov_broadcast *broadcast);
 

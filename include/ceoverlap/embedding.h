@@ -59,6 +59,8 @@ struct ceov_embedding {
 						 * NULL: the library chooses */
 };
 
+#define CEOV_EMBEDDING_INIT CEOV_SIZED(struct ceov_embedding)
+
 /* The bags of the own tables for the samples of all ranks. All memory is of the rank's place. */
 struct ceov_embedding_bags {
 	uint64_t       n_indices;       /* how many indices there is room for; offsets may reach
@@ -84,6 +86,8 @@ struct ceov_embedding_a2a_run {
 	struct ceov_embedding_bags bags;
 	void                      *pooled;      /* [own samples][all columns] */
 };
+
+#define CEOV_EMBEDDING_A2A_RUN_INIT CEOV_SIZED(struct ceov_embedding_a2a_run)
 
 int  ceov_embedding_a2a_run(ceov_op *op, const struct ceov_embedding_a2a_run *run);
 
@@ -121,6 +125,8 @@ struct ceov_embedding_backward_run {
 						 * those whose bags have offsets and no index
 						 * may do so */
 };
+
+#define CEOV_EMBEDDING_BACKWARD_RUN_INIT CEOV_SIZED(struct ceov_embedding_backward_run)
 
 int  ceov_embedding_backward_run(ceov_op *op, const struct ceov_embedding_backward_run *run);
 

@@ -175,6 +175,8 @@ struct ceov_workspace_config {
 					 * released after those that follow it */
 };
 
+#define CEOV_WORKSPACE_CONFIG_INIT CEOV_SIZED(struct ceov_workspace_config)
+
 /* Allocates the workspace and exports it to the group. Does not wait for peers. The first op of a
  * capturable workspace takes some 30 MiB of the GPU's memory for CUDA graphs, and its creation may
  * wait for the kernels that run on the GPU. */
@@ -339,6 +341,8 @@ struct ceov_op_tuning {
 					 * Without effect on host ranks */
 };
 
+#define CEOV_OP_TUNING_INIT CEOV_SIZED(struct ceov_op_tuning)
+
 /* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */
 int  ceov_op_explain(const ceov_op *op, int fd);
 
@@ -386,6 +390,8 @@ struct ceov_ag_gemm {
 						 * counts as 0 */
 };
 
+#define CEOV_AG_GEMM_INIT CEOV_SIZED(struct ceov_ag_gemm)
+
 /* The scratch_bytes that the op needs of its workspace. 0: ceov_ag_gemm_create() would refuse
  * these arguments. n_ranks is the group's. */
 uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *shape, uint32_t n_ranks);
@@ -404,6 +410,8 @@ struct ceov_ag_gemm_run {
 						 * rows x k, for example for a backward pass */
 };
 
+#define CEOV_AG_GEMM_RUN_INIT CEOV_SIZED(struct ceov_ag_gemm_run)
+
 int  ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *run);
 
 /* --- GEMM + reduce-scatter ------------------------------------------------ */
@@ -418,6 +426,8 @@ struct ceov_gemm_rs {
 	int                          b_is_k_by_n;       /* as in struct ceov_ag_gemm */
 };
 
+#define CEOV_GEMM_RS_INIT CEOV_SIZED(struct ceov_gemm_rs)
+
 /* As ceov_ag_gemm_scratch_bytes(). */
 uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *shape, uint32_t n_ranks);
 
@@ -431,6 +441,8 @@ struct ceov_gemm_rs_run {
 	const void *b;                          /* n x k, or k x n */
 	void       *c;                          /* rows[rank] x n */
 };
+
+#define CEOV_GEMM_RS_RUN_INIT CEOV_SIZED(struct ceov_gemm_rs_run)
 
 int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
@@ -456,6 +468,8 @@ struct ceov_gemm_ar {
 						 * at all ranks */
 };
 
+#define CEOV_GEMM_AR_INIT CEOV_SIZED(struct ceov_gemm_ar)
+
 /* As ceov_ag_gemm_scratch_bytes(). It is about three times the bytes of C, and of a C of at
  * most 1 MiB, if that is more, as many times as there are ranks. */
 uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *shape, uint32_t n_ranks);
@@ -470,6 +484,8 @@ struct ceov_gemm_ar_run {
 	const void *b;                          /* n x k, or k x n */
 	void       *c;                          /* m x n */
 };
+
+#define CEOV_GEMM_AR_RUN_INIT CEOV_SIZED(struct ceov_gemm_ar_run)
 
 int  ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *run);
 
@@ -508,6 +524,8 @@ struct ceov_gemm_marks {
 	int                          b_is_k_by_n;
 };
 
+#define CEOV_GEMM_MARKS_INIT CEOV_SIZED(struct ceov_gemm_marks)
+
 /* As ceov_ag_gemm_scratch_bytes(). No scratch is needed, but a workspace has some. */
 uint64_t ceov_gemm_marks_scratch_bytes(const struct ceov_gemm_marks *shape, uint32_t n_ranks);
 
@@ -529,6 +547,8 @@ struct ceov_gemm_marks_run {
 	const void *b;                          /* n x k, or k x n */
 	void       *c;                          /* m x n */
 };
+
+#define CEOV_GEMM_MARKS_RUN_INIT CEOV_SIZED(struct ceov_gemm_marks_run)
 
 int  ceov_gemm_marks_run(ceov_op *op, const struct ceov_gemm_marks_run *run);
 
@@ -578,6 +598,8 @@ struct ceov_gemm_a2a {
 	int                          b_is_k_by_n;
 };
 
+#define CEOV_GEMM_A2A_INIT CEOV_SIZED(struct ceov_gemm_a2a)
+
 /* As ceov_ag_gemm_scratch_bytes(). */
 uint64_t ceov_gemm_a2a_scratch_bytes(const struct ceov_gemm_a2a *shape, uint32_t n_ranks);
 
@@ -593,6 +615,8 @@ struct ceov_gemm_a2a_run {
 	void       *c;                          /* as many rows as the blocks that it gets
 						 * have x n, or all rows x columns[rank] */
 };
+
+#define CEOV_GEMM_A2A_RUN_INIT CEOV_SIZED(struct ceov_gemm_a2a_run)
 
 int  ceov_gemm_a2a_run(ceov_op *op, const struct ceov_gemm_a2a_run *run);
 
@@ -611,6 +635,8 @@ struct ceov_a2a_gemm {
 	int                          b_is_k_by_n;
 };
 
+#define CEOV_A2A_GEMM_INIT CEOV_SIZED(struct ceov_a2a_gemm)
+
 /* As ceov_ag_gemm_scratch_bytes(). */
 uint64_t ceov_a2a_gemm_scratch_bytes(const struct ceov_a2a_gemm *shape, uint32_t n_ranks);
 
@@ -626,6 +652,8 @@ struct ceov_a2a_gemm_run {
 	void       *c;                          /* as many rows as the blocks that it gets
 						 * have, or rows[rank]; x n */
 };
+
+#define CEOV_A2A_GEMM_RUN_INIT CEOV_SIZED(struct ceov_a2a_gemm_run)
 
 int  ceov_a2a_gemm_run(ceov_op *op, const struct ceov_a2a_gemm_run *run);
 
@@ -661,6 +689,8 @@ struct ceov_reduce {
 						 * this field counts as 0 */
 };
 
+#define CEOV_REDUCE_INIT CEOV_SIZED(struct ceov_reduce)
+
 /* The parts lie in source in the order of ranks. all_reduce leaves all parts at all ranks.
  * Scratch has room for one part from each rank, all as long as the longest. To need less,
  * divide the parts into columns and reduce these one after another, with a stride. */
@@ -680,6 +710,8 @@ struct ceov_reduce_run {
 	void       *target;                     /* own part; all parts (all_reduce); may
 						 * not be source, nor lie in its gaps */
 };
+
+#define CEOV_REDUCE_RUN_INIT CEOV_SIZED(struct ceov_reduce_run)
 
 int  ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *run);
 
@@ -703,6 +735,8 @@ struct ceov_move {
 						 * library chooses */
 };
 
+#define CEOV_MOVE_INIT CEOV_SIZED(struct ceov_move)
+
 /* 0: the create function would refuse these arguments, or all sizes are 0. */
 uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
 uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
@@ -721,6 +755,8 @@ struct ceov_move_run {
 	const void *source;                     /* own shard; the blocks for all ranks */
 	void       *target;                     /* all shards; the blocks of all ranks */
 };
+
+#define CEOV_MOVE_RUN_INIT CEOV_SIZED(struct ceov_move_run)
 
 int  ceov_move_run(ceov_op *op, const struct ceov_move_run *run);
 
@@ -788,6 +824,8 @@ struct ceov_moe {
 	uint32_t                     n_groups;  /* see above; divides n_experts / n_ranks. 0: 1 */
 };
 
+#define CEOV_MOE_INIT CEOV_SIZED(struct ceov_moe)
+
 /* Where the copies of one batch went, in the runs of all groups: memory of the rank's place, which
  * belongs to the caller. A dispatch writes it, and the combines and dispatches of the same layer
  * and batch read it. */
@@ -835,6 +873,8 @@ struct ceov_moe_dispatch_run {
 	uint32_t                group;          /* 0 where is_routed is 0 */
 };
 
+#define CEOV_MOE_DISPATCH_RUN_INIT CEOV_SIZED(struct ceov_moe_dispatch_run)
+
 int  ceov_moe_dispatch_run(ceov_op *op, const struct ceov_moe_dispatch_run *run);
 
 struct ceov_moe_combine_run {
@@ -850,6 +890,8 @@ struct ceov_moe_combine_run {
 	uint32_t                group;          /* as at the dispatch whose rows come back; `sums`
 						 * adds up this group's copies alone */
 };
+
+#define CEOV_MOE_COMBINE_RUN_INIT CEOV_SIZED(struct ceov_moe_combine_run)
 
 int  ceov_moe_combine_run(ceov_op *op, const struct ceov_moe_combine_run *run);
 

@@ -3,7 +3,8 @@
 # Copyright (c) The ceoverlap developers
 #
 # Each public header compiles alone, as C11 and C++17, pedantically, without warning;
-# device.cuh with nvcc. Each internal header compiles alone, too.
+# device.cuh with nvcc. Each struct that grows has its CEOV_..._INIT there, which makes one without
+# warning. Each internal header compiles alone, too.
 set -u
 
 srcdir=${srcdir:-.}
@@ -44,6 +45,41 @@ for path in "$srcdir"/include/ceoverlap/*.h include/ceoverlap/version.h; do
 	[ "$have_cxx" = no ] ||
 		check "$header" check.cc "${cxx[@]}" -std=c++17 "${strict[@]}" -fsyntax-only
 done
+
+# The names of structs that begin with struct_bytes.
+mapfile -t sized < <(awk '/^struct ceov_[a-z0-9_]+ \{/ { name = $2; next }
+	name != "" && /^[ \t]*size_t +struct_bytes;/ { print name }
+	{ name = "" }' "$srcdir"/include/ceoverlap/*.h)
+[ "${#sized[@]}" -ge 30 ] || { echo "FAIL: only ${#sized[@]} structs with struct_bytes"; failed=1; }
+{
+	for path in "$srcdir"/include/ceoverlap/*.h; do
+		echo "#include <ceoverlap/$(basename "$path")>"
+	done
+	echo "int main(void)"
+	echo "{"
+	for name in "${sized[@]}"; do
+		echo "	struct $name made_$name = ${name^^}_INIT;"
+		echo "	if (made_$name.struct_bytes != sizeof(struct $name))"
+		echo "		return 1;"
+	done
+	echo "	return 0;"
+	echo "}"
+} > "$folder/init.c"
+cp "$folder/init.c" "$folder/init.cc"
+
+# Compiles the file $1 by the rest, and runs it.
+make_all() {
+	local name=$1
+	shift
+
+	if ! "$@" "${includes[@]}" -o "$folder/init" "$folder/$name" || ! "$folder/init"; then
+		echo "FAIL: the CEOV_..._INIT: $*"
+		failed=1
+	fi
+}
+
+make_all init.c "${cc[@]}" -std=c11 "${strict[@]}"
+[ "$have_cxx" = no ] || make_all init.cc "${cxx[@]}" -std=c++17 "${strict[@]}"
 
 if [ -n "${NVCC:-}" ]; then
 	read -ra arch <<< "${NVCC_ARCH_FLAGS:-}"
