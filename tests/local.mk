@@ -35,6 +35,7 @@ threaded_suites = \
 	%D%/unit/test_signal \
 	%D%/unit/test_signal_abort \
 	%D%/unit/test_release \
+	%D%/unit/test_query \
 	%D%/unit/test_tombstones \
 	%D%/unit/test_write \
 	%D%/unit/test_ids \

@@ -334,6 +334,31 @@ int  ceov_n_ranks(ceov_context *context, uint32_t *ret_n_ranks);
 int  ceov_members(ceov_context *context, struct ceov_member *ret_members, uint32_t n,
 		  uint32_t *ret_n_members);
 
+/* What is known of a context. */
+struct ceov_context_info {
+	size_t   struct_bytes;
+	uint32_t n_ranks;               /* as ceov_n_ranks() and ceov_members() say */
+	uint32_t n_members;
+	uint32_t n_processes;           /* of the group */
+	uint32_t n_nodes;
+	uint32_t node;                  /* of this process, as ceov_rank_node() numbers them */
+	uint32_t bootstrap;             /* enum ceov_bootstrap: how the processes have found each
+					 * other. CEOV_BOOTSTRAP_ALONE: the group knows of no other
+					 * nodes; its processes, where there are several, have met
+					 * at the group's path */
+	uint64_t deadline_ns;           /* of waits that have none of their own */
+	int      has_daemon;            /* 1: a ceoverlapd moves the data of this process, or some
+					 * of it: see struct ceov_plan_info. 0: there is none, or
+					 * it has gone by now */
+};
+
+#define CEOV_CONTEXT_INFO_INIT CEOV_SIZED(struct ceov_context_info)
+
+/* The calls ceov_..._query() fill a struct whose struct_bytes the caller has set: as many of its
+ * fields as the library knows, and all others with 0. They never block. Where nothing is said, what
+ * they tell does not change. CEOV_ERR_INVALID: struct_bytes is no size of this struct. */
+int  ceov_context_query(ceov_context *context, struct ceov_context_info *ret_info);
+
 /* Finds the number of the rank's node. Nodes are numbered from 0 on, in the order of their lowest
  * ranks. */
 int  ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node);
@@ -369,6 +394,9 @@ int  ceov_buffer_float(ceov_context *context, uint32_t rank,
  * ceov_buffer_float(). */
 void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank);
 
+/* Room for the name of a buffer or a signal, and the NUL behind it. */
+#define CEOV_NAME_BYTES 64
+
 /* The first exports the buffer to the group under a name (1 to 63 bytes). The second finds
  * a buffer that `rank` exported. It returns CEOV_NONE if that rank has not exported it yet,
  * and CEOV_ERR_TIMEOUT if that rank's process does not answer within the context's
@@ -376,6 +404,24 @@ void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank);
 int  ceov_buffer_share(ceov_buffer *buffer, const char *name);
 int  ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 		      ceov_buffer **ret_buffer);
+
+/* What is known of a buffer, also of one that was found. */
+struct ceov_buffer_info {
+	size_t            struct_bytes;
+	uint64_t          size_bytes;
+	uint32_t          rank;         /* whose memory it is */
+	struct ceov_place place;        /* where it is. index CEOV_NOBODY: in a GPU that this
+					 * process does not see; kind CEOV_PLACE_HOST with index
+					 * CEOV_NOBODY: on another node, wherever it is there */
+	int               is_found;     /* 1: by ceov_buffer_find() */
+	int               is_floating;  /* 1: of ceov_buffer_float(); place is the rank's */
+	char              name[CEOV_NAME_BYTES];        /* under which it was shared or found; "":
+							 * it was not, so far */
+};
+
+#define CEOV_BUFFER_INFO_INIT CEOV_SIZED(struct ceov_buffer_info)
+
+int  ceov_buffer_query(const ceov_buffer *buffer, struct ceov_buffer_info *ret_info);
 
 /* CEOV_PENDING: a plan uses the buffer, another rank of this process has found it, a peer
  * still maps it, or a copy that was given up (CEOV_ERR_UNCERTAIN) may still touch it. Nothing
@@ -424,6 +470,25 @@ int      ceov_signal_create(ceov_context *context, uint32_t rank,
 int      ceov_signal_share(ceov_signal *signal, const char *name);
 int      ceov_signal_find(ceov_context *context, uint32_t rank,
 			  const char *name, ceov_signal **ret_signal);
+
+/* What is known of a signal, also of one that was found. */
+struct ceov_signal_info {
+	size_t            struct_bytes;
+	uint32_t          n_counters;
+	uint32_t          rank;         /* who created it */
+	struct ceov_place place;        /* of the counters; also of another node. index CEOV_NOBODY:
+					 * in a GPU that this process does not see */
+	int               is_found;     /* 1: by ceov_signal_find() */
+	int               is_visible;   /* 1: host threads can read the counters */
+	int               error;        /* with which it was aborted, so far; 0: it was not */
+	uint32_t          blamed;       /* the rank to blame for that, or CEOV_NOBODY */
+	char              name[CEOV_NAME_BYTES];        /* under which it was shared or found; "":
+							 * it was not, so far */
+};
+
+#define CEOV_SIGNAL_INFO_INIT CEOV_SIZED(struct ceov_signal_info)
+
+int      ceov_signal_query(const ceov_signal *signal, struct ceov_signal_info *ret_info);
 
 /* Fills *ret_device_signal for kernels on the GPU of `rank`, a rank of this process; no other
  * GPU's kernels may use it. At any time only kernels of one rank may arrive at a counter. */
@@ -589,6 +654,23 @@ void ceov_plan_release(ceov_plan *plan);
 /* 0: none of the plan's launches is in flight, and ceov_plan_release() would not wait;
  * CEOV_PENDING: some are in flight. Never blocks. */
 int  ceov_plan_idle(const ceov_plan *plan);
+
+/* What is known of a plan. */
+struct ceov_plan_info {
+	size_t   struct_bytes;
+	uint32_t rank;
+	uint32_t n_transfers;           /* until the commit: so far, as the next one */
+	uint64_t bytes;                 /* that a launch moves; with n_rows_at: at most */
+	uint32_t n_in_flight;           /* launches now; others begin and end meanwhile */
+	int      is_committed;
+	int      is_by_daemon;          /* 1: a ceoverlapd carries it out now. 0: this process
+					 * does */
+};
+
+#define CEOV_PLAN_INFO_INIT CEOV_SIZED(struct ceov_plan_info)
+
+/* Before the commit: on the thread that adds transfers. */
+int  ceov_plan_query(const ceov_plan *plan, struct ceov_plan_info *ret_info);
 
 /* Writes a description of a committed plan to fd: one line for the plan and one for each
  * transfer (backend, route, trigger, chunks, expected time). If a transfer does not simply take

@@ -163,6 +163,23 @@ int  ceov_channel_run(ceov_channel *channel, const struct ceov_call *calls, uint
  * call). Fails as ceov_plan_explain() does. */
 int  ceov_channel_explain(ceov_channel *channel, const struct ceov_call *call, int fd);
 
+/* What is known of a channel. */
+struct ceov_channel_info {
+	size_t            struct_bytes;
+	uint32_t          rank;
+	uint32_t          n_ranks;
+	struct ceov_place place;        /* the rank's */
+	uint64_t          ring_bytes;   /* of the configuration, or those that were chosen */
+	uint64_t          deadline_ns;
+	int               is_connected; /* so far, as the next one */
+	int               error;        /* that has ended it, as ceov_channel_status() returns */
+	char              name[CEOV_NAME_BYTES];
+};
+
+#define CEOV_CHANNEL_INFO_INIT CEOV_SIZED(struct ceov_channel_info)
+
+int  ceov_channel_query(ceov_channel *channel, struct ceov_channel_info *ret_info);
+
 /* Returns 0, or the error that ended the channel. Never blocks. */
 int  ceov_channel_status(ceov_channel *channel);
 

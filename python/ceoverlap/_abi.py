@@ -41,6 +41,7 @@ CEOV_ERR_DAEMON_LOST = -15
 
 CEOV_NOBODY = 0xFFFFFFFF
 CEOV_FAILURE_TEXT_BYTES = 256
+CEOV_NAME_BYTES = 64
 CEOV_VALUE_LIMIT = 1 << 62
 
 CEOV_PLACE_HOST = 0
@@ -193,6 +194,36 @@ class ceov_config(Struct):
                 ("max_chunk_bytes", c_uint64), ("deadline_ns", c_uint64),
                 ("progress_by_caller", c_int), ("log", ceov_log), ("log_arg", c_void_p),
                 ("network", POINTER(ceov_network)), ("daemon", c_char_p)]
+
+
+class ceov_context_info(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("n_ranks", c_uint32), ("n_members", c_uint32),
+                ("n_processes", c_uint32), ("n_nodes", c_uint32), ("node", c_uint32),
+                ("bootstrap", c_uint32), ("deadline_ns", c_uint64), ("has_daemon", c_int)]
+
+
+class ceov_buffer_info(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("size_bytes", c_uint64), ("rank", c_uint32),
+                ("place", ceov_place), ("is_found", c_int), ("is_floating", c_int),
+                ("name", c_char * CEOV_NAME_BYTES)]
+
+
+class ceov_signal_info(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("n_counters", c_uint32), ("rank", c_uint32),
+                ("place", ceov_place), ("is_found", c_int), ("is_visible", c_int),
+                ("error", c_int), ("blamed", c_uint32), ("name", c_char * CEOV_NAME_BYTES)]
+
+
+class ceov_plan_info(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("n_transfers", c_uint32),
+                ("bytes", c_uint64), ("n_in_flight", c_uint32), ("is_committed", c_int),
+                ("is_by_daemon", c_int)]
+
+
+class ceov_channel_info(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("n_ranks", c_uint32),
+                ("place", ceov_place), ("ring_bytes", c_uint64), ("deadline_ns", c_uint64),
+                ("is_connected", c_int), ("error", c_int), ("name", c_char * CEOV_NAME_BYTES)]
 
 
 class ceov_mark(Struct):
@@ -453,6 +484,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_n_ranks": (c_int, [_handle, POINTER(c_uint32)]),
     "ceov_members": (c_int, [_handle, POINTER(ceov_member), c_uint32, POINTER(c_uint32)]),
     "ceov_rank_node": (c_int, [_handle, c_uint32, POINTER(c_uint32)]),
+    "ceov_context_query": (c_int, [_handle, POINTER(ceov_context_info)]),
 
     "ceov_buffer_register": (c_int, [_handle, c_uint32, c_void_p, c_uint64, _ret_handle]),
     "ceov_buffer_create": (c_int, [_handle, c_uint32, c_uint64, _ret_handle]),
@@ -460,12 +492,14 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_buffer_base": (c_void_p, [_handle, c_uint32]),
     "ceov_buffer_share": (c_int, [_handle, c_char_p]),
     "ceov_buffer_find": (c_int, [_handle, c_uint32, c_char_p, _ret_handle]),
+    "ceov_buffer_query": (c_int, [_handle, POINTER(ceov_buffer_info)]),
     "ceov_buffer_release": (c_int, [_handle]),
 
     "ceov_signal_create": (c_int, [_handle, c_uint32, ceov_place, c_uint32, c_uint32,
                                    _ret_handle]),
     "ceov_signal_share": (c_int, [_handle, c_char_p]),
     "ceov_signal_find": (c_int, [_handle, c_uint32, c_char_p, _ret_handle]),
+    "ceov_signal_query": (c_int, [_handle, POINTER(ceov_signal_info)]),
     "ceov_signal_for_device": (c_int, [_handle, c_uint32, POINTER(ceov_device_signal)]),
     "ceov_signal_raise": (c_int, [_handle, c_uint32, c_uint64]),
     "ceov_signal_arrive": (c_int, [_handle, c_uint32, c_uint32, c_uint64]),
@@ -485,6 +519,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_plan_commit": (c_int, [_handle]),
     "ceov_plan_release": (None, [_handle]),
     "ceov_plan_idle": (c_int, [_handle]),
+    "ceov_plan_query": (c_int, [_handle, POINTER(ceov_plan_info)]),
     "ceov_plan_explain": (c_int, [_handle, c_int]),
     "ceov_launch": (c_int, [_handle, POINTER(ceov_launch), POINTER(ceov_ticket)]),
     "ceov_plan_queue": (c_int, [_handle, c_void_p, c_uint64]),
@@ -555,6 +590,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_channel_connect": (c_int, [_handle, c_uint64]),
     "ceov_channel_run": (c_int, [_handle, POINTER(ceov_call), c_uint32]),
     "ceov_channel_explain": (c_int, [_handle, POINTER(ceov_call), c_int]),
+    "ceov_channel_query": (c_int, [_handle, POINTER(ceov_channel_info)]),
     "ceov_channel_status": (c_int, [_handle]),
     "ceov_channel_abort": (c_int, [_handle]),
     "ceov_channel_release": (c_int, [_handle]),

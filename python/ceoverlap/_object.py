@@ -90,6 +90,7 @@ class Object(NotCopied):
     one context may be used from any thread unless their text says "one thread"."""
 
     _release_call = ""                  # the library's call that releases the handle
+    _query: tuple = ()                  # the call that asks for what is known of it, and its struct
     _idle_call = ""                     # see Handle.idle_call
     _patience_s = 0.0                   # how long close() waits for that
 
@@ -166,6 +167,13 @@ class Object(NotCopied):
     def _invoke(self, name: str, *arguments, is_long: bool = False) -> int:
         """Calls a function of the library with this object's handle as its first argument."""
         return self._context._invoke(name, self._open_handle(), *arguments, is_long=is_long)
+
+    def _info(self):
+        """Asks the library what it knows of the object, and returns the struct."""
+        call, kind = self._query
+        info = _abi.new(kind)
+        self._invoke(call, byref(info))
+        return info
 
     def release(self, timeout_s: float = 0.0) -> bool:
         """Releases the object if no peer and no plan uses it any more, and returns True; also

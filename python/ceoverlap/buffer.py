@@ -10,6 +10,7 @@ from typing import Optional, Sequence, Tuple
 
 from . import _abi, _object, errors
 from ._owner import Owner
+from .place import Place, place_from
 
 # --- memory ------------------------------------------------------------------------------
 
@@ -194,15 +195,17 @@ class Buffer(_object.Object):
     the buffer."""
 
     _release_call = "ceov_buffer_release"
+    _query = ("ceov_buffer_query", _abi.ceov_buffer_info)
 
-    def __init__(self, context: Owner, rank: int, size_bytes: Optional[int]):
+    def __init__(self, context: Owner, rank: int, size_bytes: int):
         super().__init__(context, rank)
         self._size_bytes = size_bytes
         self.is_floating = False
+        self.is_found = False
         self._views: weakref.WeakSet = weakref.WeakSet()
 
     @classmethod
-    def _make(cls, context: Owner, rank: int, size_bytes: Optional[int], call: str,
+    def _make(cls, context: Owner, rank: int, size_bytes: int, call: str,
               arguments, kept: object = None) -> Buffer:
         self = cls(context, rank, size_bytes)
         self._make_handle(call, rank, *arguments, kept=kept)
@@ -230,15 +233,28 @@ class Buffer(_object.Object):
 
     @classmethod
     def _find(cls, context: Owner, rank: int, name: str, timeout_s: float) -> Buffer:
-        self = cls(context, rank, None)
+        self = cls(context, rank, 0)
         self._find_handle("ceov_buffer_find", name, timeout_s)
+        self.is_found = True
+        self._size_bytes = self._info().size_bytes
         return self
 
     @property
-    def size_bytes(self) -> Optional[int]:
-        """The buffer's size; None for a buffer that was found at a peer, whose bounds the
-        library checks but does not tell."""
+    def size_bytes(self) -> int:
+        """The buffer's size."""
         return self._size_bytes
+
+    @property
+    def place(self) -> Optional[Place]:
+        """Where the memory is; None for memory of another node, of which that is not known."""
+        place = self._info().place
+        is_afar = place.kind == _abi.CEOV_PLACE_HOST and place.index == _abi.CEOV_NOBODY
+        return None if is_afar else place_from(place)
+
+    @property
+    def name(self) -> Optional[str]:
+        """The name under which the buffer was shared or found; None if it was not."""
+        return self._info().name.decode() or None
 
     def share(self, name: str) -> None:
         """Lets peers find the buffer under a name of 1 to 63 bytes."""
@@ -260,7 +276,7 @@ class Buffer(_object.Object):
         end. It must not be used after the context is closed."""
         import numpy
 
-        if self._size_bytes is None or self._context.place(self._rank).kind != "host":
+        if self.is_found or self._context.place(self._rank).kind != "host":
             raise errors.InvalidError("only host memory of our own ranks has views; wrap "
                                       "address() where you know better")
         address = self.address(self._rank)

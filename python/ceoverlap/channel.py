@@ -340,6 +340,7 @@ class Channel(_Calls, _object.Object):
     graph that holds a call afterwards."""
 
     _release_call = "ceov_channel_release"
+    _query = ("ceov_channel_query", _abi.ceov_channel_info)
 
     def __init__(self, context: Context, name: str, rank: Optional[int] = None, *,
                  ring_bytes: int = 0, deadline_s: float = 0.0):
@@ -361,6 +362,21 @@ class Channel(_Calls, _object.Object):
     def name(self) -> str:
         """The name by which its peers found it."""
         return self._name
+
+    @property
+    def n_ranks(self) -> int:
+        """How many ranks take part in its collectives."""
+        return self._n_ranks
+
+    @property
+    def ring_bytes(self) -> int:
+        """The memory for bytes under way, as it was chosen."""
+        return self._info().ring_bytes
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether connect() has found all peers."""
+        return bool(self._info().is_connected)
 
     def connect(self, timeout_s: Optional[float] = None) -> Channel:
         """Finds the channels of all peers; calls can be made afterwards. If one process holds

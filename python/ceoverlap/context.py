@@ -26,6 +26,8 @@ from .stream import stream_handle
 _lib = _abi.lib
 
 DEADLINE_S = 60.0                       # the library's default
+_BOOTSTRAPS = {_abi.CEOV_BOOTSTRAP_CALLBACK: "callback", _abi.CEOV_BOOTSTRAP_PMIX: "pmix",
+               _abi.CEOV_BOOTSTRAP_STORE: "store", _abi.CEOV_BOOTSTRAP_ALONE: "alone"}
 EXIT_S = 2.0                            # how long calls in flight hold up the exit
 
 Marks = Union[MarkList, Sequence[Mark]]
@@ -161,7 +163,8 @@ class Context(_object.NotCopied, Owner):
         self._ranks = tuple(member.rank for member in members)
         self._places = {member.rank: place_from(member.place) for member in members}
 
-    def _open_now(self, config: _abi.ceov_config) -> Tuple[int, List[str]]:
+    def _open_now(self, config: _abi.ceov_config
+                  ) -> Tuple[int, Optional[errors.Failure], List[str]]:
         handle = ctypes.c_void_p()
         outer = _log.begin_call()
         failure = None
@@ -181,6 +184,37 @@ class Context(_object.NotCopied, Owner):
     def place(self, rank: Optional[int] = None) -> Place:
         """Returns where the memory of one of this process' ranks is; None: of its first rank."""
         return self._places[self._own(rank)]
+
+    def _info(self) -> _abi.ceov_context_info:
+        info = _abi.new(_abi.ceov_context_info)
+        self._invoke("ceov_context_query", None, ctypes.byref(info))
+        return info
+
+    @property
+    def n_processes(self) -> int:
+        """How many processes the group has."""
+        return self._info().n_processes
+
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes the group's ranks are on."""
+        return self._info().n_nodes
+
+    @property
+    def node(self) -> int:
+        """The number of this process' node, counted in the order of the nodes' lowest ranks."""
+        return self._info().node
+
+    @property
+    def bootstrap(self) -> str:
+        """How the processes have found each other, as CEOVERLAP_BOOTSTRAP names it, or "callback";
+        "alone" where no other nodes were looked for."""
+        return _BOOTSTRAPS[self._info().bootstrap]
+
+    @property
+    def has_daemon(self) -> bool:
+        """Whether a daemon moves the data of this process, or some of it, and lives."""
+        return bool(self._info().has_daemon)
 
     # --- verbs ---------------------------------------------------------------------------
 

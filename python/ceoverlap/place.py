@@ -27,7 +27,8 @@ PlaceLike = Union[Place, str]
 
 
 def place_from(struct: _abi.ceov_place) -> Place:
-    """Returns the Place that the library tells."""
+    """Returns the Place that the library tells. index CEOV_NOBODY, which is 2^32 - 1, stands for a
+    GPU that this process does not see."""
     return Place("gpu", struct.index) if struct.kind == _abi.CEOV_PLACE_GPU else HOST
 
 

@@ -161,6 +161,7 @@ class Plan(_object.Object):
     """
 
     _release_call = "ceov_plan_release"
+    _query = ("ceov_plan_query", _abi.ceov_plan_info)
     _idle_call = "ceov_plan_idle"
     _patience_s = math.inf              # launches end by their deadlines
 
@@ -177,6 +178,31 @@ class Plan(_object.Object):
         self._named: list = []          # buffers and signals
         self._make_handle("ceov_plan_create", rank, ctypes.byref(options),
                           kept=(self._named, self._in_flight))
+
+    @property
+    def n_transfers(self) -> int:
+        """How many transfers it has."""
+        return self._info().n_transfers
+
+    @property
+    def launch_bytes(self) -> int:
+        """How many bytes a launch moves; with n_rows_at, at most."""
+        return self._info().bytes
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether commit() was called, and has succeeded."""
+        return bool(self._info().is_committed)
+
+    @property
+    def n_in_flight(self) -> int:
+        """How many launches are in flight."""
+        return self._info().n_in_flight
+
+    @property
+    def is_by_daemon(self) -> bool:
+        """Whether a daemon carries it out, and not this process."""
+        return bool(self._info().is_by_daemon)
 
     def _keep(self, *objects) -> None:
         self._named.extend(one for one in objects if one is not None)

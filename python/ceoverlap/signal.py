@@ -10,7 +10,7 @@ from typing import Iterable, Iterator, Optional
 
 from . import _abi, _object, errors
 from ._owner import Owner
-from .place import Place
+from .place import Place, place_from
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Signal(_object.Object):
     raise a counter at a time. Made by the context's signal() and find_signal()."""
 
     _release_call = "ceov_signal_release"
+    _query = ("ceov_signal_query", _abi.ceov_signal_info)
 
     def __init__(self, context: Owner, rank: int):
         super().__init__(context, rank)
@@ -71,6 +72,26 @@ class Signal(_object.Object):
         self = cls(context, rank)
         self._find_handle("ceov_signal_find", name, timeout_s)
         return self
+
+    @property
+    def n_counters(self) -> int:
+        """How many counters it has."""
+        return self._info().n_counters
+
+    @property
+    def place(self) -> Place:
+        """Where the counters are."""
+        return place_from(self._info().place)
+
+    @property
+    def is_host_visible(self) -> bool:
+        """Whether host threads can read the counters."""
+        return bool(self._info().is_visible)
+
+    @property
+    def name(self) -> Optional[str]:
+        """The name under which the signal was shared or found; None if it was not."""
+        return self._info().name.decode() or None
 
     def share(self, name: str) -> None:
         """Lets peers find the signal under a name of 1 to 63 bytes."""

@@ -84,3 +84,14 @@ void cei_sized_give(void *to, const void *from, size_t known_bytes)
 	       n_given - sizeof(bytes));
 	memset((unsigned char *)to + n_given, 0, bytes - n_given);
 }
+
+int cei_sized_answer(struct cei_report *report, void *to, const void *from, size_t first_bytes,
+		     const char *what)
+{
+	const char *fault = cei_sized_room_fault(to, first_bytes);
+
+	if (fault)
+		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: %s", what, fault);
+	cei_sized_give(to, from, size_of(from));
+	return 0;
+}

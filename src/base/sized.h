@@ -37,4 +37,9 @@ const char *cei_sized_room_fault(const void *to, size_t first_bytes);
  * check. */
 void cei_sized_give(void *to, const void *from, size_t known_bytes);
 
+/* Answers a question: makes the room check and gives, or raises CEOV_ERR_INVALID with `what`, such
+ * as "ceov_plan_query: ret_info". from begins with its own size. */
+int cei_sized_answer(struct cei_report *report, void *to, const void *from, size_t first_bytes,
+		     const char *what);
+
 #endif /* CEI_SIZED_H */

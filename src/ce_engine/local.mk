@@ -16,4 +16,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/meet.c %D%/meet.h \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \
+	%D%/query.c \
 	%D%/warm.c %D%/warm.h

@@ -11,6 +11,10 @@
 
 #include "base/launcher.h"
 
+_Static_assert((int)CEI_MEANS_CALLBACK == (int)CEOV_BOOTSTRAP_CALLBACK &&
+	       (int)CEI_MEANS_PMIX == (int)CEOV_BOOTSTRAP_PMIX &&
+	       (int)CEI_MEANS_STORE == (int)CEOV_BOOTSTRAP_STORE, "means are those of the API");
+
 /* In the order in which they are tried, and of enum cei_means; NULL ends the table. */
 static const struct cei_exchange_ops *const all_means[] = {
 	&cei_exchange_callback, &cei_exchange_pmix, &cei_exchange_store, NULL
@@ -75,6 +79,7 @@ static int choose(struct cei_exchange *exchange)
 		if (means && means != i + 1)
 			continue;
 		exchange->ops = all_means[i];
+		exchange->config.means = i + 1;
 		r = exchange->ops->detect(exchange);
 	}
 	if (r)

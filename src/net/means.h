@@ -49,7 +49,8 @@ struct cei_exchange_config {
 
 struct cei_exchange {
 	const struct cei_exchange_ops *ops;
-	struct cei_exchange_config     config;  /* where and job: not used after open */
+	struct cei_exchange_config     config;  /* where and job: not used after open; means: the
+						 * one that was chosen */
 	/* A store only, at a path instead of an address: processes of the node of this site meet
 	 * there. They are numbered by their ranks, and there are as many as the group has ranks, of
 	 * which a process holds several. NULL: at an address. */

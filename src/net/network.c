@@ -41,6 +41,11 @@ void cei_network_group_path(const struct cei_network *network,
 		 (unsigned long long)network->nodes[rank]);
 }
 
+uint32_t cei_network_means(const struct cei_network *network)
+{
+	return network->means;
+}
+
 /* --- meeting ---------------------------------------------------------------------------- */
 
 int cei_network_is_wanted(const struct ceov_network *public)
@@ -82,6 +87,7 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 	int r;
 
 	opening->exchange = exchange;
+	network->means = exchange->config.means;
 	r = cei_network_open_rail(network, opening);
 	if (r == CEOV_NONE)
 		return 0;

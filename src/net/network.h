@@ -54,6 +54,10 @@ int  cei_network_open(struct cei_site *site, const struct cei_network_config *co
 /* Who is who in the group; valid until the close. */
 const struct cei_roster *cei_network_roster(const struct cei_network *network);
 
+/* By which means the processes have found each other: enum ceov_bootstrap, one of the first few but
+ * not CEOV_BOOTSTRAP_SHOWN. */
+uint32_t cei_network_means(const struct cei_network *network);
+
 /* Silence of a process of another node that is awaited, after which it is lost. */
 uint64_t cei_network_timeout_ns(const struct cei_network *network);
 

@@ -65,6 +65,7 @@ struct cei_network {
 	uint32_t                         n_left;
 	uint64_t                         timeout_ns;    /* of silent processes */
 	char                             node_name[64];         /* for traces */
+	uint32_t                         means;         /* enum cei_means: of the exchange */
 
 	int                              has_left;
 

@@ -74,6 +74,7 @@ class Abi(unittest.TestCase):
                 lines.append(f'printf("{name}.{field} %zu %zu\\n", offsetof({tag}, {field}),'
                              f' sizeof((({tag} *)0)->{field}));')
         numbers = sorted(constants() | {"CEOV_NOBODY", "CEOV_FAILURE_TEXT_BYTES",
+                                        "CEOV_NAME_BYTES",
                                         "CEOV_MOE_TOP_K_MAX", "CEOV_OP_GEMMS_MAX",
                                         "CEOV_CHANNEL_CALLS_MAX",
                                         "CEOV_VALUE_LIMIT"})

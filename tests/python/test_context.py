@@ -2,6 +2,7 @@
 # Copyright (c) The ceoverlap developers
 """Contexts: opening, closing, the log, and what exceptions carry."""
 
+import ctypes
 import gc
 import logging
 import os
@@ -18,7 +19,7 @@ from unittest import mock
 import numpy as np
 
 import ceoverlap
-from ceoverlap import _gpus, _log
+from ceoverlap import _abi, _gpus, _log
 from rig import Case, Kept, logger_of, until
 
 
@@ -30,6 +31,62 @@ class Opening(Case):
         self.assertIn("(0, 1, 2) of 3", repr(context))
         self.assertTrue(context.is_open)
         context.barrier()
+        self.assertEqual((context.n_processes, context.n_nodes, context.node, context.bootstrap,
+                          context.has_daemon), (1, 1, 0, "alone", False))
+
+    def test_facts_of_objects(self):
+        context = self.host(2)
+        signal = context.signal(3, rank=1)
+        self.assertEqual((signal.n_counters, signal.name, signal.place, signal.is_host_visible),
+                         (3, None, ceoverlap.Place("host"), True))
+        signal.share("done")
+        self.assertEqual(context.find_signal(1, "done").name, "done")
+        source, target = context.allocate(64), context.allocate(64, rank=1)
+        plan = context.plan()
+        self.assertEqual((plan.n_transfers, plan.launch_bytes, plan.is_committed), (0, 0, False))
+        ready = context.signal()
+        plan.expect(ready.mark()).add(source=source, target=target, row_bytes=48,
+                                      source_ready=ready.mark()).commit()
+        self.assertEqual((plan.n_transfers, plan.launch_bytes, plan.is_committed,
+                          plan.n_in_flight, plan.is_by_daemon), (1, 48, True, 0, False))
+        ticket = plan.launch()
+        self.assertEqual(plan.n_in_flight, 1)
+        ready.raise_to(1)
+        ticket.wait()
+        self.assertEqual(plan.n_in_flight, 0)
+        channels = [ceoverlap.Channel(context, "facts", rank) for rank in range(2)]
+        self.assertEqual((channels[1].n_ranks, channels[1].ring_bytes, channels[1].is_connected),
+                         (2, 1 << 20, False))
+        channels[0].connect()
+        self.assertTrue(channels[0].is_connected)
+
+    def test_why_it_could_not_be_opened(self):
+        with self.assertRaises(ceoverlap.InvalidError) as caught:
+            ceoverlap.Context(5, 2, "host", "/tmp/none")
+        self.assertIn("rank 5", caught.exception.failure.text)
+
+    def test_threads_have_last_failures_of_their_own(self):
+        """Called by ctypes, without a context; many threads come and go."""
+        def ask():
+            failure = _abi.ceov_failure()
+            result = _abi.lib.ceov_last_failure(None, ctypes.byref(failure))
+            return result, failure.text.decode()
+
+        said = []
+
+        def call(i):
+            said.append((_abi.lib.ceov_barrier(None, 0) if i % 2 else
+                         _abi.lib.ceov_turn(None), ask(), ask()[0]))
+
+        self.assertEqual(_abi.lib.ceov_context_query(None, None), _abi.CEOV_ERR_INVALID)
+        for i in range(200):
+            thread = threading.Thread(target=call, args=(i,))
+            thread.start()
+            thread.join()
+        names = ["ceov_turn", "ceov_barrier"] * 100
+        self.assertEqual(said, [(_abi.CEOV_ERR_INVALID, (0, f"{name}: the context is NULL"),
+                                 _abi.CEOV_NONE) for name in names])
+        self.assertEqual(ask(), (0, "ceov_context_query: the context is NULL"))
 
     def test_one_node_loads_no_ucx(self):
         """In a process of its own: other tests may have opened nodes."""

@@ -103,10 +103,13 @@ class Buffers(Case):
                                     "rank 1 has not shared 'block' within") as caught:
             context.find_buffer(1, "block", timeout_s=0.01)
         self.assertIsInstance(caught.exception, TimeoutError)
+        self.assertIsNone(buffer.name)
         buffer.share("block")
         found = context.find_buffer(1, "block")
         self.assertEqual(found.address(), buffer.address())
-        self.assertIsNone(found.size_bytes)
+        self.assertEqual((found.size_bytes, found.name, found.place, found.is_found),
+                         (64, "block", ceoverlap.Place("host"), True))
+        self.assertFalse(buffer.is_found)
         with self.assertRaises(ceoverlap.InvalidError):
             found.view()
         self.assertFalse(buffer.release())

@@ -39,6 +39,21 @@ static ceov_ticket launch(const struct daemon_rig_client *client)
 	return ticket;
 }
 
+/* Asserts what the client's plan and context tell. */
+static void tells(const struct daemon_rig_client *client, int is_by_daemon, uint32_t n_in_flight)
+{
+	struct ceov_context_info context = CEOV_CONTEXT_INFO_INIT;
+	struct ceov_plan_info plan = CEOV_PLAN_INFO_INIT;
+
+	ck_assert_int_eq(ceov_context_query(client->context, &context), 0);
+	ck_assert_int_eq(context.has_daemon, 1);
+	ck_assert_int_eq(ceov_plan_query(client->plan, &plan), 0);
+	ck_assert_int_eq(plan.is_by_daemon, is_by_daemon);
+	ck_assert_uint_eq(plan.n_in_flight, n_in_flight);
+	ck_assert_uint_eq(plan.n_transfers, 1);
+	ck_assert_uint_eq(plan.bytes, DAEMON_RIG_BYTES);
+}
+
 START_TEST(test_a_daemon_moves_data)
 {
 	struct daemon_rig_client client;
@@ -86,6 +101,7 @@ START_TEST(test_what_a_daemon_cannot_reach_stays_here)
 	daemon_rig_start(&rig, NULL);
 	daemon_rig_open_stray(&rig, &client);
 	testing_explained(client.plan, "in this process and not by the daemon");
+	tells(&client, 0, 0);
 	daemon_rig_pass(&client);
 	ceov_close(client.context);
 	ck_assert_int_eq(setenv("CEOVERLAP_DAEMON_STRICT", "1", 1), 0);
@@ -180,6 +196,7 @@ START_TEST(test_an_abort_ends_a_launch_there)
 	ticket = launch(&client);
 	ck_assert_int_eq(ceov_wait(client.context, ticket, 0), CEOV_PENDING);
 	ck_assert_int_eq(ceov_plan_idle(client.plan), CEOV_PENDING);
+	tells(&client, 1, 1);
 	ck_assert_int_eq(ceov_abort(client.context, ticket), 0);
 	ck_assert_int_eq(ceov_wait(client.context, ticket, TESTING_PATIENCE), CEOV_ERR_ABORTED);
 	ck_assert_int_eq(ceov_signal_wait(client.arrived, 0, 1, TESTING_PATIENCE),
@@ -217,6 +234,7 @@ END_TEST
 
 START_TEST(test_a_killed_daemon_is_told)
 {
+	struct ceov_context_info info = CEOV_CONTEXT_INFO_INIT;
 	struct daemon_rig_client client;
 	ceov_ticket ticket;
 
@@ -229,6 +247,8 @@ START_TEST(test_a_killed_daemon_is_told)
 	ck_assert_int_eq(ceov_signal_wait(client.arrived, 0, 1, TESTING_PATIENCE),
 			 CEOV_ERR_DAEMON_LOST);
 	testing_log_has(&rig.client_log, "the daemon at", "has gone", NULL);
+	ck_assert_int_eq(ceov_context_query(client.context, &info), 0);
+	ck_assert_int_eq(info.has_daemon, 0);
 	ceov_close(client.context);
 }
 END_TEST

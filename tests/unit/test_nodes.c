@@ -96,6 +96,37 @@ START_TEST(test_bytes_and_their_mark_arrive)
 }
 END_TEST
 
+/* What is known of the other node, and of what was found there. */
+START_TEST(test_queries)
+{
+	struct ceov_context_info group = CEOV_CONTEXT_INFO_INIT;
+	struct ceov_buffer_info buffer = CEOV_BUFFER_INFO_INIT;
+	struct ceov_signal_info signal = CEOV_SIGNAL_INFO_INIT;
+	struct way way;
+
+	prepare(&way, 4096);
+	ck_assert_int_eq(ceov_context_query(nodes_context(&nodes, 1), &group), 0);
+	ck_assert_uint_eq(group.n_ranks, 2);
+	ck_assert_uint_eq(group.n_members, 1);
+	ck_assert_uint_eq(group.n_processes, 2);
+	ck_assert_uint_eq(group.n_nodes, 2);
+	ck_assert_uint_eq(group.node, 1);
+	ck_assert_uint_eq(group.bootstrap, CEOV_BOOTSTRAP_CALLBACK);
+	ck_assert_int_eq(ceov_buffer_query(way.target_there, &buffer), 0);
+	ck_assert_uint_eq(buffer.size_bytes, 4096);
+	ck_assert_uint_eq(buffer.rank, 1);
+	ck_assert_uint_eq(buffer.place.index, CEOV_NOBODY);
+	ck_assert_int_eq(buffer.is_found, 1);
+	ck_assert_str_eq(buffer.name, "target");
+	ck_assert_int_eq(ceov_signal_query(way.arrived_there, &signal), 0);
+	ck_assert_uint_eq(signal.n_counters, 3);
+	ck_assert_uint_eq(signal.rank, 1);
+	ck_assert_int_eq(signal.is_found, 1);
+	ck_assert_str_eq(signal.name, "arrived");
+	nodes_close(&nodes);
+}
+END_TEST
+
 START_TEST(test_a_target_that_is_not_free_is_waited_for)
 {
 	uint64_t base, value;
@@ -513,6 +544,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_bytes_and_their_mark_arrive);
+	tcase_add_test(all, test_queries);
 	tcase_add_test(all, test_a_target_that_is_not_free_is_waited_for);
 	tcase_add_test(all, test_a_node_that_its_caller_turns);
 	tcase_add_test(all, test_rows_to_two_nodes);

@@ -46,7 +46,7 @@ static int is_hit(ceov_plan *plan, const struct timespec *until, struct cei_abor
 	ret_hit->error = 0;
 	if (pthread_mutex_timedlock(&plan->lock, until))
 		return 0;
-	if (plan->object.context->door->is_busy(plan))
+	if (plan->object.context->door->n_in_flight(plan))
 		ret_hit->error = cei_signals_blame(plan->signals, plan->program.n_signals,
 						   &ret_hit->rank);
 	pthread_mutex_unlock(&plan->lock);

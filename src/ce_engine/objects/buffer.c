@@ -233,8 +233,11 @@ int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 	body.kind = CEI_EXPORT_BUFFER;
 	body.n_regions = 1;
 	body.regions[0] = &buffer->own;
-	return cei_export_make(buffer->object.context, buffer->rank, name, &body,
-			       &buffer->export_id);
+	r = cei_export_make(buffer->object.context, buffer->rank, name, &body,
+			    &buffer->export_id);
+	if (!r)
+		cei_shared_name_set(&buffer->name, name);
+	return r;
 }
 
 int cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
@@ -259,6 +262,7 @@ int cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 		buffer->found_use = found.use;
 		buffer->far = found.far;
 	}
+	cei_shared_name_set(&buffer->name, lookup->name);
 	enter(context, buffer, ret_buffer);
 	return 0;
 }

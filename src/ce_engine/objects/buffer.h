@@ -26,6 +26,7 @@ struct ceov_buffer {
 	uint32_t            export_id;  /* 0: not shared */
 	uint64_t            found_use;  /* of the owner's export, where found at a process of this
 					 * node; else 0 */
+	struct cei_shared_name name;
 };
 
 /* ceov_buffer_find() without its checks, by the lookup's deadline. */

@@ -25,9 +25,9 @@ struct cei_door {
 	int  (*launch)(ceov_plan *plan, const struct ceov_launch *launch,
 		       ceov_ticket *ret_ticket);
 
-	/* Whether launches of the plan are in flight. The caller holds the plan's lock: see
-	 * cei_plan_is_busy(). */
-	int  (*is_busy)(const ceov_plan *plan);
+	/* How many launches of the plan are in flight. The caller holds the plan's lock: see
+	 * cei_plan_in_flight(). */
+	uint32_t (*n_in_flight)(const ceov_plan *plan);
 
 	/* As ceov_plan_explain(), for a committed plan. */
 	int  (*explain)(const ceov_plan *plan, int fd);

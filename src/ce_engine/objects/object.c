@@ -7,6 +7,7 @@
 #include "ce_engine/objects/object.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -175,6 +176,19 @@ void cei_objects_forget(ceov_context *context)
 
 	while ((node = cei_list_take(&context->quarantine)))
 		forget(node);
+}
+
+void cei_shared_name_set(struct cei_shared_name *name, const char *text)
+{
+	snprintf(name->text, sizeof(name->text), "%s", text);
+	/* release: pairs with cei_shared_name_text() */
+	atomic_store_explicit(&name->is_set, 1, memory_order_release);
+}
+
+const char *cei_shared_name_text(const struct cei_shared_name *name)
+{
+	/* acquire: pairs with cei_shared_name_set() */
+	return atomic_load_explicit(&name->is_set, memory_order_acquire) ? name->text : "";
 }
 
 void cei_object_use(struct cei_object *object)

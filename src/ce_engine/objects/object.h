@@ -10,6 +10,7 @@
  * reused, so that a stale handle is refused and not followed.
  */
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -91,6 +92,16 @@ void cei_objects_forget(ceov_context *context);
 void cei_object_use(struct cei_object *object);
 void cei_object_unuse(struct cei_object *object);
 uint32_t cei_object_n_users(struct cei_object *object);
+
+/* The name under which a buffer or a signal was shared or found. It is set once, while other
+ * threads may ask for it: an engine's, for one, that writes a message. */
+struct cei_shared_name {
+	_Atomic uint32_t is_set;        /* the text is written, which then stays */
+	char             text[CEOV_NAME_BYTES];
+};
+
+void        cei_shared_name_set(struct cei_shared_name *name, const char *text);
+const char *cei_shared_name_text(const struct cei_shared_name *name);   /* "": it has none */
 
 /* --- tombstones ------------------------------------------------------------ */
 

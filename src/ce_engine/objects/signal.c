@@ -249,14 +249,6 @@ int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place p
 	return 0;
 }
 
-/* Sets the name once; the engine's thread may be writing a message with it. */
-static void set_name(ceov_signal *signal, const char *name)
-{
-	snprintf(signal->name, sizeof(signal->name), "%s", name);
-	/* release: pairs with cei_signal_text() */
-	atomic_store_explicit(&signal->is_named, 1, memory_order_release);
-}
-
 int ceov_signal_share(ceov_signal *signal, const char *name)
 {
 	struct cei_export_body body;
@@ -283,7 +275,7 @@ int ceov_signal_share(ceov_signal *signal, const char *name)
 	r = cei_export_make(signal->object.context, signal->rank, name, &body,
 			    &signal->export_id);
 	if (!r)
-		set_name(signal, name);
+		cei_shared_name_set(&signal->name, name);
 	return r;
 }
 
@@ -332,7 +324,7 @@ int cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 		return r;
 	}
 	fill_found(signal, &found);
-	set_name(signal, lookup->name);
+	cei_shared_name_set(&signal->name, lookup->name);
 	r = check_found(context, &found);
 	if (r) {
 		let_go(signal);
@@ -450,12 +442,12 @@ void cei_signal_destroy(ceov_signal *signal)
 
 struct cei_signal_text cei_signal_text(const struct ceov_signal *signal)
 {
+	const char *name = cei_shared_name_text(&signal->name);
 	struct cei_signal_text signal_text;
 
-	/* acquire: pairs with set_name() */
-	if (atomic_load_explicit(&signal->is_named, memory_order_acquire))
+	if (*name)
 		snprintf(signal_text.text, sizeof(signal_text.text),
-			 "signal '%s' of rank %u", signal->name, signal->rank);
+			 "signal '%s' of rank %u", name, signal->rank);
 	else
 		snprintf(signal_text.text, sizeof(signal_text.text),
 			 "an unshared signal of rank %u with %u counters", signal->rank,

@@ -59,9 +59,7 @@ struct ceov_signal {
 	uint64_t            found_use;  /* of the owner's export, where found at a process of this
 					 * node; else 0 */
 	int                 is_due;     /* ceov_reopen() is about to renew it */
-	_Atomic uint32_t    is_named;   /* set (release) when the name is written, which then
-					 * stays */
-	char                name[64];   /* under which it was shared or found */
+	struct cei_shared_name name;
 };
 
 /* A counter as one member of this process reaches it. */

@@ -13,7 +13,7 @@
 const struct cei_door cei_local_door = {
 	.commit = cei_plan_commit,
 	.launch = cei_launch_enqueue,
-	.is_busy = cei_plan_is_in_flight,
+	.n_in_flight = cei_plan_in_flight_here,
 	.explain = cei_plan_explain,
 	.wait = cei_ticket_wait,
 	.abort = cei_ticket_abort,

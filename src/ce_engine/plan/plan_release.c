@@ -20,19 +20,19 @@ static pthread_mutex_t *lock_of(const struct ceov_plan *plan)
 	return (pthread_mutex_t *)(uintptr_t)&plan->lock;
 }
 
-int cei_plan_is_in_flight(const struct ceov_plan *plan)
+uint32_t cei_plan_in_flight_here(const struct ceov_plan *plan)
 {
-	return plan->run.n_in_flight != 0;
+	return plan->run.n_in_flight;
 }
 
-int cei_plan_is_busy(const struct ceov_plan *plan)
+uint32_t cei_plan_in_flight(const struct ceov_plan *plan)
 {
-	int is;
+	uint32_t n;
 
 	pthread_mutex_lock(lock_of(plan));
-	is = plan->object.context->door->is_busy(plan);
+	n = plan->object.context->door->n_in_flight(plan);
 	pthread_mutex_unlock(lock_of(plan));
-	return is;
+	return n;
 }
 
 int ceov_plan_idle(const ceov_plan *plan)
@@ -41,7 +41,7 @@ int ceov_plan_idle(const ceov_plan *plan)
 
 	if (r)
 		return r;
-	return cei_plan_is_busy(plan) ? CEOV_PENDING : 0;
+	return cei_plan_in_flight(plan) ? CEOV_PENDING : 0;
 }
 
 static void free_record(struct ceov_plan *plan, struct cei_launch *record)
@@ -81,7 +81,7 @@ int cei_plan_is_moving(const struct ceov_plan *plan)
 	int is;
 
 	pthread_mutex_lock(lock_of(plan));
-	is = plan->object.context->door->is_busy(plan) || is_stuck(plan);
+	is = plan->object.context->door->n_in_flight(plan) || is_stuck(plan);
 	pthread_mutex_unlock(lock_of(plan));
 	return is;
 }
@@ -169,7 +169,7 @@ void ceov_plan_release(ceov_plan *plan)
 	if (!plan || cei_object_check(plan, &cei_plan_type, "ceov_plan_release"))
 		return;
 	cei_backoff_reset(&backoff);
-	while (cei_plan_is_busy(plan)) {        /* each of them ends by its deadline */
+	while (cei_plan_in_flight(plan)) {      /* each of them ends by its deadline */
 		if (plan->object.context->site.progress_by_caller)
 			(void)ceov_turn(plan->object.context);
 		cei_backoff_step(&backoff);

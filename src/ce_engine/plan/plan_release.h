@@ -9,11 +9,11 @@
 #include "ce_engine/objects/plan.h"
 
 /* Implements cei_local_door. */
-int  cei_plan_is_in_flight(const struct ceov_plan *plan);
+uint32_t cei_plan_in_flight_here(const struct ceov_plan *plan);
 
-/* Whether launches of the plan are in flight, whoever carries them out. Any thread that does not
+/* How many launches of the plan are in flight, whoever carries them out. Any thread that does not
  * hold the plan's lock. */
-int  cei_plan_is_busy(const struct ceov_plan *plan);
+uint32_t cei_plan_in_flight(const struct ceov_plan *plan);
 
 /* Whether launches of the plan are in flight, or it is stuck: a lane that was given up may still
  * touch its memory. Any thread that does not hold the plan's lock. */

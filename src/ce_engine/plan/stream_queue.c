@@ -107,7 +107,7 @@ static int check_base(struct ceov_plan *plan, uint64_t base)
 	struct cei_report_hold hold = { .is_open = 0 };
 	int r, n;
 
-	n = cei_plan_is_busy(plan);
+	n = cei_plan_in_flight(plan) != 0;
 	pthread_mutex_lock(&plan->lock);
 	r = cei_plan_check_base(plan, base, call, &hold);
 	pthread_mutex_unlock(&plan->lock);

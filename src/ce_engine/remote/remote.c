@@ -181,15 +181,15 @@ static int is_pending(ceov_context *context, uint64_t number)
 	       result == CEOV_PENDING;
 }
 
-/* Whether the daemon has launches of the plan in flight. With the plan's lock held. */
-static int is_busy_there(const struct ceov_plan *plan)
+/* How many launches of the plan the daemon has in flight; counts up to `most`. With the plan's lock
+ * held. */
+static uint32_t n_there(const struct ceov_plan *plan, uint32_t most)
 {
-	uint32_t i;
+	uint32_t i, n = 0;
 
-	for (i = 0; plan->remote && i < CEI_PLAN_LAUNCHES_MAX; i++)
-		if (is_pending(plan->object.context, plan->remote->recent[i]))
-			return 1;
-	return 0;
+	for (i = 0; plan->remote && n < most && i < CEI_PLAN_LAUNCHES_MAX; i++)
+		n += is_pending(plan->object.context, plan->remote->recent[i]) ? 1 : 0;
+	return n;
 }
 
 /* With the plan's lock held. */
@@ -225,7 +225,7 @@ static int choose_side(struct ceov_plan *plan, const struct ceov_launch *launch)
 
 	pthread_mutex_lock(&plan->lock);
 	if (launch->after_stream)
-		r = is_busy_there(plan) ? CEOV_FULL : CEOV_NONE;
+		r = n_there(plan, 1) ? CEOV_FULL : CEOV_NONE;
 	else
 		r = plan->run.n_in_flight ? CEOV_NONE : 0;
 	pthread_mutex_unlock(&plan->lock);
@@ -265,9 +265,9 @@ static int launch_plan(struct ceov_plan *plan, const struct ceov_launch *launch,
 	return r;
 }
 
-static int is_busy(const struct ceov_plan *plan)
+static uint32_t n_in_flight(const struct ceov_plan *plan)
 {
-	return is_busy_there(plan) || plan->run.n_in_flight;    /* by the daemon, or here */
+	return n_there(plan, CEI_PLAN_LAUNCHES_MAX) + plan->run.n_in_flight;    /* and here */
 }
 
 /* The daemon's words about a launch that has failed come by its socket, somewhat later than the
@@ -383,10 +383,15 @@ static void end(struct ceov_plan *plan)
 	free(record);
 }
 
+int cei_remote_has(const struct ceov_plan *plan)
+{
+	return plan->remote && !plan->remote->why_here;
+}
+
 const struct cei_door cei_remote_door = {
 	.commit = commit,
 	.launch = launch_plan,
-	.is_busy = is_busy,
+	.n_in_flight = n_in_flight,
 	.explain = explain,
 	.end = end,
 	.wait = wait_there,

@@ -17,6 +17,11 @@ extern const struct cei_door cei_remote_door;
  * Raises. */
 int  cei_remote_open(ceov_context *context, const char *path, uint64_t deadline_ns);
 
+/* Whether the context has a daemon that is not known to have gone; and whether a daemon carries out
+ * the plan, of which the caller holds the lock. */
+int  cei_remote_is_connected(const ceov_context *context);
+int  cei_remote_has(const struct ceov_plan *plan);
+
 /*
  * What ceov_reopen() does of its work with the daemon. The context may have none. No other call
  * of the context may be under way, but threads may wait.

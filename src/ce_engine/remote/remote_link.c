@@ -232,6 +232,13 @@ int cei_remote_return(ceov_context *context, uint64_t deadline_ns)
 	}
 }
 
+int cei_remote_is_connected(const ceov_context *context)
+{
+	const struct cei_remote *remote = context->remote;
+
+	return remote && remote->link && !cei_service_link_is_lost(remote->link);
+}
+
 int cei_remote_keep_quiet(ceov_context *context, int is_quiet)
 {
 	struct cei_remote *remote = context->remote;
@@ -242,7 +249,7 @@ int cei_remote_keep_quiet(ceov_context *context, int is_quiet)
 	pthread_mutex_lock(&context->lock);
 	remote->is_quiet = is_quiet;
 	/* daemon_lost() sees is_quiet 0 or, called before, is made up for here */
-	is_lost = !is_quiet && (!remote->link || cei_service_link_is_lost(remote->link));
+	is_lost = !is_quiet && !cei_remote_is_connected(context);
 	/* one process hears of a daemon's death before another one that calls ceov_reopen() with
 	 * it: its signals, too, are to be aborted before all have met */
 	if (is_quiet || is_lost)

@@ -16,12 +16,17 @@
 
 /* --- calls ---------------------------------------------------------------------------------- */
 
+static int is_connected(const ceov_channel *channel)
+{
+	/* acquire: pairs with ceov_channel_connect() */
+	return atomic_load_explicit(&channel->is_connected, memory_order_acquire);
+}
+
 static int check_connected(const ceov_channel *channel, const char *call)
 {
 	int r = cei_object_check(channel, &cei_channel_type, call);
 
-	/* acquire: pairs with ceov_channel_connect() */
-	if (r || atomic_load_explicit(&channel->is_connected, memory_order_acquire))
+	if (r || is_connected(channel))
 		return r;
 	return cei_raise(cei_channel_report(channel), CEOV_ERR_STATE, 0,
 			 "%s: channel '%s' of rank %u is not connected yet", call, channel->name,
@@ -209,6 +214,28 @@ int ceov_channel_status(ceov_channel *channel)
 	int r = cei_object_check(channel, &cei_channel_type, "ceov_channel_status");
 
 	return r ? r : error_of(channel);
+}
+
+int ceov_channel_query(ceov_channel *channel, struct ceov_channel_info *ret_info)
+{
+	struct ceov_channel_info info = CEOV_CHANNEL_INFO_INIT;
+	const struct cei_site *site;
+	int r = cei_object_check(channel, &cei_channel_type, "ceov_channel_query");
+
+	if (r)
+		return r;
+	site = &channel->object.context->site;
+	info.rank = channel->rank;
+	info.n_ranks = channel->n_ranks;
+	info.place = site->members[cei_context_member(channel->object.context,
+						      channel->rank)].place;
+	info.ring_bytes = channel->ring_bytes;
+	info.deadline_ns = channel->deadline_ns;
+	info.is_connected = is_connected(channel);
+	info.error = error_of(channel);
+	snprintf(info.name, sizeof(info.name), "%s", channel->name);
+	return cei_sized_answer(cei_channel_report(channel), ret_info, &info, sizeof(info),
+				"ceov_channel_query: ret_info");
 }
 
 int ceov_channel_abort(ceov_channel *channel)

@@ -558,17 +558,13 @@ int ceov_op_chosen(const ceov_op *op, struct ceov_op_tuning *ret_tuning)
 {
 	int r = cei_object_check(op, &cei_op_type, "ceov_op_chosen");
 	struct ceov_op_tuning chosen;
-	const char *fault;
 
 	if (r)
 		return r;
-	fault = cei_sized_room_fault(ret_tuning, offsetof(struct ceov_op_tuning, chunk_bytes));
-	if (fault)
-		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
-				 "ceov_op_chosen: ret_tuning: %s", fault);
 	chosen = cei_choice_tuning(&op->choice);
-	cei_sized_give(ret_tuning, &chosen, sizeof(chosen));
-	return 0;
+	return cei_sized_answer(cei_object_report(&op->object), ret_tuning, &chosen,
+				offsetof(struct ceov_op_tuning, chunk_bytes),
+				"ceov_op_chosen: ret_tuning");
 }
 
 /* Waits for the runs of the workspace. On the host they have ended, and the lock is not taken: a
