@@ -252,9 +252,14 @@ class Reports(Case):
         self.add(ours(0, [copy(0, 50, 150)]))
         self.add(kineto(0, [work("aten::mm", 40, 100, "cpu_op", 70),
                             work("c10d::allreduce_", 160, 190, "cpu_op", 70),
+                            work("ceov::all_gather", 90, 155, "cpu_op", 70, group="g"),
+                            work("ceov::all_gather", 200, 230, "cpu_op", 70, group="g"),
+                            work("ceov::all_gather_gemm", 300, 400, "cpu_op", 70, group="g"),
                             work("gloo:all_reduce", 170, 180, "user_annotation", 70)]))
         rank, = self.report()
-        self.figures(rank, compute=60, comm=110, exposed=60)
+        self.figures(rank, compute=60, comm=145, exposed=95)
+        self.assertEqual({row["group"]: row["exposed_ns"] for row in rank["groups"]},
+                         {"ceoverlap-abc": 50000, "g": 35000, "-": 10000})
         self.assertIn("PyTorch's operators", self.out)
 
     def test_a_process_in_two_groups_is_one_rank(self):

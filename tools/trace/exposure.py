@@ -6,7 +6,7 @@ it communicated. What of M is not in C is exposed; what of the time is in neithe
 C are kernels, and M copies between GPUs, NCCL's kernels and those of ours that move or sum, all by
 the file of the profiler, and the copies in the trace of ours. Kernels of ours that multiply or look
 up belong to C. A rank without kernels is on the host: PyTorch's operators on the processor are its C
-then."""
+then, and calls of ours that compute no product belong to M."""
 
 import bisect
 import collections
@@ -173,6 +173,7 @@ class ProfileReader:
         self.timeline, self.profile, self.budget = timeline, profile, budget
         self.notes = Annotations()
         self.kernels, self.operators, self.items = [], [], []
+        self.calls = []                 # of ours, as the processor made them
         self.has_kernels = False
         for take in (self.take_note, self.take_work):
             scan_kineto(profile.path, lambda event, take=take: self.take_event(event, take),
@@ -212,6 +213,10 @@ class ProfileReader:
         elif category == "cpu_op" and name.startswith("aten::"):
             self.budget.take()
             self.operators.append(tuple(times))
+        elif category in PROCESSOR and name.startswith("ceov::") and "gemm" not in name:
+            self.budget.take()
+            self.calls.append(Item(*times, THEIRS, plain_text(event, "name", 46)[6:],
+                                   plain_text(args, "group", 40) or "-", None, None))
         elif category == "user_annotation" and name.startswith("gloo:"):
             self.add(times, plain_text(event, "name", 40), args)
 
@@ -308,7 +313,7 @@ def add_profile(timeline, profile, ranks, budget):
                                                  else found.operators)
         rank.compute_is = "kernels" if found.has_kernels else "operators on the processor"
         if not number:
-            rank.items += found.items
+            rank.items += found.items + ([] if found.has_kernels else found.calls)
         if profile.has_events():
             rank.windows.append(tuple(timeline.of_profile(profile, ns)
                                       for ns in (profile.first_ns, profile.last_ns)))

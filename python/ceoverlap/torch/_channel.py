@@ -16,6 +16,7 @@ import torch
 from .. import _abi
 from .._operands import CODES
 from ..channel import Counts, counts, packed
+from ._seen import by_channel
 from .group import Group
 
 _CODES = {getattr(torch, name): code for name, code in CODES.items() if hasattr(torch, name)}
@@ -54,6 +55,7 @@ def _counts_of(elements: Sequence[int], items: int) -> Counts:
     return counts([n * items for n in elements])
 
 
+@by_channel
 def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
                target: torch.Tensor) -> None:
     """Sets target to the x of all ranks, of which this rank's may be in its place already.
@@ -65,6 +67,7 @@ def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
                                stream=group.run_stream()))
 
 
+@by_channel
 def all_to_all(group: Group, x: torch.Tensor, sent: Sequence[int], received: Sequence[int],
                target: torch.Tensor) -> None:
     """Sends parts of x to all ranks, and sets target to those that come. sent, received: elements
@@ -84,6 +87,7 @@ def reduction_of(group: Group, scale: float) -> Optional[int]:
     return {1.0 / group.size: _abi.CEOV_MEAN, 1.0: _abi.CEOV_SUM}.get(scale)
 
 
+@by_channel
 def reduce_scatter(group: Group, x: torch.Tensor, elements: Sequence[int],
                    target: torch.Tensor, reduction: int) -> None:
     """Sets target to this rank's part of the sum over ranks of x. elements: of each rank's part.
@@ -94,6 +98,7 @@ def reduce_scatter(group: Group, x: torch.Tensor, elements: Sequence[int],
                                sends=sends, stream=group.run_stream()))
 
 
+@by_channel
 def all_reduce(group: Group, x: torch.Tensor, target: torch.Tensor) -> None:
     """Sets target to the sum over ranks of x."""
     group.channel._make(packed(_abi.CEOV_ALL_REDUCE, _CODES[x.dtype], x.data_ptr(),

@@ -191,7 +191,7 @@ def dispatch(x: torch.Tensor, expert_ids: Optional[torch.Tensor],
     received = x.new_empty((routing.n_received, x.shape[1]))
     what = "dispatch by its routing" if is_routed else "dispatch by expert_ids"
     op = group.operators.find(routing.key(MoeDispatch, x), (what, x, (routing.n_most,)))
-    _run_dispatch(group, op, routing.n, x.data_ptr(), is_routed, experts,
+    _run_dispatch(group, op, x, routing.n, x.data_ptr(), is_routed, experts,
                   routing.slots.data_ptr(), routing.arrived.data_ptr(), received.data_ptr(),
                   routing.ends.data_ptr(), routing.sent.data_ptr(), routing.number)
     return received
@@ -213,6 +213,6 @@ def combine(rows: torch.Tensor, weights: Optional[torch.Tensor],
     rows = operand(rows)
     sums = rows.new_empty((routing.n, rows.shape[1]))
     op = group.operators.find(routing.key(MoeCombine, rows))
-    _run_combine(group, op, routing.n, rows.data_ptr(), factors, routing.slots.data_ptr(),
+    _run_combine(group, op, rows, routing.n, rows.data_ptr(), factors, routing.slots.data_ptr(),
                  routing.arrived.data_ptr(), sums.data_ptr(), routing.number)
     return sums

@@ -13,8 +13,9 @@ import torch
 import torch.distributed as dist
 
 from .. import _abi, _lasting, errors, ops
-from . import _channel
+from . import _channel, _compat
 from ._channel import plain
+from ._seen import name_of_kind, shown
 from .group import Group
 
 OPERATORS_MAX = 512                     # of a group; the least recently used one goes
@@ -243,9 +244,16 @@ class RunCall:
         self._call.argtypes = [_abi.c_void_p, _abi.c_char_p]
         self._call.restype = _abi.c_int
 
-    def __call__(self, group: Group, op, *pointers: int) -> None:
-        """Runs the operator. The further arguments are the pointers and numbers behind the
-        struct's field `stream`, in the struct's order."""
+    def __call__(self, group: Group, op, x: torch.Tensor, *pointers: int) -> None:
+        """Runs the operator. x is what this rank gives, for profilers; the further arguments are
+        the pointers and numbers behind the struct's field `stream`, in the struct's order."""
+        if not _compat.is_profiling():
+            self._run(group, op, pointers)
+            return
+        with shown(name_of_kind(type(op)), group, x, op.chosen().mode):
+            self._run(group, op, pointers)
+
+    def _run(self, group: Group, op, pointers: Sequence[int]) -> None:
         handle = op._open_handle()
         if group.is_gpu and not op._workspace.capturable:   # not on the default stream
             with group.stream() as stream:
@@ -297,7 +305,7 @@ def run_all_gather_gemm(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
     """Sets results[i] to the x of all ranks (sum(rows) x k) times weights[i], which is k x n,
     or n x k and then transposed. gathered, if not None, receives the x of all ranks."""
     unused = _NONE[len(weights):]
-    _ag_gemm(group, group.operators.find(key), x.data_ptr(),
+    _ag_gemm(group, group.operators.find(key), x, x.data_ptr(),
              *[weight.data_ptr() for weight in weights], *unused,
              *[result.data_ptr() for result in results], *unused,
              0 if gathered is None else gathered.data_ptr())
@@ -307,7 +315,7 @@ def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tens
                             weight: torch.Tensor, result: torch.Tensor) -> None:
     """Sets result to this rank's rows of the sum over ranks of x (sum(rows) x k) times weight,
     which is k x n, or n x k and then transposed."""
-    _gemm_rs(group, group.operators.find(key), x.data_ptr(), weight.data_ptr(),
+    _gemm_rs(group, group.operators.find(key), x, x.data_ptr(), weight.data_ptr(),
              result.data_ptr())
 
 
@@ -324,7 +332,7 @@ def run_reduce(group: Group, kind: type, source: torch.Tensor, target: torch.Ten
     """Runs a sum of this shape, as sum_shape() returns it. kind: ops.ReduceScatter or
     ops.AllReduce; call: as in Operators.find()."""
     op = group.operators.find((kind, shape), call)
-    _reduce(group, op, source.data_ptr(), target.data_ptr())
+    _reduce(group, op, source, source.data_ptr(), target.data_ptr())
 
 
 def sum_length(longest: int, size: int, item_bytes: int) -> int:
@@ -410,4 +418,4 @@ def run_move(group: Group, kind: type, source: torch.Tensor, n_bytes: Sequence[i
                                 elements[own::size], target)
         return
     op = group.operators.find((kind, (tuple(n_bytes),)), call)
-    _move(group, op, source.data_ptr(), target.data_ptr())
+    _move(group, op, source, source.data_ptr(), target.data_ptr())
