@@ -34,6 +34,7 @@ TOOLS = ["ceoverlap-bench", "ceoverlap-info", "ceoverlap-plot", "ceoverlap-run",
 
 # Of TOP, what an sdist takes along.
 SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ceoverlap.pc.in",
+           "ceoverlapConfig.cmake.in", "ceoverlapConfigVersion.cmake.in",
            "aclocal.m4", "configure", "config.h.in", "Makefile.in", "build-aux", "include", "m4",
            "src", "systemd", "tools", "tests/local.mk", "python/local.mk")
 NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",

@@ -4,7 +4,8 @@
 #
 # A user's program builds against the installed library, found by pkg-config, and
 # runs on host memory: each example, or a small program while there is none. Kernels
-# among the examples compile with nvcc.
+# among the examples compile with nvcc. A project of CMake finds the library by find_package(),
+# and where its archive was installed, programs link it by "pkg-config --static".
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -45,7 +46,75 @@ END
 	examples=("$folder/version.c")
 fi
 
+# A project of CMake builds the first example; the installed files, which stand below DESTDIR, are
+# found there though they were made for another folder. Versions that are too new are refused.
+check_cmake() {
+	local project=$folder/cmake version
+
+	if ! command -v cmake > /dev/null; then
+		echo "no cmake: find_package(ceoverlap) is not checked"
+		return 0
+	fi
+	version=$(tr -d '\n' < "$srcdir/VERSION")
+	mkdir "$project"
+	cat > "$project/CMakeLists.txt" <<-END
+		cmake_minimum_required(VERSION 3.13)
+		project(first C)
+		set(THREADS_PREFER_PTHREAD_FLAG ON)
+		find_package(Threads REQUIRED)
+		foreach(wrong 99 ${version%%.*}.99 ${version%.*}.99)
+		  find_package(ceoverlap \${wrong} QUIET)
+		  if(ceoverlap_FOUND)
+		    message(FATAL_ERROR "$version stands for \${wrong}")
+		  endif()
+		endforeach()
+		find_package(ceoverlap ${version%%.*})
+		find_package(ceoverlap ${version%.*} REQUIRED)
+		find_package(ceoverlap $version EXACT REQUIRED)
+		add_executable(first "${examples[0]}")
+		target_link_libraries(first ceoverlap::ceoverlap Threads::Threads)
+	END
+	if ! { cmake -S "$project" -B "$project/build" -DCMAKE_C_COMPILER="${cc[-1]}" \
+			-DCMAKE_PREFIX_PATH="$(dirname "$library")" &&
+			cmake --build "$project/build"; } > "$folder/log" 2>&1; then
+		cat "$folder/log"
+		echo "FAIL: $(basename "${examples[0]}") does not build by CMake"
+		return 1
+	fi
+	CEOVERLAP_PLACE=host timeout 60 "$project/build/first" && return 0
+	echo "FAIL: $(basename "${examples[0]}"), built by CMake, does not run on host memory"
+	return 1
+}
+
+# The first example, linked where nothing but the archive is.
+check_static() {
+	local program=$folder/static/program static
+
+	[ -e "$library/libceoverlap.a" ] || { echo "no archive was installed"; return 0; }
+	read -ra static <<< "$(PKG_CONFIG_SYSROOT_DIR='' \
+		"${PKG_CONFIG:-pkg-config}" --static --libs hwloc)"
+	if ! echo 'int main(void) { return 0; }' |
+			"${cc[@]}" -x c -o "$folder/empty" - "${static[@]}" 2> /dev/null; then
+		echo "${static[*]} cannot be linked (Debian: libudev-dev): --static is not checked"
+		return 0
+	fi
+	mkdir "$folder/static"
+	cp -r "$folder/root" "$folder/static" || return 1
+	find "$folder/static" -name 'libceoverlap.so*' -delete
+	read -ra static <<< "$(PKG_CONFIG_SYSROOT_DIR=$folder/static/root \
+		"${PKG_CONFIG:-pkg-config}" --static --cflags --libs ceoverlap)"
+	if ! "${cc[@]}" -std=c11 -o "$program" "${examples[0]}" "${static[@]}"; then
+		echo "FAIL: $(basename "${examples[0]}") does not link by pkg-config --static"
+		return 1
+	fi
+	CEOVERLAP_PLACE=host timeout 60 "$program" && return 0
+	echo "FAIL: $(basename "${examples[0]}"), linked statically, does not run on host memory"
+	return 1
+}
+
 failed=0
+check_cmake || failed=1
+check_static || failed=1
 for example in "${examples[@]}"; do
 	name=$(basename "$example" .c)
 	if ! "${cc[@]}" -std=c11 -Wall -Wextra -Werror -o "$folder/$name" "$example" \
