@@ -81,6 +81,7 @@ threaded_suites = \
 	%D%/unit/test_queue \
 	%D%/unit/test_lower \
 	%D%/unit/test_training \
+	%D%/unit/test_tell \
 	%D%/unit/test_trace \
 	%D%/unit/test_staging \
 	%D%/unit/test_staging_fails \

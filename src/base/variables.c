@@ -12,6 +12,7 @@
 
 #define PREFIX       "CEOVERLAP_"
 #define NAME_BYTES   64u                /* room for a name; longer names are not compared */
+#define VALUE_BYTES  160u               /* of a value in a message; the rest is left out */
 #define WARNINGS_MAX 8u
 
 extern char **environ;
@@ -165,13 +166,13 @@ static const char *replacement(const char *name, size_t length)
 	return NULL;
 }
 
-/* Copies the name for a message; characters other than printable ASCII become '?'. */
-static void copy_plain(const char *name, size_t length, char plain[NAME_BYTES])
+/* Copies text for a message; characters other than printable ASCII, and spaces, become '?'. */
+static void copy_plain(const char *text, size_t length, char *plain, size_t n_bytes)
 {
 	size_t i;
 
-	for (i = 0; i < length && i < NAME_BYTES - 1; i++)
-		plain[i] = name[i] > ' ' && name[i] <= '~' ? name[i] : '?';
+	for (i = 0; i < length && i < n_bytes - 1; i++)
+		plain[i] = text[i] > ' ' && text[i] <= '~' ? text[i] : '?';
 	plain[i] = '\0';
 }
 
@@ -181,7 +182,7 @@ static void warn_of(struct cei_report *report, const char *name, size_t length)
 	const char *now = replacement(name, length);
 	char plain[NAME_BYTES];
 
-	copy_plain(name, length, plain);
+	copy_plain(name, length, plain, sizeof(plain));
 	if (now)
 		cei_log(report, CEI_LOG_WARN, "nobody reads the environment's %s any more: %s",
 			plain, now);
@@ -219,4 +220,19 @@ void cei_variables_check(struct cei_report *report)
 	if (n > WARNINGS_MAX)
 		cei_log(report, CEI_LOG_WARN, "and %u more variables that nobody reads",
 			n - WARNINGS_MAX);
+}
+
+void cei_variables_tell(struct cei_report *report)
+{
+	char plain[VALUE_BYTES];
+	const char *value;
+	size_t i;
+
+	for (i = 0; i < N_NAMES; i++) {
+		value = secure_getenv(names[i]);
+		if (!value)
+			continue;
+		copy_plain(value, strlen(value), plain, sizeof(plain));
+		cei_log(report, CEI_LOG_INFO, "environment: %s=%s", names[i], plain);
+	}
 }

@@ -26,4 +26,8 @@ const char *cei_variable_nearest(const char *name, size_t length);
  * level. */
 void cei_variables_check(struct cei_report *report);
 
+/* Logs at level info each variable that the library or its tools read and that is set, but for
+ * those that only tests read. */
+void cei_variables_tell(struct cei_report *report);
+
 #endif /* CEI_VARIABLES_H */

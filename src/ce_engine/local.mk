@@ -17,4 +17,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \
 	%D%/query.c \
+	%D%/tell.c %D%/tell.h \
 	%D%/warm.c %D%/warm.h

@@ -21,6 +21,7 @@
 #include "ce_engine/meet.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/remote/remote.h"
+#include "ce_engine/tell.h"
 #include "ce_engine/warm.h"
 #include "net/network.h"
 #include "net/network_clock.h"
@@ -164,6 +165,8 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		r = connect_to_daemon(context, config);
 	if (!r && context->site.network && context->site.trace_path[0])
 		cei_network_clock_begin(context->site.network);
+	if (!r)
+		cei_context_tell(context);
 	return r;
 }
 
