@@ -311,6 +311,7 @@ product_tests = \
 	%D%/product/check_fences.sh \
 	%D%/product/check_limits.sh \
 	%D%/product/check_dist.sh \
+	%D%/product/check_reuse.sh \
 	%D%/product/check_install.sh \
 	%D%/product/check_readme.sh \
 	%D%/product/check_drawing.sh \

@@ -125,7 +125,9 @@ keep() {
 	"$folder/$1.clang" -merge=1 -max_len=1024 "$merged" "$folder/corpus/$1" "$folder/new.$1" \
 		> "$folder/merge.log" 2>&1 || { cat "$folder/merge.log"; return 1; }
 	{
+		# REUSE-IgnoreStart
 		echo "# SPDX-License-Identifier: BSD-3-Clause"
+		# REUSE-IgnoreEnd
 		echo "# Copyright (c) The ceoverlap developers"
 		echo "#"
 		echo "# Inputs of $1.c, one a line in hexadecimal; FUZZ_KEEP=1 run.sh adds to them."
