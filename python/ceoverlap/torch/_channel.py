@@ -2,8 +2,9 @@
 # Copyright (c) The ceoverlap developers
 """Moves and sums of tensors by a group's channel, which groups of one node may have: any count,
 dtype and alignment, and nothing is made or agreed on before a call. On GPUs calls come in the order
-of the current stream. All tensors have to be contiguous, see plain(). Counts are elements. Sums are
-of operators.DTYPES alone, which channels add up wherever the ranks are."""
+of the current stream. All tensors have to be contiguous, see plain(). Counts are elements. Sums
+of ceoverlap.torch's own functions are of operators.DTYPES alone, which channels add up wherever the
+ranks are; a backend's are also of the other dtypes that they add up on the host."""
 
 from __future__ import annotations
 
@@ -55,6 +56,14 @@ def _counts_of(elements: Sequence[int], items: int) -> Counts:
     return counts([n * items for n in elements])
 
 
+def _make(group: Group, call: bytes) -> None:
+    """Makes a collective, behind what the group's lane has."""
+    if group.lane is None:
+        group.channel._make(call)
+    else:
+        group.lane.run(group.channel._make, call)
+
+
 @by_channel
 def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
                target: torch.Tensor) -> None:
@@ -62,9 +71,8 @@ def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
     elements: of each rank; None: as many as x has."""
     code, items = _dtype_and_items(x)
     receives = None if elements is None else _counts_of(elements, items)
-    group.channel._make(packed(_abi.CEOV_ALL_GATHER, code, x.data_ptr(), target.data_ptr(),
-                               x.numel() * items, receives=receives,
-                               stream=group.run_stream()))
+    _make(group, packed(_abi.CEOV_ALL_GATHER, code, x.data_ptr(), target.data_ptr(),
+                        x.numel() * items, receives=receives, stream=group.run_stream()))
 
 
 @by_channel
@@ -74,8 +82,61 @@ def all_to_all(group: Group, x: torch.Tensor, sent: Sequence[int], received: Seq
     to, and from, each rank."""
     code, items = _dtype_and_items(x)
     sends, receives = _counts_of(sent, items), _counts_of(received, items)
-    group.channel._make(packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(), 0,
-                               sends=sends, receives=receives, stream=group.run_stream()))
+    _make(group, packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(), 0,
+                        sends=sends, receives=receives, stream=group.run_stream()))
+
+
+@by_channel
+def broadcast(group: Group, x: torch.Tensor, root: int) -> None:
+    """Sets x to rank root's, at all ranks."""
+    code, items = _dtype_and_items(x)
+    at, source = x.data_ptr(), 0
+    if group.rank == root:
+        source = at
+    _make(group, packed(_abi.CEOV_BROADCAST, code, source, at, x.numel() * items, root=root,
+                        stream=group.run_stream()))
+
+
+@by_channel
+def gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
+           target: Optional[torch.Tensor], root: int) -> None:
+    """As all_gather(), at rank root alone: the others have no elements and no target."""
+    code, items = _dtype_and_items(x)
+    receives = None if elements is None else _counts_of(elements, items)
+    _make(group, packed(_abi.CEOV_GATHER, code, x.data_ptr(),
+                        0 if target is None else target.data_ptr(), x.numel() * items, root=root,
+                        receives=receives, stream=group.run_stream()))
+
+
+@by_channel
+def scatter(group: Group, x: Optional[torch.Tensor], elements: Optional[Sequence[int]],
+            target: torch.Tensor, root: int) -> None:
+    """Sets target to this rank's part of rank root's x. elements: of each rank's part; the other
+    ranks have none, and no x."""
+    code, items = _dtype_and_items(target)
+    sends = None if elements is None else _counts_of(elements, items)
+    _make(group, packed(_abi.CEOV_SCATTER, code, 0 if x is None else x.data_ptr(),
+                        target.data_ptr(), target.numel() * items, root=root, sends=sends,
+                        stream=group.run_stream()))
+
+
+def barrier(group: Group) -> None:
+    _make(group, packed(_abi.CEOV_BARRIER, 0, 0, 0, 0, stream=group.run_stream()))
+
+
+@by_channel
+def send(group: Group, x: torch.Tensor, peer: int) -> None:
+    """Sends x to a rank that calls receive(). It has no order with collectives."""
+    code, items = _dtype_and_items(x)
+    group.channel._make(packed(_abi.CEOV_SEND, code, x.data_ptr(), 0, x.numel() * items, root=peer,
+                               stream=group.run_stream()))
+
+
+def receive(group: Group, target: torch.Tensor, peer: int) -> None:
+    """Sets target to what that rank sends: as many elements, of the same dtype."""
+    code, items = _dtype_and_items(target)
+    group.channel._make(packed(_abi.CEOV_RECEIVE, code, 0, target.data_ptr(),
+                               target.numel() * items, root=peer, stream=group.run_stream()))
 
 
 def reduction_of(group: Group, scale: float) -> Optional[int]:
@@ -91,15 +152,24 @@ def reduction_of(group: Group, scale: float) -> Optional[int]:
 def reduce_scatter(group: Group, x: torch.Tensor, elements: Sequence[int],
                    target: torch.Tensor, reduction: int) -> None:
     """Sets target to this rank's part of the sum over ranks of x. elements: of each rank's part.
-    The dtype is one of those that are added up; reduction: of reduction_of()."""
+    The dtype is one of those that are added up; reduction: enum ceov_reduction."""
     sends = counts(elements)
-    group.channel._make(packed(_abi.CEOV_REDUCE_SCATTER, _CODES[x.dtype], x.data_ptr(),
-                               target.data_ptr(), target.numel(), reduction=reduction,
-                               sends=sends, stream=group.run_stream()))
+    _make(group, packed(_abi.CEOV_REDUCE_SCATTER, _CODES[x.dtype], x.data_ptr(),
+                        target.data_ptr(), target.numel(), reduction=reduction, sends=sends,
+                        stream=group.run_stream()))
 
 
 @by_channel
-def all_reduce(group: Group, x: torch.Tensor, target: torch.Tensor) -> None:
-    """Sets target to the sum over ranks of x."""
-    group.channel._make(packed(_abi.CEOV_ALL_REDUCE, _CODES[x.dtype], x.data_ptr(),
-                               target.data_ptr(), x.numel(), stream=group.run_stream()))
+def all_reduce(group: Group, x: torch.Tensor, target: torch.Tensor,
+               reduction: int = _abi.CEOV_SUM) -> None:
+    """Sets target, which may be x, to the sum over ranks of x."""
+    _make(group, packed(_abi.CEOV_ALL_REDUCE, _CODES[x.dtype], x.data_ptr(), target.data_ptr(),
+                        x.numel(), reduction=reduction, stream=group.run_stream()))
+
+
+@by_channel
+def reduce(group: Group, x: torch.Tensor, root: int, reduction: int) -> None:
+    """Sets x to the sum over ranks of x, at rank root alone."""
+    at = x.data_ptr()
+    _make(group, packed(_abi.CEOV_REDUCE, _CODES[x.dtype], at, at if group.rank == root else 0,
+                        x.numel(), reduction=reduction, root=root, stream=group.run_stream()))

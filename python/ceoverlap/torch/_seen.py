@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import Optional
 
 import torch
 
@@ -21,10 +22,12 @@ def name_of_kind(kind: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
-def shown(name: str, group, x: torch.Tensor, way: str):
-    """Returns a context manager within which a call is shown; x is what this rank gives."""
-    return _compat.profiled(f"ceov::{name}", (x,), {"group": group.name, "bytes": x.nbytes,
-                                                   "way": way})
+def shown(name: str, group, x: Optional[torch.Tensor], way: str):
+    """Returns a context manager within which a call is shown; x is what this rank gives, if it
+    does."""
+    given, n_bytes = ((), 0) if x is None else ((x,), x.nbytes)
+    return _compat.profiled(f"ceov::{name}", given, {"group": group.name, "bytes": n_bytes,
+                                                    "way": way})
 
 
 def by_channel(function):

@@ -12,7 +12,7 @@ import shutil
 import threading
 import uuid
 import weakref
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,7 @@ from ..context import DEADLINE_S, Context
 from ..network import Network
 from ..place import Place
 from . import _compat
+from ._lane import Lane
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
@@ -111,9 +112,16 @@ def _device_of(process_group, device) -> torch.device:
     return device
 
 
-def _environment_store(deadline_s: float):
-    """Returns a store, this rank and the number of ranks, as torchrun's environment variables
-    say."""
+class Ranks(NamedTuple):
+    """Ranks that can meet in a store of their own."""
+    store: object
+    rank: int
+    size: int
+    name: str                           # of them all
+
+
+def _environment_ranks(deadline_s: float) -> Ranks:
+    """Returns the ranks that torchrun's environment variables name."""
     try:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -127,7 +135,7 @@ def _environment_store(deadline_s: float):
     except (RuntimeError, dist.DistError) as error:
         raise errors.StateError(_what_of_the_store(
             f"at {host}:{port} within {deadline_s} s", rank, serves, error)) from None
-    return dist.PrefixStore("ceoverlap", store), rank, size
+    return Ranks(dist.PrefixStore("ceoverlap", store), rank, size, "torchrun")
 
 
 def _what_of_the_store(where: str, rank: int, serves: bool, error: Exception) -> str:
@@ -186,39 +194,64 @@ class Group:
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
         self.deadline_s: float = deadline_s
-        self._n_exchanges = 0
-        self._store, self.rank, self.size = self._meet(process_group)
-        self.device: torch.device = _device_of(process_group, device)
-        self.is_gpu: bool = self.device.type == "cuda"
-        self.name: str = self._agree_on_name(process_group)
-        self.n_nodes: int
-        self.shares_gpus: bool
-        self.n_nodes, self.shares_gpus = self._check_places(str(channel))
-        self.n_sms: int = n_sms or self._spare_sms()
-        self.context: Context = self._open()
-        self.channel: Optional[Channel] = self._make_channel(channel)
-        self._lock = threading.RLock()
-        self._parts: dict = {}
-        _groups[self.name] = self
+        self._find(self._ranks_of(process_group), _device_of(process_group, device), str(channel))
+        self._make(n_sms, channel)
         _known.append((process_group and weakref.ref(process_group), self))
+
+    @classmethod
+    def of_ranks(cls, ranks: Ranks, device: torch.device, deadline_s: float) -> Optional[Group]:
+        """Makes the group of ranks that have a store but no process group yet, as those of a
+        torch.distributed backend. ranks.name will be the process group's group_name, by which of()
+        finds the group. Returns None, at all ranks, where they are on several nodes: of() makes
+        their group when somebody asks for it. All ranks call it together."""
+        group = cls.__new__(cls)
+        group.deadline_s = deadline_s
+        group._default_store = ranks.store
+        group._find(Ranks(_compat.own_client(ranks.store), ranks.rank, ranks.size,
+                          f"{ranks.name}/ceov"), device, "auto")
+        if group.n_nodes > 1:
+            return None
+        group._make(0, "auto")
+        _of_backends[ranks.name] = group
+        return group
 
     # --- bootstrap ---------------------------------------------------------------------
 
-    def _meet(self, process_group):
+    def _find(self, ranks: Ranks, device: torch.device, channel: str) -> None:
+        """Lets the ranks meet in their store, and finds out where they are."""
+        self._n_exchanges = 0
+        self._store, self.rank, self.size, base = ranks
+        self.device: torch.device = device
+        self.is_gpu: bool = device.type == "cuda"
+        self.name: str = self._agree_on_name(base)
+        self.n_nodes: int
+        self.shares_gpus: bool
+        self.n_nodes, self.shares_gpus = self._check_places(channel)
+
+    def _make(self, n_sms: int, channel: Union[bool, str]) -> None:
+        """Makes what the group has of the library. _find() comes before."""
+        self.n_sms: int = n_sms or self._spare_sms()
+        self.context: Context = self._open()
+        self.channel: Optional[Channel] = self._make_channel(channel)
+        self.lane: Optional[Lane] = None        # that has the channel's collectives in order, if any
+        self._lock = threading.RLock()
+        self._parts: dict = {}
+        _groups[self.name] = self
+
+    def _ranks_of(self, process_group) -> Ranks:
         if process_group is None:
-            return _environment_store(self.deadline_s)
+            return _environment_ranks(self.deadline_s)
         rank = dist.get_rank(process_group)
         if rank < 0:
             raise errors.InvalidError("this process is not in the process group")
         self._default_store = _compat.default_store()   # its server ends when nobody holds it
         store = dist.PrefixStore(f"ceoverlap/{process_group.group_name}",
                                  _compat.own_client(self._default_store))
-        return store, rank, dist.get_world_size(process_group)
+        return Ranks(store, rank, dist.get_world_size(process_group), process_group.group_name)
 
-    def _agree_on_name(self, process_group) -> str:
+    def _agree_on_name(self, base: str) -> str:
         """Returns the group's name. It has the number of groups that this process group had so
         far, which is the same at all ranks."""
-        base = process_group.group_name if process_group is not None else "torchrun"
         key = f"groups/{self.rank}"
         number = self._store.add(key, 1)
         self._store = dist.PrefixStore(str(number), self._store)
@@ -437,12 +470,12 @@ class Group:
             return named(process_group)
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
-        known = _group_of(process_group)
+        known = _group_of(process_group, device)
         if known is not None:
             return known
         name = getattr(process_group, "group_name", None)   # PyTorch gives others a number
         with _making.setdefault(name, threading.RLock()):   # not all: others may wait for peers
-            return _group_of(process_group) or cls(process_group, device)
+            return _group_of(process_group, device) or cls(process_group, device)
 
     @property
     def process_group(self):
@@ -450,6 +483,9 @@ class Group:
         for known, group in list(_known):       # other threads may close groups
             if group is self:
                 return known and known()
+        for name, group in list(_of_backends.items()):
+            if group is self:
+                return _compat.process_group_named(name)
         return None
 
     @property
@@ -471,8 +507,9 @@ class Group:
         if self.channel is not None:
             self.channel.close()
         self.context.close()
-        if _groups.get(self.name) is self:      # names come back with a new default group
-            del _groups[self.name]
+        for named_so in (_groups, _of_backends):
+            for name in [name for name, group in list(named_so.items()) if group is self]:
+                del named_so[name]
         _known[:] = [entry for entry in _known if entry[1] is not self]
 
     def __repr__(self) -> str:
@@ -496,16 +533,21 @@ def _is_of(known: Optional[weakref.ref], process_group) -> bool:
     return known() is process_group
 
 
-def _group_of(process_group) -> Optional[Group]:
-    """Returns the Group that was made first of this process group, if one is open."""
+def _group_of(process_group, device) -> Optional[Group]:
+    """Returns the Group that was made first of this process group, if one is open; else that of
+    the process group's backend, if it has one for the device that the Group would have."""
     for known, group in list(_known):
         if _is_of(known, process_group):
             return group
+    made = _of_backends.get(getattr(process_group, "group_name", None))
+    if made is not None and made.device == _device_of(process_group, device):
+        return made
     return None
 
 
 # Operators registered with torch.library name their group by a string, as PyTorch's do.
 _groups: Dict[str, Group] = {}
+_of_backends: Dict[str, Group] = {}     # by the group_name of the process groups
 _known: list = []                       # (reference to a process group or None, its Group)
 _making: Dict[Optional[str], threading.RLock] = {}      # of the process groups by name
 
