@@ -339,6 +339,7 @@ product_tests = \
 	%D%/system/test_sdist.sh \
 	%D%/system/test_torch.sh \
 	%D%/system/test_torch_layers.sh \
+	%D%/system/test_torch_backend.sh \
 	%D%/system/test_torch_programs.sh \
 	%D%/system/test_torch_nodes.sh
 

@@ -3,8 +3,8 @@
 # Copyright (c) The ceoverlap developers
 #
 # ceoverlap.torch over host ranks (tests/python/torch), but for FSDP2 and layers, which
-# test_torch_layers.sh runs, and ranks of several nodes, which test_torch_nodes.sh does: together they
-# take too long for one test. Skipped where there is no shared library (--disable-shared), or no Python
+# test_torch_layers.sh runs, the backend of torch.distributed, which test_torch_backend.sh runs, and
+# ranks of several nodes, which test_torch_nodes.sh does: together they take too long for one test. Skipped where there is no shared library (--disable-shared), or no Python
 # with PyTorch.
 set -u
 
@@ -19,7 +19,7 @@ names=()
 for path in "$srcdir"/tests/python/torch/test_*.py; do
 	name=$(basename "$path" .py)
 	case $name in
-	test_nodes | test_fsdp_* | test_linear | test_shares* | test_programs) ;;
+	test_nodes | test_backend* | test_fsdp_* | test_linear | test_shares* | test_programs) ;;
 	*) names+=("$name") ;;
 	esac
 done

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """ceoverlap for PyTorch: collectives and overlapped operators on tensors, tensor-parallel
-layers, mixtures of experts, attention over a sequence that ranks share, FSDP2, and drop-ins for
-async-TP.
+layers, mixtures of experts, attention over a sequence that ranks share, FSDP2, drop-ins for
+async-TP, and a backend of torch.distributed.
 
     torch.distributed.init_process_group("nccl")
     y = ceoverlap.torch.all_gather_matmul(x, linear.weight)     # x: this rank's rows
@@ -11,7 +11,7 @@ Nothing is compiled and no version of PyTorch is pinned; see functional.py for s
 shapes, graphs and dtypes, and docs/pytorch.md.
 """
 
-from . import async_tp
+from . import async_tp, backend
 from .attention import all_to_all_attention, balanced_part, ring_attention
 from .experts import MoeLayer, SwiGLUExperts, moe
 from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
@@ -26,5 +26,7 @@ from .parallel import Column, Row, Summed, parallelize
 __all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "Row",
            "RowParallelLinear", "Summed", "SwiGLUExperts", "ag_moe", "all_gather",
            "all_gather_matmul", "all_reduce", "all_to_all", "all_to_all_attention",
-           "async_tp", "balanced_part", "gemm_with_marks", "matmul_reduce_scatter", "moe",
-           "parallelize", "reduce_scatter", "ring_attention"]
+           "async_tp", "backend", "balanced_part", "gemm_with_marks", "matmul_reduce_scatter",
+           "moe", "parallelize", "reduce_scatter", "ring_attention"]
+
+backend.register()

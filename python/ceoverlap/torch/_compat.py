@@ -10,6 +10,7 @@ TRIED lists the versions with which all tests of the internal parts passed; mess
 
 from __future__ import annotations
 
+import datetime
 import functools
 import inspect
 from types import ModuleType
@@ -157,6 +158,43 @@ def process_group_named(name: str):
     """Returns the process group with this group_name. Raises RuntimeError or ValueError if
     there is none."""
     return dist.distributed_c10d._resolve_process_group(name)
+
+
+# --- backends of torch.distributed --------------------------------------------------------
+
+
+Work = dist._Work                       # classes that Python classes may derive from
+Backend = dist._Backend
+
+# Methods of PyTorch's own backends by their names since 2.14: those before.
+_FORMER = {"all_gather_single": "_allgather_base", "all_to_all_single": "alltoall_base",
+           "reduce_scatter_single": "_reduce_scatter_base"}
+
+
+def has_backend(name: str) -> bool:
+    """Returns whether a backend of this name was registered."""
+    return name.upper() in dist.Backend._plugins
+
+
+def takes_backends() -> bool:
+    """Returns whether process groups of this PyTorch take backends that are written in Python:
+    from 2.14 on."""
+    return (hasattr(Backend, "all_gather_single") and
+            "rank" in (Backend.__init__.__doc__ or ""))
+
+
+def make_gloo(store, rank: int, size: int, timeout: datetime.timedelta):
+    """Returns Gloo's backend for ranks that meet in the store; None if PyTorch was built without
+    it."""
+    if not dist.is_gloo_available():
+        return None
+    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+
+
+def method_of(backend, name: str):
+    """Returns a method of one of PyTorch's own backends by its name since 2.14."""
+    found = getattr(backend, name, None)
+    return found if found is not None else getattr(backend, _FORMER[name])
 
 
 # --- FSDP2 -------------------------------------------------------------------------------

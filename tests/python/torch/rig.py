@@ -146,7 +146,7 @@ def backend_of(size: int) -> str:
     return "nccl" if HAS_GPUS and size <= N_GPUS else "gloo"
 
 
-def _serve(rank: int, size: int, port: int, pipe) -> None:
+def _serve(rank: int, size: int, port: int, pipe, backend: str) -> None:
     torch.set_num_threads(1)
     if N_NODES > 1:
         os.environ["CEOVERLAP_NODE"] = f"node {rank * N_NODES // size}"
@@ -154,7 +154,7 @@ def _serve(rank: int, size: int, port: int, pipe) -> None:
         torch.cuda.set_device(rank % N_GPUS)
     store = dist.TCPStore("127.0.0.1", port, None, False,
                           datetime.timedelta(seconds=START_S))
-    dist.init_process_group(backend_of(size), store=store, rank=rank, world_size=size,
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size,
                             timeout=datetime.timedelta(seconds=LIMIT_S))
     pipe.send((True, None))
     while True:
@@ -181,9 +181,9 @@ def _serve(rank: int, size: int, port: int, pipe) -> None:
 
 class World:
     """Ranks that run functions of the test modules until it is closed. The store is the
-    test's, so that a rank may die without taking it away."""
+    test's, so that a rank may die without taking it away. backend: the process group's."""
 
-    def __init__(self, size: int = SIZE):
+    def __init__(self, size: int = SIZE, backend: str = ""):
         self.size = size
         self._store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
         context = multiprocessing.get_context("spawn")
@@ -191,7 +191,8 @@ class World:
         for rank in range(size):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, daemon=True,
-                                      args=(rank, size, self._store.port, theirs))
+                                      args=(rank, size, self._store.port, theirs,
+                                            backend or backend_of(size)))
             process.start()
             theirs.close()
             self._pipes.append(ours)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""The backend as PyTorch takes one."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Dict
+
+import torch
+
+from .. import _compat
+from ..group import Ranks
+from ._calls import Calls
+
+# By the group_name of the process group and the device. PyTorch keeps no more than the C++ half of
+# a backend that it wraps (TORCH_DISTRIBUTED_DEBUG=DETAIL), so the backends are kept here until they
+# are shut down.
+live: Dict[tuple, Calls] = {}
+
+
+class Backend(Calls, _compat.Backend):
+    """One device's backend of a process group, from PyTorch 2.14 on."""
+
+    def __init__(self, ranks: Ranks, timeout: datetime.timedelta, device: torch.device):
+        _compat.Backend.__init__(self, ranks.rank, ranks.size)
+        self._device = device
+        self._options = _compat.Backend.Options("ceov", timeout)
+        self._options.group_name = ranks.name
+        self._begin(ranks, timeout, device, lambda: live.pop((ranks.name, device.type), None))
+        live[ranks.name, device.type] = self
+
+    @property
+    def options(self):
+        return self._options
+
+    @property
+    def supports_splitting(self) -> bool:
+        return True
+
+    # Properties that PyTorch's base class asks for by their names, again and again where a class
+    # does not say what they are.
+    supports_coalescing = supports_shrinking = supports_reconfigure = supports_window = property(
+        lambda self: False)
+    _supports_time_estimate = supports_coalescing
+
+    def split(self, store, ranks, options):
+        """Returns the backend of some of the ranks, which all call it; None at the others."""
+        if self._at.rank not in ranks:
+            return None
+        at = Ranks(store, list(ranks).index(self._at.rank), len(ranks), options.group_name)
+        return Backend(at, options._timeout, self._device)
+
+    # Former names, which PyTorch's compiled parts may still call.
+    _allgather_base = Calls.all_gather_single
+    allgather_into_tensor_coalesced = Calls.all_gather_single_coalesced
+    gather_into_tensor = Calls.gather_single
+    alltoall_base = Calls.all_to_all_single
+    _reduce_scatter_base = Calls.reduce_scatter_single
+    reduce_scatter_tensor_coalesced = Calls.reduce_scatter_single_coalesced
+
+
+def create(options, _backend_options) -> Calls:
+    """Makes a backend for torch.distributed, which calls it at all ranks of a new group."""
+    ranks = Ranks(options.store, options.group_rank, options.group_size, options.group_id)
+    return Backend(ranks, options.timeout, torch.device("cpu"))
