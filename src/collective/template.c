@@ -44,26 +44,22 @@ int cei_template_check(const struct cei_template *template)
 	return 0;
 }
 
-/* Says in words why the signal is not one with at least n_counters; NULL: it is. */
-static const char *fault_of(const struct cei_template *template,
-			    const struct ceov_signal *signal, uint64_t n_counters)
-{
-	if (!signal || cei_object_check(signal, &cei_signal_type, template->name))
-		return "is missing";
-	return signal->n_counters < n_counters ? "has too few counters" : NULL;
-}
-
 int cei_template_check_signal(const struct cei_template *template, uint32_t rank,
 			      const char *which, const struct ceov_signal *signal,
 			      uint64_t n_counters)
 {
-	const char *fault = fault_of(template, signal, n_counters);
+	struct cei_report *report = cei_object_report(&template->plan->object);
+	unsigned long long n = n_counters;
 
-	if (!fault)
+	if (!signal || cei_object_check(signal, &cei_signal_type, template->name))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "%s: rank %u: its %s signal is missing (%llu counters needed)",
+				 template->name, rank, which, n);
+	if (signal->n_counters >= n)
 		return 0;
-	return cei_raise(cei_object_report(&template->plan->object), CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: its %s signal %s (%llu needed)", template->name, rank,
-			 which, fault, (unsigned long long)n_counters);
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: its %s signal has too few counters (%llu needed): it is %s",
+			 template->name, rank, which, n, cei_signal_text(signal).text);
 }
 
 static int check_buffer(const struct cei_template *template, uint32_t rank)

@@ -65,8 +65,8 @@ START_TEST(test_a_deadline_names_what_is_missing)
 	ck_assert_uint_eq(failure.mark_value, 8);
 	ck_assert_uint_eq(failure.seen_value, 3);
 	testing_log_has(&loop.log, "transfer 2", "chunk 0",
-			"counter 2 of an unshared signal of rank 0 with 4 counters at 8, which "
-			"holds 3; its transfer has not begun");
+			"counter 2 of an unshared signal of rank 0 on the host with 4 counters "
+			"at 8, which holds 3; its transfer has not begun");
 	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(ceov_signal_wait(loop.arrived, 2, 1, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(loopback_try(&loop, 8, POLLED, NULL), CEOV_ERR_TIMEOUT);

@@ -172,7 +172,7 @@ START_TEST(test_a_plan_that_waits_for_another_node_is_not_queued)
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 	ck_assert_int_eq(ceov_plan_queue(plan, &stream, 0), CEOV_ERR_NO_ROUTE);
 	said("target_free: a stream of rank 0 cannot wait",
-	     "of rank 2's signal, which are on another node");
+	     "of signal 'far' of rank 2, which are on another node");
 	close_all();
 }
 END_TEST
@@ -201,10 +201,10 @@ START_TEST(test_streams_neither_raise_nor_await_far_marks)
 	context = nodes_context(&nodes, 0);
 	mark = testing_mark(far_signal(), 3, 1);
 	ck_assert_int_eq(ceov_stream_raise(context, 0, &stream, &mark, 1, 0), CEOV_ERR_NO_ROUTE);
-	said("ceov_stream_raise: the counters of rank 2's signal are on another node",
+	said("ceov_stream_raise: signal 'far' of rank 2 is on another node",
 	     "ceov_signal_raise()");
 	ck_assert_int_eq(ceov_stream_wait(context, 0, &stream, &mark, 1, 0), CEOV_ERR_NO_ROUTE);
-	said("ceov_stream_wait: the counters of rank 2's signal are on another node",
+	said("ceov_stream_wait: signal 'far' of rank 2 is on another node",
 	     "ceov_signal_wait()");
 	close_all();
 }

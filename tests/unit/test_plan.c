@@ -163,7 +163,8 @@ START_TEST(test_what_add_refuses_is_not_added)
 	bad = piece(0, 0, 8);
 	bad.then = testing_mark(arrived, 8, 1);
 	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
-	testing_log_has(&log_of, "transfer 0", "then", "counter 8 of a signal that has 8");
+	testing_log_has(&log_of, "transfer 0", "then",
+			"there is no counter 8 of an unshared signal of rank");
 	bad.then = testing_mark(arrived, 7, CEOV_VALUE_LIMIT);
 	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
 	testing_log_has(&log_of, "then", "CEOV_VALUE_LIMIT", NULL);

@@ -340,8 +340,8 @@ START_TEST(test_what_follows_from_the_order)
 	triggers.is_gateable = 1;
 	triggers.is_pollable = 0;
 	ck_assert_int_eq(cei_triggers_follow(&triggers, &order), CEOV_ERR_INVALID);
-	testing_log_has(&log_of, "transfer 0: source_ready is raised by the plan and cannot be "
-			"polled", NULL, NULL);
+	testing_log_has(&log_of, "transfer 0: source_ready, of a signal, is raised by the plan "
+			"and cannot be polled", NULL, NULL);
 	cei_order_fini(&order);
 
 	alone.transfers[0].source_ready.signal = CEI_PROGRAM_NONE;      /* no transfer waits for the

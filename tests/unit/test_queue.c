@@ -109,7 +109,8 @@ START_TEST(test_plans_that_cannot_be_queued_are_refused)
 	rig.plan->steps[0].source_ready.address =
 		(uintptr_t)rig.plan->steps[0].source_ready.seen;
 	found_in_a_gpu(rig.ready, 1);
-	refused(&rig, CEOV_ERR_NO_ROUTE, "rank 1's signal, which are in another process' GPU");
+	refused(&rig, CEOV_ERR_NO_ROUTE, "counters of an unshared signal of rank 1 "
+		"on the host with 8 counters, which are in another process' GPU");
 	ck_assert_int_eq(ceov_stream_wait(rig.context, 0, &rig.stream, &ready, 1, 0),
 			 CEOV_ERR_NO_ROUTE);
 	failure = testing_failure(rig.context);

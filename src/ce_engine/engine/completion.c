@@ -58,8 +58,9 @@ static struct mark_text describe(const struct cei_chunk *chunk, const struct cei
 	else if (counter->seen)
 		snprintf(holds, sizeof(holds), "which holds %" PRIu64, failure->seen_value);
 	snprintf(mark.text, sizeof(mark.text), "; its mark %s is %s at %" PRIu64 ", %s",
-		 name_of(cei_chunk_step(chunk), counter), cei_counter_text(counter).text,
-		 failure->mark_value, holds);
+		 name_of(cei_chunk_step(chunk), counter),
+		 cei_counter_text(counter->signal, counter->index).text, failure->mark_value,
+		 holds);
 	return mark;
 }
 

@@ -22,16 +22,17 @@ static int resolve(const struct ceov_mark *mark, uint64_t base, uint32_t member,
 		return r;
 	if (base >= CEOV_VALUE_LIMIT - mark->value)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-				 "%s: base + value is at or above CEOV_VALUE_LIMIT", call);
+				 "%s: base + value for %s is at or above CEOV_VALUE_LIMIT", call,
+				 cei_counter_text(signal, mark->index).text);
 	if (signal->far)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
-				 "%s: the counters of rank %u's signal are on another node, which "
-				 "streams do not reach: raise and await them by plans, or by "
-				 "ceov_signal_raise() and ceov_signal_wait()", call, signal->rank);
+				 "%s: %s is on another node, which streams do not reach: raise "
+				 "and await its counters by plans, or by ceov_signal_raise() and "
+				 "ceov_signal_wait()", call, cei_signal_text(signal).text);
 	if (!counter->address)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
-				 "%s: the counters of rank %u's signal are not reachable",
-				 call, signal->rank);
+				 "%s: the counters of %s are not reachable", call,
+				 cei_signal_text(signal).text);
 	return cei_signal_check_abort(signal, call);
 }
 
@@ -44,10 +45,10 @@ static int check_frees(const struct ceov_mark *marks, uint32_t n_marks)
 		signal = marks[i].signal;
 		if (!cei_signal_frees_streams(signal))
 			return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
-					 "ceov_stream_wait: the counters of rank %u's signal "
-					 "are in its GPU, in another process: if that ends, "
-					 "nobody can open the wait; let it raise a signal of "
-					 "the own rank, or one on the host", signal->rank);
+					 "ceov_stream_wait: the counters of %s are in its GPU, "
+					 "in another process: if that ends, nobody can open the "
+					 "wait; let it raise a signal of the own rank, or one on "
+					 "the host", cei_signal_text(signal).text);
 	}
 	return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "ce_engine/objects/signal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,8 +262,8 @@ int ceov_signal_share(ceov_signal *signal, const char *name)
 				 "ceov_signal_share: only the owner of a signal shares it");
 	if (signal->export_id)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
-				 "ceov_signal_share: "
-				 "this signal is shared already; a signal has one name");
+				 "ceov_signal_share: %s is shared already; a signal has one name",
+				 cei_signal_text(signal).text);
 	memset(&body, 0, sizeof(body));
 	body.owner = &signal->object;
 	body.kind = CEI_EXPORT_SIGNAL;
@@ -444,24 +445,42 @@ struct cei_signal_text cei_signal_text(const struct ceov_signal *signal)
 {
 	const char *name = cei_shared_name_text(&signal->name);
 	struct cei_signal_text signal_text;
+	char place[24] = "on the host";
 
+	if (signal->place.kind == CEOV_PLACE_GPU)
+		snprintf(place, sizeof(place), "in GPU %u", signal->place.index);
 	if (*name)
 		snprintf(signal_text.text, sizeof(signal_text.text),
 			 "signal '%s' of rank %u", name, signal->rank);
-	else
+	else    /* a daemon is not told its clients' names */
 		snprintf(signal_text.text, sizeof(signal_text.text),
-			 "an unshared signal of rank %u with %u counters", signal->rank,
-			 signal->n_counters);
+			 "%s signal of rank %u %s with %u counters",
+			 signal->object.context->site.has_clients ? "a" : "an unshared",
+			 signal->rank, place, signal->n_counters);
 	return signal_text;
 }
 
-struct cei_counter_text cei_counter_text(const struct cei_counter *counter)
+struct cei_counter_text cei_counter_text(const struct ceov_signal *signal, uint32_t index)
 {
 	struct cei_counter_text counter_text;
 
-	snprintf(counter_text.text, sizeof(counter_text.text), "counter %u of %s",
-		 counter->index, cei_signal_text(counter->signal).text);
+	snprintf(counter_text.text, sizeof(counter_text.text), "counter %u of %s", index,
+		 cei_signal_text(signal).text);
 	return counter_text;
+}
+
+int cei_signal_check_mark(const struct ceov_signal *signal, uint32_t index, uint64_t value,
+			  const char *what)
+{
+	if (index >= signal->n_counters)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "%s: there is no %s, which has %u", what,
+				 cei_counter_text(signal, index).text, signal->n_counters);
+	if (value >= CEOV_VALUE_LIMIT)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "%s: value %" PRIu64 " for %s is at or above CEOV_VALUE_LIMIT",
+				 what, value, cei_counter_text(signal, index).text);
+	return 0;
 }
 
 struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_t index)
@@ -489,17 +508,14 @@ int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char
 {
 	ceov_signal *signal = mark->signal;
 	struct cei_signal_spot spot;
+	int r;
 
 	memset(ret_counter, 0, sizeof(*ret_counter));
 	if (!signal)
 		return 0;
-	if (mark->index >= signal->n_counters)
-		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-				 "%s: counter %u of a signal that has %u", what,
-				 mark->index, signal->n_counters);
-	if (mark->value >= CEOV_VALUE_LIMIT)
-		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-				 "%s: value is at or above CEOV_VALUE_LIMIT", what);
+	r = cei_signal_check_mark(signal, mark->index, mark->value, what);
+	if (r)
+		return r;
 	ret_counter->signal = signal;
 	ret_counter->index = mark->index;
 	ret_counter->value = mark->value;

@@ -80,6 +80,11 @@ static inline int cei_counter_is_same(const struct cei_counter *counter,
 	return counter->signal == other->signal && counter->index == other->index;
 }
 
+/* Raises CEOV_ERR_INVALID with `what` where the signal has no such counter, or it cannot have the
+ * value. */
+int  cei_signal_check_mark(const struct ceov_signal *signal, uint32_t index, uint64_t value,
+			   const char *what);
+
 /* Fills *ret_counter with the mark as the member reaches it. CEOV_ERR_INVALID, raised with `what`:
  * its index or value is out of range. */
 int  cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
@@ -108,7 +113,7 @@ struct cei_signal_text cei_signal_text(const struct ceov_signal *signal);
 struct cei_counter_text {
 	char text[144];
 };
-struct cei_counter_text cei_counter_text(const struct cei_counter *counter);
+struct cei_counter_text cei_counter_text(const struct ceov_signal *signal, uint32_t index);
 
 /* Advice for messages about a signal that was aborted with this error: after a lost peer or a
  * lost daemon a renewal alone does not help. */

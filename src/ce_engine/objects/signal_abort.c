@@ -114,8 +114,7 @@ static void poison_gpu(struct ceov_signal *signal)
 	poison = malloc(n_bytes);
 	if (!poison) {
 		(void)cei_raise(&signal->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				"abort: no memory to poison a GPU signal of %u counters",
-				signal->n_counters);
+				"abort: no memory to poison %s", cei_signal_text(signal).text);
 		return;
 	}
 	for (i = 0; i < signal->n_counters; i++)

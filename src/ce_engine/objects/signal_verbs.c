@@ -13,18 +13,6 @@
 #include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
 
-static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
-{
-	if (index >= signal->n_counters)
-		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-				 "%s: counter %u of a signal that has %u", call, index,
-				 signal->n_counters);
-	if (value >= CEOV_VALUE_LIMIT)
-		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-				 "%s: value is at or above CEOV_VALUE_LIMIT", call);
-	return 0;
-}
-
 /* Raises the abort's error for a counter that holds poison: its abort word was set before. */
 static int poisoned(ceov_signal *signal, uint32_t index, const char *call)
 {
@@ -33,9 +21,9 @@ static int poisoned(ceov_signal *signal, uint32_t index, const char *call)
 	if (r)
 		return r;
 	return cei_raise(&signal->object.context->report, CEOV_ERR_ABORTED, 0,
-			 "%s: counter %u of %s is poisoned, as by an abort that came while "
-			 "the signal was renewed; renew it again", call, index,
-			 cei_signal_text(signal).text);
+			 "%s: %s is poisoned, as by an abort that came while "
+			 "the signal was renewed; renew it again", call,
+			 cei_counter_text(signal, index).text);
 }
 
 int cei_signal_refuse_fall(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
@@ -51,13 +39,13 @@ int cei_signal_refuse_fall(ceov_signal *signal, uint32_t index, uint64_t value, 
 	if (value >= seen)
 		return 0;
 	return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-			 "%s: counter %u holds %" PRIu64 " and cannot fall to %" PRIu64
-			 " (%s)", call, index, seen, value, cei_signal_text(signal).text);
+			 "%s: %s holds %" PRIu64 " and cannot fall to %" PRIu64, call,
+			 cei_counter_text(signal, index).text, seen, value);
 }
 
 static int check_raise(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
-	int r = check(signal, index, value, call);
+	int r = cei_signal_check_mark(signal, index, value, call);
 
 	if (!r)
 		r = cei_signal_check_abort(signal, call);
@@ -149,7 +137,7 @@ int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, ui
 
 static int read_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 {
-	int r = check(signal, index, 0, "ceov_signal_value");
+	int r = cei_signal_check_mark(signal, index, 0, "ceov_signal_value");
 
 	if (r)
 		return r;
@@ -158,8 +146,8 @@ static int read_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 				 "ceov_signal_value: no ret_value");
 	if (!cei_signal_is_visible(signal))
 		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
-				 "ceov_signal_value: the counters are in a GPU; create the "
-				 "signal with CEOV_SIGNAL_HOST_VISIBLE");
+				 "ceov_signal_value: the counters of %s are in a GPU; create it "
+				 "with CEOV_SIGNAL_HOST_VISIBLE", cei_signal_text(signal).text);
 	/* acquire: pairs with the raiser's release */
 	*ret_value = atomic_load_explicit(cei_signal_word(signal, index),
 					  memory_order_acquire);
@@ -214,7 +202,7 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 	int r = cei_object_check(signal, &cei_signal_type, call);
 
 	if (!r)
-		r = check(signal, index, value, call);
+		r = cei_signal_check_mark(signal, index, value, call);
 	if (r)
 		return r;
 	cei_signal_ask(signal, index, value);
@@ -281,8 +269,9 @@ int ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 	r = cei_signal_resolve(&first, member, call, &counter);
 	if (!r && !counter.address)
 		r = cei_raise(&context->report, CEOV_ERR_NO_ROUTE, 0,
-			      "%s: rank %u does not reach the counters of rank %u%s", call, rank,
-			      signal->rank, signal->far ? ", which is on another node" : "");
+			      "%s: rank %u does not reach the counters of %s%s", call, rank,
+			      cei_signal_text(signal).text,
+			      signal->far ? ", which is on another node" : "");
 	if (r)
 		return r;
 	abort_word = signal->control->address[member];

@@ -128,7 +128,8 @@ static int check_mark(ceov_plan *plan, const struct ceov_mark *mark, const char 
 	r = cei_object_check(mark->signal, &cei_signal_type, text);
 	if (!r && mark->signal->object.context != context)
 		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-			      "%s: the signal is of another context", text);
+			      "%s: %s is of another context", text,
+			      cei_signal_text(mark->signal).text);
 	return r ? r : cei_signal_resolve(mark, plan->member, text, &counter);
 }
 
@@ -348,9 +349,9 @@ int cei_plan_await_also(struct ceov_plan *plan, const struct ceov_mark *mark)
 	r = cei_signal_resolve(&own, plan->member, "free", &also.counter);
 	if (!r && !also.counter.seen)
 		r = cei_raise(report, CEOV_ERR_INVALID, 0,
-			      "transfer %u: the free signal of rank %u cannot be seen by the "
-			      "engine; create it on the host or with CEOV_SIGNAL_HOST_VISIBLE",
-			      also.step, own.signal->rank);
+			      "transfer %u: free, of %s, cannot be seen by the engine; create "
+			      "its signal on the host or with CEOV_SIGNAL_HOST_VISIBLE",
+			      also.step, cei_signal_text(own.signal).text);
 	if (!r)
 		plan->also[plan->n_also++] = also;
 	return r;

@@ -34,9 +34,9 @@ static int refuse_wait(const struct ceov_plan *plan, uint32_t i, const char *wha
 		where = "in another process' GPU";
 	return cei_raise(cei_object_report(&plan->object), CEOV_ERR_NO_ROUTE, 0,
 			 "%s: transfer %u: %s: a stream of rank %u cannot wait for counters of "
-			 "rank %u's signal, which are %s: launch the plan, or wait for a signal "
-			 "of the own rank", call, i, what, plan->program.rank,
-			 counter->signal->rank, where);
+			 "%s, which are %s: launch the plan, or wait for a signal of the own "
+			 "rank", call, i, what, plan->program.rank,
+			 cei_signal_text(counter->signal).text, where);
 }
 
 static int check_wait(const struct ceov_plan *plan, uint32_t i, const char *what,
@@ -137,7 +137,8 @@ static int check_falls(const struct ceov_plan *plan, uint64_t base)
 		if (then->signal && cei_counter_falls(then, base + then->value))
 			return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
 					 "%s: transfer %u would lower %s to %" PRIu64, call, i,
-					 cei_counter_text(then).text, base + then->value);
+					 cei_counter_text(then->signal, then->index).text,
+					 base + then->value);
 	}
 	return 0;
 }

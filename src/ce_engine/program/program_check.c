@@ -288,9 +288,11 @@ static int check_gates(struct cei_triggers *triggers, const struct cei_order *or
 		triggers->is_gateable = 0;
 		if (!triggers->is_pollable)
 			return cei_raise(order->report, CEOV_ERR_INVALID, 0,
-					 "transfer %u: source_ready is raised by the plan "
-					 "and cannot be polled (its signal is in a GPU and "
-					 "not host visible)", i);
+					 "transfer %u: source_ready, of %s, is raised by the plan "
+					 "and cannot be polled (its signal is in a GPU and not "
+					 "host visible)", i, cei_program_signal_text(
+					 order->program,
+					 order->program->transfers[i].source_ready.signal));
 	}
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
 #include "ops/compute/dtype.h"
 #include "ops/compute/sum.h"
 #include "ops/exec_host/host_gemm.h"
@@ -45,11 +46,11 @@ static int await(const struct cei_executor *executor, const struct cei_job_marks
 	if (r)
 		return r;
 	return cei_raise_failure(&executor->context->report, &failure,
-				 "rank %u waits for %s: counter %u has not reached %" PRIu64
-				 " within %" PRIu64 " ms, it holds %" PRIu64 "; look at "
-				 "what its sender waits for", executor->rank, what, index,
-				 marks->value, marks->timeout_ns / 1000000,
-				 failure.seen_value);
+				 "rank %u waits for %s: %s has not reached %" PRIu64 " within "
+				 "%" PRIu64 " ms, it holds %" PRIu64 "; look at what its sender "
+				 "waits for", executor->rank, what,
+				 cei_counter_text(signal, index).text, marks->value,
+				 marks->timeout_ns / 1000000, failure.seen_value);
 }
 
 int cei_host_await(const struct cei_executor *executor, const struct cei_job_marks *marks,
