@@ -3,9 +3,9 @@
 # Copyright (c) The ceoverlap developers
 #
 # A user's program builds against the installed library, found by pkg-config, and
-# runs on host memory: each example, or a small program while there is none. Kernels
-# among the examples compile with nvcc. A project of CMake finds the library by find_package(),
-# and where its archive was installed, programs link it by "pkg-config --static".
+# runs on host memory: each example, the ring also with several processes, or a small program while
+# there is none. Kernels among the examples compile with nvcc. A project of CMake finds the library
+# by find_package(), and where its archive was installed, programs link it by "pkg-config --static".
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -164,6 +164,11 @@ fi
 launcher=$(find "$folder/root" -name ceoverlap-run -type f)
 if [ -z "$launcher" ] || ! timeout 60 "$launcher" -n 2 true; then
 	echo "FAIL: the installed ceoverlap-run does not start processes"
+	failed=1
+fi
+said=$(LD_LIBRARY_PATH=$library CEOVERLAP_PLACE=host timeout 60 "$launcher" -n 4 "$folder/ring")
+if [ "$said" != "a ring of 4 ranks has passed on 6" ]; then
+	echo "FAIL: the example ring with 4 processes says '$said'"
 	failed=1
 fi
 joiner=$(find "$folder/root" -name ceoverlap-trace -type f)
