@@ -154,12 +154,11 @@ class Context(_object.NotCopied, Owner):
 
     def _take_members(self) -> None:
         """Asks for the ranks that a launcher or the environment has given this process."""
-        n = ctypes.c_uint32()
-        self._invoke("ceov_n_ranks", None, ctypes.byref(n))
-        self._n_ranks = n.value
-        self._invoke("ceov_members", None, None, 0, ctypes.byref(n))
-        members = (_abi.ceov_member * n.value)()
-        self._invoke("ceov_members", None, members, n.value, ctypes.byref(n))
+        info = self._info()
+        self._n_ranks = info.n_ranks
+        members = (_abi.ceov_member * info.n_members)()
+        self._invoke("ceov_members", None, members, info.n_members,
+                     ctypes.byref(ctypes.c_uint32()))
         self._ranks = tuple(member.rank for member in members)
         self._places = {member.rank: place_from(member.place) for member in members}
 

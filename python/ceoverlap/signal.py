@@ -129,7 +129,9 @@ class Signal(_object.Object):
         limit = self._context._limit(timeout_s)
         if not _object.wait(lambda ns, is_long: self._invoke(
                 "ceov_signal_wait", index, value, ns, is_long=is_long), limit):
-            raise errors.make(_abi.CEOV_PENDING, f"counter {index} of a signal of rank "
+            name = self.name
+            which = "a signal" if name is None else f"signal {name!r}"
+            raise errors.make(_abi.CEOV_PENDING, f"counter {index} of {which} of rank "
                               f"{self._rank} has not reached {value} within {limit} s")
 
     def for_device(self, rank: Optional[int] = None) -> _abi.ceov_device_signal:

@@ -117,7 +117,7 @@ assert time.monotonic() - started < 10
     def test_a_peer_that_uses_our_memory(self):
         self.run_ranks(2, """
 if r == 0:
-    buffer = context.allocate(4096)
+    buffer = context.allocate(4099)
     buffer.share("block")
     context.barrier()                   # found
     assert not buffer.release()
@@ -125,6 +125,8 @@ if r == 0:
     assert buffer.release(timeout_s=10)
 else:
     found = context.find_buffer(0, "block")
+    assert (found.size_bytes, found.name, found.place.kind) == (4099, "block", "host"), found
+    assert (context.n_processes, context.n_nodes, context.node) == (2, 1, 0)
     context.barrier()
     context.barrier()
     found.close()
