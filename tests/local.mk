@@ -305,6 +305,7 @@ endif
 product_tests = \
 	%D%/product/check_header.sh \
 	%D%/product/check_symbols.sh \
+	%D%/product/check_abi.sh \
 	%D%/product/check_layers.sh \
 	%D%/product/check_once.sh \
 	%D%/product/check_graph.sh \
@@ -511,7 +512,7 @@ AM_TESTS_ENVIRONMENT = \
 	export CC='$(CC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
 		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
-EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt %D%/product/sizes.sh \
+EXTRA_DIST += $(product_tests) abi/libceoverlap.abi %D%/product/abi.py %D%/product/graph.py %D%/product/circles.txt %D%/product/sizes.sh \
 	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh %D%/product/bulk_on_host.h \
 	%D%/product/channel.cc %D%/product/channel_cases.h %D%/product/channel_late.h \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
