@@ -332,6 +332,7 @@ product_tests = \
 	%D%/system/test_measure.sh \
 	%D%/system/test_info.sh \
 	%D%/system/test_run.sh \
+	%D%/system/test_nvtx.sh \
 	%D%/system/test_trace.sh \
 	%D%/system/test_units.sh \
 	%D%/system/test_launchers.sh \
@@ -517,7 +518,7 @@ EXTRA_DIST += $(product_tests) abi/libceoverlap.abi %D%/product/abi.py %D%/produ
 	%D%/product/channel.cc %D%/product/channel_cases.h %D%/product/channel_late.h \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \
 	%D%/product/pairs.cc \
-	%D%/system/check_report.py %D%/system/check_sweep.py %D%/system/check_trace.py \
+	%D%/system/count_ranges.c %D%/system/check_report.py %D%/system/check_sweep.py %D%/system/check_trace.py \
 	model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/direct_runs.pml \
 	model/far_marks.pml model/channel.pml model/channel_gpu.pml model/channel_rings.pml \

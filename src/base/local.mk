@@ -23,6 +23,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/ids.c %D%/ids.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/word.h \
+	%D%/ranges.h \
 	%D%/cuda_errors.c %D%/cuda_errors.h \
 	%D%/cuda_driver.h
 if HAVE_CUDA
@@ -32,4 +33,11 @@ libceoverlap_core_la_SOURCES += \
 else
 libceoverlap_core_la_SOURCES += \
 	%D%/cuda_absent.c
+endif
+if HAVE_NVTX
+libceoverlap_core_la_SOURCES += \
+	%D%/ranges.c
+else
+libceoverlap_core_la_SOURCES += \
+	%D%/ranges_absent.c
 endif

@@ -19,6 +19,7 @@
 
 struct cei_cuda;                /* base/cuda_driver.h */
 struct cei_network;                     /* net/network.h */
+struct cei_ranges;                      /* base/ranges.h */
 struct cei_place_ops;         /* backend/place.h */
 
 /* A process and the ranks that it holds. */
@@ -46,6 +47,7 @@ struct cei_site {
 	int                progress_by_caller;  /* 1: the caller's threads drive the engines */
 	/* The movers that engines open; NULL ends the table. */
 	const struct cei_place_ops *const *movers;
+	struct cei_ranges *ranges;      /* CEOVERLAP_NVTX; NULL: none */
 	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace. Only with one
 						 * are the next two filled */
 	char               group_name[64];      /* the end of the name or path by which the ranks

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/cuda_driver.h"
 #include "base/file.h"
+#include "base/ranges.h"
 #include "base/sized.h"
 #include "ce_engine/context_life.h"
 #include "ce_engine/engine/engine.h"
@@ -145,7 +146,9 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		r = cei_settings_load(context, config, &group);
 	if (r)
 		return r;
-	r = open_gpus(context);
+	r = cei_ranges_open(&context->report, &context->site.ranges);
+	if (!r)
+		r = open_gpus(context);
 	if (!r)
 		r = cei_works_open(&context->works, &context->site);
 	if (!r)
@@ -288,5 +291,6 @@ void ceov_close(ceov_context *context)
 	cei_works_close(&context->works);
 	if (context->site.cuda)
 		cei_cuda_close(context->site.cuda);
+	cei_ranges_close(context->site.ranges);
 	cei_context_end(context);
 }

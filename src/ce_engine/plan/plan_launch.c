@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/ranges.h"
 #include "base/sized.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/abort.h"
@@ -312,6 +313,18 @@ int cei_launch_numbered(struct ceov_plan *plan, const struct ceov_launch *launch
 	return r;
 }
 
+static int launch_in_range(ceov_plan *plan, const struct ceov_launch *launch,
+			   ceov_ticket *ret_ticket)
+{
+	ceov_context *context = plan->object.context;
+	int r;
+
+	cei_range_begin(context->site.ranges, "ceov_launch", plan->program.n_transfers);
+	r = context->door->launch(plan, launch, ret_ticket);
+	cei_range_end(context->site.ranges);
+	return r;
+}
+
 int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *ret_ticket)
 {
 	struct ceov_launch launch;
@@ -325,7 +338,7 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *re
 	if (!r)
 		r = cei_plan_check_parties(plan, "ceov_launch");
 	if (!r)
-		r = plan->object.context->door->launch(plan, &launch, &ticket);
+		r = launch_in_range(plan, &launch, &ticket);
 	if (!r && ret_ticket)
 		*ret_ticket = ticket;
 	return r;

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/ranges.h"
 #include "base/sized.h"
 #include "base/write.h"
 #include "ce_engine/objects/context.h"
@@ -188,10 +189,24 @@ static int check_n(const ceov_channel *channel, uint32_t n)
 			 "at once", channel->name, channel->rank, n, most);
 }
 
+/* Makes the calls, of which the first one is given. */
+static int make(ceov_channel *channel, const struct cei_calls *calls, const struct ceov_call *first)
+{
+	int r;
+
+	if (calls->n == 1 && !is_message(first))
+		return run(channel, first);
+	r = check_messages(channel, calls);
+	if (!r)
+		r = error_of(channel);
+	return r ? r : run_messages(channel, calls, first->stream);
+}
+
 int ceov_channel_run(ceov_channel *channel, const struct ceov_call *from, uint32_t n)
 {
 	static const char name[] = "ceov_channel_run";
 	struct cei_calls calls = { .first = from, .n = n };
+	struct cei_ranges *ranges;
 	struct ceov_call call;
 	int r = check_connected(channel, name);
 
@@ -201,12 +216,11 @@ int ceov_channel_run(ceov_channel *channel, const struct ceov_call *from, uint32
 		r = take_calls(channel, name, &calls, &call);
 	if (r)
 		return r;
-	if (n == 1 && !is_message(&call))
-		return run(channel, &call);
-	r = check_messages(channel, &calls);
-	if (!r)
-		r = error_of(channel);
-	return r ? r : run_messages(channel, &calls, call.stream);
+	ranges = channel->object.context->site.ranges;
+	cei_range_begin(ranges, cei_call_kind_name(call.kind), call.count);
+	r = make(channel, &calls, &call);
+	cei_range_end(ranges);
+	return r;
 }
 
 int ceov_channel_status(ceov_channel *channel)

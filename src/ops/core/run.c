@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/ranges.h"
 #include "base/sized.h"
+#include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
 
 #define LEGACY_STREAM ((const void *)(uintptr_t)1)      /* CU_STREAM_LEGACY */
@@ -349,7 +351,7 @@ static int compare(struct cei_run *run)
 	return r ? r : cei_agree_check(run->op);
 }
 
-int cei_run_make(struct cei_run *run)
+static int make(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
 	int landed, r = cei_agree_is_due(run->op) ? compare(run) : 0;
@@ -368,6 +370,17 @@ int cei_run_make(struct cei_run *run)
 	pthread_mutex_unlock(&workspace->lock);
 	if (!r || r == CEI_RUN_REFUSED)
 		r = landed || !r ? landed : CEOV_ERR_INVALID;
+	return r;
+}
+
+int cei_run_make(struct cei_run *run)
+{
+	struct cei_ranges *ranges = run->op->workspace->object.context->site.ranges;
+	int r;
+
+	cei_range_begin(ranges, run->op->kind->name, run->op->workspace->n_ranks);
+	r = make(run);
+	cei_range_end(ranges);
 	return r;
 }
 
