@@ -68,7 +68,7 @@ def shows(way):
         assert ways[:4] == ["channel"] * 4, ways
     if way == "operators":
         assert "channel" not in ways, ways
-    assert all(one in ("overlap", "sequence", "direct", "stores") or one == "channel"
+    assert all(one in ("overlap", "sequence", "direct", "two-shot") or one == "channel"
                for one in ways), ways
     assert "channel" not in ways[4:], ways
     assert {event["args"].get("group") for event in events} == {group.name}, events
