@@ -18,7 +18,7 @@ if ! make distdir distdir="$folder/release" > "$folder/log" 2>&1; then
 fi
 missing=$(
 	cd "$srcdir" || exit 1
-	find ./*.md LICENSES abi src include python tests tools examples docs man model systemd m4 .ci -type f ! -name '*.log' \
+	find ./*.md LICENSES abi debian src include python tests tools examples docs man model systemd m4 .ci -type f ! -name '*.log' \
 		! -name '*.trs' ! -name '*~' ! -path m4/libtool.m4 ! -path 'm4/lt*.m4' \
 		! -path '*/.deps/*' ! -name '*.in~' ! -path '*/__pycache__/*' \
 		! -path 'python/build/*' ! -path 'python/lib/build/*' ! -path 'python/*.egg-info/*' 2>/dev/null | sort |
