@@ -57,11 +57,11 @@ def _counts_of(elements: Sequence[int], items: int) -> Counts:
 
 
 def _make(group: Group, call: bytes) -> None:
-    """Makes a collective, behind what the group's lane has."""
-    if group.lane is None:
+    """Makes a collective, behind what the group's queue has."""
+    if group.queue is None:
         group.channel._make(call)
     else:
-        group.lane.run(group.channel._make, call)
+        group.queue.run(group.channel._make, call)
 
 
 @by_channel

@@ -23,7 +23,7 @@ from ..context import DEADLINE_S, Context
 from ..network import Network
 from ..place import Place
 from . import _compat
-from ._lane import Lane
+from ._queue import CallQueue
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
@@ -233,7 +233,7 @@ class Group:
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
         self.channel: Optional[Channel] = self._make_channel(channel)
-        self.lane: Optional[Lane] = None        # that has the channel's collectives in order, if any
+        self.queue: Optional[CallQueue] = None  # of the channel's collectives, if there is one
         self._lock = threading.RLock()
         self._parts: dict = {}
         _groups[self.name] = self

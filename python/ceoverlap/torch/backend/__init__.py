@@ -4,9 +4,9 @@
 
     torch.distributed.init_process_group("cpu:ceov")    # GPU tensors by NCCL: "cpu:ceov,cuda:nccl"
 
-Nothing has to be imported for it. It needs PyTorch 2.14 or later. Moves of all dtypes, messages, and
-sums of floats and integers go by the channel of the process group's Group, if its ranks are on one
-node; the rest is Gloo's. See docs/pytorch.md.
+Nothing has to be imported for it. It needs PyTorch 2.14 or later. Moves of all dtypes, messages,
+and sums of floats and integers go by the channel of the process group's Group, if its ranks are on
+one node; the rest is Gloo's. See docs/pytorch.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def backend_of(process_group=None, device: str = "cpu") -> Optional[Calls]:
     from ._base import live
 
     at = dist.group.WORLD if process_group is None else process_group
-    return live.get((at.group_name, device))
+    return None if at is None else live.get((at.group_name, device))
 
 
 def stats(process_group=None) -> Dict[str, Dict[str, int]]:

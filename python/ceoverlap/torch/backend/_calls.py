@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """What a backend makes of torch.distributed's calls. Each is the channel's or PyTorch's own
-backend's, `plain`, as _ways.py decides, and runs in the group's lane: in the call, or with
-async_op=True beside the caller. Messages have a lane for each pair and direction, because a rank
+backend's, `plain`, as _ways.py decides, and runs in the group's queue: in the call, or with
+async_op=True beside the caller. Messages have a queue for each pair and direction, because a rank
 that waits to send must not keep itself from receiving."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ... import errors
 from .. import _compat
-from .._lane import Lane, Queued
+from .._queue import CallQueue, Queued
 from ..group import Group, Ranks
 from . import _tensors
 from ._ways import REDUCTIONS, Ways
@@ -49,31 +49,31 @@ class Calls:
         elif self._group.channel is None:
             refusal = "its ranks can have no channel"
         self.ways = Ways(ranks.name, refusal)
-        self._lane = Lane(f"ceoverlap {ranks.name}")
-        self._messages: Dict[Tuple[str, int], Lane] = {}
+        self._queue = CallQueue(f"ceoverlap {ranks.name}")
+        self._messages: Dict[Tuple[str, int], CallQueue] = {}
         if self._group is not None:
-            self._group.lane = self._lane
+            self._group.queue = self._queue
         self._is_open = True
 
     # --- ways ------------------------------------------------------------------------------
 
     def _run(self, opts, function: Callable[[], object], result: list) -> Optional[Work]:
-        """Makes a call in the lane; with async_op=True beside the caller. Without it there is no
+        """Makes a call in the queue; with async_op=True beside the caller. Without it there is no
         handle, as in PyTorch's own backends. result: the tensors that it sets."""
         if opts.asyncOp:
-            return Work(self._lane, function, result)
+            return Work(self._queue, function, result)
         if opts.timeout > datetime.timedelta(0):
             self._run_within(opts.timeout.total_seconds(), function)
         else:
-            self._lane.run(function)
+            self._queue.run(function)
         return None
 
     def _run_within(self, timeout_s: float, function: Callable[[], object]) -> None:
         """Makes a call that has a time of its own. When it has passed the group is at its end, as
         after its deadline."""
         queued = Queued(function)
-        self._lane.submit(queued)
-        if not self._lane.wait(queued, timeout_s):
+        self._queue.submit(queued)
+        if not self._queue.wait(queued, timeout_s):
             self._end_calls()
             raise errors.DeadlineError(f"rank {self._at.rank} of group {self._at.name}: not all "
                                        f"ranks have come within {timeout_s} s")
@@ -241,7 +241,7 @@ class Calls:
         works = [call(*args, opts) for args in calls]
         if not opts.asyncOp:
             return None
-        return Work(self._lane, lambda: [work.wait() for work in works], result)
+        return Work(self._queue, lambda: [work.wait() for work in works], result)
 
     # --- others ----------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Calls:
         """Gloo's, which names the ranks that do not come."""
         self.ways.count_plain("monitored_barrier", "channels have none")
         timeout = opts.timeout if isinstance(opts, dist.BarrierOptions) else opts
-        self._lane.run(self._method_of_plain("monitored_barrier"), timeout, wait_all_ranks)
+        self._queue.run(self._method_of_plain("monitored_barrier"), timeout, wait_all_ranks)
 
     def send(self, tensors, peer, tag=0):
         return self._message("send", tensors, peer, tag)
@@ -272,11 +272,11 @@ class Calls:
                 self.ways.count_plain(kind, "channels have no tags but 0")
             return self._method_of_plain(kind)(tensors, peer, tag)
         group, make = self._group, _tensors.send if kind == "send" else _tensors.receive
-        lane = self._messages.get((kind, peer))
-        if lane is None:
-            lane = self._messages.setdefault((kind, peer), Lane(
+        queue = self._messages.get((kind, peer))
+        if queue is None:
+            queue = self._messages.setdefault((kind, peer), CallQueue(
                 f"ceoverlap {self._at.name}: {kind} {peer}"))
-        return Work(lane, lambda: make(group, x, peer), tensors,
+        return Work(queue, lambda: make(group, x, peer), tensors,
                     peer if kind == "recv" else self._at.rank)
 
     def recv_anysource(self, tensors, tag=0):
@@ -293,7 +293,7 @@ class Calls:
         """Nothing is gathered up: each call is made by itself."""
 
     def end_coalescing(self, _device=None):
-        return Work(self._lane, lambda: None, [])
+        return Work(self._queue, lambda: None, [])
 
     # --- its life --------------------------------------------------------------------------
 
@@ -327,10 +327,10 @@ class Calls:
         if not self._is_open:
             return
         self._is_open = False
-        lanes = [self._lane, *self._messages.values()]
+        queues = [self._queue, *self._messages.values()]
         if not timeout_s:
             self._end_calls()
-        if not all([lane.close(timeout_s) for lane in lanes]):
+        if not all([queue.close(timeout_s) for queue in queues]):
             self._end_calls()
         if self._group is not None:
             self._group.close()

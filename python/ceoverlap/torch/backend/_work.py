@@ -11,30 +11,30 @@ import torch
 
 from ... import errors
 from .. import _compat
-from .._lane import Lane, Queued
+from .._queue import CallQueue, Queued
 
 
 class Work(_compat.Work):
-    """A call in a lane. From PyTorch 2.14 on a process group gives its callers a handle of its
+    """A call in a queue. From PyTorch 2.14 on a process group gives its callers a handle of its
     own, which passes wait() and get_future() on and nothing else.
 
     result  the tensors that the call sets
     source  of a message: the rank that sends it"""
 
-    def __init__(self, lane: Lane, function: Callable[[], object], result: list,
+    def __init__(self, queue: CallQueue, function: Callable[[], object], result: list,
                  source: int = -1):
         super().__init__()
-        self._lane, self._result, self._source = lane, result, source
+        self._queue, self._result, self._source = queue, result, source
         self._queued = Queued(function)
         self._future: Optional[torch.futures.Future] = None
-        lane.submit(self._queued)
+        queue.submit(self._queued)
 
     def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
         """Returns when the call was made, and raises its error. PendingError: the time has passed;
         the caller may wait again. No timeout, or one of 0: as long as the group's deadline lets the
         call last."""
         seconds = timeout.total_seconds() if timeout else None
-        if not self._lane.wait(self._queued, seconds):
+        if not self._queue.wait(self._queued, seconds):
             raise errors.PendingError(f"a call has not ended within {seconds} s")
         if self._queued.error is not None:
             raise self._queued.error

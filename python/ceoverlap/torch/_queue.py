@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Lanes: calls that wait for peers, made one after another in the order in which they came, by
-their callers or by a thread beside them."""
+"""Calls that wait for peers, made one after another in the order in which they came, by their
+callers or by a thread beside them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .. import errors
 
 
 class Queued:
-    """A call in a lane, from submit() on until its end. Those who wait for it make it themselves
+    """A call in a queue, from submit() on until its end. Those who wait for it make it themselves
     where nobody has begun it yet, together with what came before: a thread that has to wake up
     first takes longer than a short call does."""
 
@@ -66,27 +66,27 @@ class Queued:
         return self.is_done
 
 
-class Lane:
+class CallQueue:
     """name    of its thread, which is started for the first call that nobody waits for at once
 
-    A function that runs in the lane may use the lane itself: what it calls is made at once."""
+    A function that runs in the queue may use the queue itself: what it calls is made at once."""
 
     def __init__(self, name: str):
         self._name = name
         self._turn = threading.RLock()  # of who makes calls
         self._is_inside = False         # whether it is in one
-        self._queue: collections.deque = collections.deque()
+        self._waiting: collections.deque = collections.deque()
         self._alarm: queue.SimpleQueue = queue.SimpleQueue()    # whether the thread goes on
         self._thread: Optional[threading.Thread] = None
         self._starting = threading.Lock()
         self._is_closed = False
 
     def run(self, function: Callable, *args):
-        """Returns function(*args), called behind what is in the lane."""
+        """Returns function(*args), called behind what is in the queue."""
         with self._turn:
             if self._is_inside:
                 return function(*args)
-            while self._queue:
+            while self._waiting:
                 self._make_next()
             return self._inside(function, *args)
 
@@ -99,13 +99,13 @@ class Lane:
 
     def _make_next(self) -> None:
         """Makes the first call in the queue, which is not empty. This thread has the turn."""
-        self._queue.popleft().make(self._inside)
+        self._waiting.popleft().make(self._inside)
 
     def submit(self, queued: Queued) -> None:
-        """Puts a call into the lane, whose thread makes it unless somebody waits for it first."""
+        """Puts a call into the queue, whose thread makes it unless somebody waits for it first."""
         if self._is_closed:
             raise errors.StateError(f"{self._name}: it is closed")
-        self._queue.append(queued)
+        self._waiting.append(queued)
         if self._thread is None:
             with self._starting:        # two threads may submit their first calls
                 if self._thread is None:
@@ -121,20 +121,20 @@ class Lane:
             return queued.sleep(timeout_s)
         while not queued.is_done:
             with self._turn:            # nobody is at it: it has been made, or is in the queue
-                if not queued.is_done and self._queue:
+                if not queued.is_done and self._waiting:
                     self._make_next()
         return True
 
     def _work(self) -> None:
         while self._alarm.get():
             with self._turn:
-                if self._queue:
+                if self._waiting:
                     self._make_next()
 
     def close(self, timeout_s: float) -> bool:
-        """Takes no more calls, and returns whether those in the lane were made in time."""
+        """Takes no more calls, and returns whether those in the queue were made in time."""
         self._is_closed = True
-        last = list(self._queue)[-1:]
+        last = list(self._waiting)[-1:]
         is_done = all(queued.sleep(timeout_s) for queued in last)
         if self._turn.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):   # the one under way
             self._turn.release()
