@@ -19,6 +19,8 @@ import ceoverlap.torch as ct
 from ceoverlap import errors
 
 N_ROUNDS = 40
+# PyTorch 2.15 renames it; the former name warns there.
+set_timeout = getattr(dist, "set_timeout", None) or dist.distributed_c10d._set_pg_timeout
 
 
 def closed_at_all(group):
@@ -93,6 +95,30 @@ def barrier_has_a_time():
             pass
         raises(errors.AbortedError, "", dist.barrier, group)
     closed_at_all(group)
+
+
+def has_a_new_time():
+    """A shorter timeout than that with which the group was made."""
+    group = dist.new_group()
+    set_timeout(datetime.timedelta(seconds=0.4), group)
+    if dist.get_rank() == 1:
+        raises(errors.DeadlineError, "within 0.4 s", dist.all_reduce, torch.ones(3), group=group)
+    closed_at_all(group)
+
+
+def is_bound():
+    """A default process group that is bound to a device, of which new groups are split off."""
+    rank, store = dist.get_rank(), ct.backend.backend_of()._at.store
+    dist.destroy_process_group()
+    dist.init_process_group(BACKEND, store=dist.PrefixStore("bound", store), rank=rank,
+                            world_size=3, device_id=torch.device("cpu:0"))
+    for ranks in ([0], [0, 2], [1, 2]):
+        group = dist.new_group(ranks)
+        if rank in ranks:
+            x = torch.ones(2)
+            dist.all_reduce(x, group=group)
+            equal(x, torch.full((2,), float(len(ranks))), ranks)
+    dist.barrier()
 
 
 def waits_for_a_time():
@@ -306,6 +332,7 @@ class Life(unittest.TestCase):
     def test_a_rank_is_late(self):
         run_here(is_late, 1.0)
         run_here(barrier_has_a_time)
+        run_here(has_a_new_time)
         run_here(waits_for_a_time)
 
     def test_a_rank_is_killed(self):
@@ -333,6 +360,7 @@ class Life(unittest.TestCase):
 
     def test_again(self):
         run_here(again, 3)
+        run_here(is_bound)
 
 
 if __name__ == "__main__":

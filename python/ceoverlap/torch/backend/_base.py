@@ -51,6 +51,18 @@ class Backend(Calls, _compat.Backend):
         at = Ranks(store, list(ranks).index(self._at.rank), len(ranks), options.group_name)
         return Backend(at, options._timeout, self._device)
 
+    # What a process group that is bound to a device (init_process_group(device_id=...)) asks for.
+    # A backend is connected when it is made, and ranks outside of a new group take no part in it.
+    def eager_connect_single_device(self, _device) -> None:
+        """Does nothing."""
+
+    def perform_nocolor_split(self, _device) -> None:
+        """Does nothing."""
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        self.limit(timeout)
+        self._options._timeout = timeout
+
     # Former names, which PyTorch's compiled parts may still call.
     _allgather_base = Calls.all_gather_single
     allgather_into_tensor_coalesced = Calls.all_gather_single_coalesced

@@ -8,6 +8,7 @@ that waits to send must not keep itself from receiving."""
 from __future__ import annotations
 
 import datetime
+import logging
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -38,7 +39,8 @@ class Calls:
         number = ranks.store.add(f"made/{ranks.rank}", 1)
         store = dist.PrefixStore(str(number), ranks.store)
         self._at = ranks._replace(store=store)
-        self._timeout = timeout
+        self._timeout = timeout         # of the channel's waits
+        self._limit_s = 0.0             # of each call, if it is shorter
         self._plain = _compat.make_gloo(dist.PrefixStore("plain", store), ranks.rank, ranks.size,
                                         timeout)
         self._group: Optional[Group] = Group.of_ranks(
@@ -62,8 +64,11 @@ class Calls:
         handle, as in PyTorch's own backends. result: the tensors that it sets."""
         if opts.asyncOp:
             return Work(self._queue, function, result)
+        limit_s = self._limit_s
         if opts.timeout > datetime.timedelta(0):
-            self._run_within(opts.timeout.total_seconds(), function)
+            limit_s = opts.timeout.total_seconds()
+        if limit_s:
+            self._run_within(limit_s, function)
         else:
             self._queue.run(function)
         return None
@@ -294,6 +299,19 @@ class Calls:
 
     def end_coalescing(self, _device=None):
         return Work(self._queue, lambda: None, [])
+
+    def limit(self, timeout: datetime.timedelta) -> None:
+        """Sets how long a call may last, if that is less than the group's timeout, which the
+        channel keeps; calls with async_op=True keep that, too."""
+        self._limit_s = 0.0
+        if timeout < self._timeout:
+            self._limit_s = timeout.total_seconds()
+        elif timeout > self._timeout:
+            logging.getLogger("ceoverlap").warning(
+                "group %s: calls end after %s, with which the group was made: a longer timeout "
+                "needs a new group", self._at.name, self._timeout)
+        if self._plain is not None:
+            self._plain.set_timeout(timeout)
 
     # --- its life --------------------------------------------------------------------------
 
