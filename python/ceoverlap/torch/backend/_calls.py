@@ -64,11 +64,8 @@ class Calls:
         handle, as in PyTorch's own backends. result: the tensors that it sets."""
         if opts.asyncOp:
             return Work(self._queue, function, result)
-        limit_s = self._limit_s
-        if opts.timeout > datetime.timedelta(0):
-            limit_s = opts.timeout.total_seconds()
-        if limit_s:
-            self._run_within(limit_s, function)
+        if self._limit_s:
+            self._run_within(self._limit_s, function)
         else:
             self._queue.run(function)
         return None
@@ -254,6 +251,9 @@ class Calls:
         opts = opts or dist.BarrierOptions()
         if not self.ways.is_ours("barrier"):
             return self._run_plain("barrier", opts, [])
+        if opts.timeout > datetime.timedelta(0) and not opts.asyncOp:
+            self._run_within(opts.timeout.total_seconds(), lambda: _tensors.barrier(self._group))
+            return None
         return self._run(opts, lambda: _tensors.barrier(self._group), [])
 
     def monitored_barrier(self, opts, wait_all_ranks=False):

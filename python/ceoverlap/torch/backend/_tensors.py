@@ -98,10 +98,12 @@ def _apart(x: torch.Tensor, other: torch.Tensor, place: Optional[int] = None) ->
 
 def check_alike(what: str, tensors: Tensors) -> None:
     """Raises InvalidError unless all tensors have one dtype and are on one device."""
-    kinds = {(x.dtype, x.device) for x in tensors}
-    if len(kinds) > 1:
-        raise errors.InvalidError(f"{what}: tensors of {', '.join(sorted(map(str, kinds)))}: must "
-                                  "all have the same dtype, and be in one place")
+    dtype, device = tensors[0].dtype, tensors[0].device
+    for x in tensors:
+        if x.dtype != dtype or x.device != device:
+            raise errors.InvalidError(f"{what}: tensors of {dtype} on {device} and of {x.dtype} on "
+                                      f"{x.device}: must all have the same dtype, and be in one "
+                                      "place")
 
 
 def check_whole(what: str, whole: torch.Tensor, part: torch.Tensor, size: int) -> None:
