@@ -4,8 +4,10 @@
 calls against gloo's, and which way calls go."""
 
 import logging
+import os
 import random
 import unittest
+from unittest import mock
 
 import rig
 import torch
@@ -25,7 +27,7 @@ SUMMED = MOVED[:9]
 OF_GLOO = tuple(dtype for dtype in SUMMED if dtype != torch.int16)
 OPS = (Op.SUM, Op.PRODUCT, Op.MIN, Op.MAX)
 SHAPES = ((), (1,), (0,), (7,), (3, 5), (4, 0, 2), (2, 3, 4))
-N_CALLS = 250
+N_CALLS = int(os.environ.get("CEOVERLAP_TEST_BACKEND_CALLS", 250))
 
 
 def numbers(rank, shape, dtype, tag=0):
@@ -375,6 +377,28 @@ def ways():
     dist.barrier()
 
 
+def several_nodes():
+    """Ranks on two nodes, which have no channel: all is gloo's."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    with mock.patch.dict(os.environ, CEOVERLAP_NODE=str(rank % 2)):
+        group = dist.new_group()
+    x = torch.ones(3)
+    dist.all_reduce(x, group=group)
+    dist.all_reduce(x, group=group, async_op=True).wait()
+    equal(x, torch.full((3,), float(size * size)), "sum")
+    got = torch.zeros(2)
+    for work in dist.batch_isend_irecv([
+            dist.P2POp(dist.isend, torch.full((2,), float(rank)), (rank + 1) % size, group),
+            dist.P2POp(dist.irecv, got, (rank - 1) % size, group)]):
+        work.wait()
+    equal(got, torch.full((2,), float((rank - 1) % size)), "message")
+    dist.barrier(group)
+    assert ct.backend.stats(group) == {"ours": {}, "plain": {
+        "all_reduce": 2, "send": 1, "recv": 1, "barrier": 1}}, ct.backend.stats(group)
+    dist.destroy_process_group(group)
+    dist.barrier()
+
+
 def wrong_arguments():
     """Each is refused at once, and the group goes on."""
     size = dist.get_world_size()
@@ -400,10 +424,12 @@ class Calls(unittest.TestCase):
         run_here(shares_memory)
 
     def test_random_calls(self):
-        run_here(plays, 1, N_CALLS)
+        for tag in range(N_CALLS // 250):
+            run_here(plays, tag, 250)
 
     def test_ways(self):
         run_here(ways)
+        run_here(several_nodes)
 
     def test_wrong_arguments(self):
         run_here(wrong_arguments)
