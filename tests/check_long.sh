@@ -11,7 +11,8 @@
 #   daemon   1,000 clients or daemons killed, and 100 daemons killed under ranks that go on
 #   channel  1,000,000 calls of each rank in one channel, which leave nothing behind
 #   suites   all suites that draw, 5 times each, two at once
-#   torch    300 random programs of PyTorch, twice; PYTHON names the Python that has it
+#   torch    300 random programs of PyTorch, twice, and PyTorch's own tests of process groups over
+#            our backend; PYTHON names the Python that has it
 #   readme   the README's programs, 1,000 runs each
 #   group    100,000 schedules of a group's state machine, and rules left out that they have to miss
 #   models   the models of the protocols, with more ranks and runs
@@ -109,6 +110,8 @@ run_torch() {
 	for seed in "$1" $(($1 + 1)); do
 		run "$seed" 900 "$srcdir/tests/system/test_torch_programs.sh" || return
 	done
+	CEOVERLAP_TEST_C10D_ALL=1 CEOVERLAP_TEST_BACKEND_CALLS=3000 \
+		run "$1" 3000 "$srcdir/tests/system/test_torch_backend.sh"
 }
 
 run_readme() {
