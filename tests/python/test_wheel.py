@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 
 from rig import ROOT
 
@@ -100,11 +101,22 @@ class Wheel(unittest.TestCase):
                          rf"^ceoverlap_lib-{version}-py3-none-{kind}_\w+\.whl$")
         return version
 
+    def check_files(self, python):
+        """A folder that pyproject.toml does not name would be missing for users alone."""
+        top = os.path.join(ROOT, "python")
+        wanted = {os.path.relpath(os.path.join(folder, name), top)
+                  for folder, _, names in os.walk(os.path.join(top, "ceoverlap"))
+                  for name in names if name.endswith((".py", ".typed"))}
+        with zipfile.ZipFile(python) as wheel:
+            held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        self.assertEqual(held, wanted)
+
     def test_install_and_use(self):
         if importlib.util.find_spec("pip") is None:
             self.skipTest("pip is not there")
         python, library = self.make_wheels()
         version = self.check_names(python, library)
+        self.check_files(python)
         there = os.path.join(self.folder, "there")
         done = run(sys.executable, "-m", "venv", "--without-pip", there)
         self.assertEqual(done.returncode, 0, done.stderr)
