@@ -24,6 +24,7 @@ static void begin(void)
 
 	testing_path("lines", path, sizeof(path));
 	ck_assert_ptr_nonnull(freopen(path, "w+", stderr));
+	ck_assert_int_eq(unlink(path), 0);      /* read by its descriptor alone */
 	lines = fileno(stderr);
 }
 
