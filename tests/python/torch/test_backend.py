@@ -26,8 +26,8 @@ MOVED = tuple(dtype for dtype in (
 SUMMED = MOVED[:9]
 OF_GLOO = tuple(dtype for dtype in SUMMED if dtype != torch.int16)
 OPS = (Op.SUM, Op.PRODUCT, Op.MIN, Op.MAX)
-SHAPES = ((), (1,), (0,), (7,), (3, 5), (4, 0, 2), (2, 3, 4))
-N_CALLS = int(os.environ.get("CEOVERLAP_TEST_BACKEND_CALLS", 250))
+SHAPES = ((), (1,), (7,), (4, 0, 2), (2, 3, 4))
+N_CALLS = int(os.environ.get("CEOVERLAP_TEST_BACKEND_CALLS", 150))
 
 
 def numbers(rank, shape, dtype, tag=0):
@@ -424,8 +424,8 @@ class Calls(unittest.TestCase):
         run_here(shares_memory)
 
     def test_random_calls(self):
-        for tag in range(N_CALLS // 250):
-            run_here(plays, tag, 250)
+        for tag in range(N_CALLS // 150):
+            run_here(plays, tag, 150)
 
     def test_ways(self):
         run_here(ways)

@@ -3,10 +3,11 @@
 """PyTorch's own tests of process groups over the backend "ceov" (see c10d_suite.py): a few, or with
 CEOVERLAP_TEST_C10D_ALL=1 all that have to pass.
 
-The others of its file are skipped with Gloo on the host, too, or ask for what PyTorch does not pass
-on from a backend in Python (test_isend* and test_irecv: whether a handle is complete;
-test_send_recv_any_source*: who sent), or for the words of Gloo's errors (test_barrier_timeout*), or
-for a built-in backend's name (test_ddp_logging_data_cpu)."""
+The others of its file need GPUs, NCCL, MPI, torchvision, or eight ranks; or they are for a
+backend with the name "gloo" and of its class (test_grads_same_across_ranks_with_no_sync), ask for
+what PyTorch does not pass on from a backend in Python (test_isend* and test_irecv: whether a handle
+is complete; test_send_recv_any_source*: who sent), or for the words of Gloo's errors
+(test_barrier_timeout*), or for a built-in backend's name (test_ddp_logging_data_cpu)."""
 
 import importlib.util
 import json
@@ -55,6 +56,8 @@ ALL = {
         test_sparse_all_reduce_sum
         """.split(),
 }
+ALL_OF_4 = ["test_gather_object", "test_gather_object_subgroup",
+            "test_new_subgroups_with_group_param"]
 
 
 def outcome(mode, names, size):
@@ -89,6 +92,10 @@ class OfPyTorch(unittest.TestCase):
     @unittest.skipUnless(IS_LONG, "is part of check-long")
     def test_with_our_name(self):
         self.passes("ceov", ALL["ceov"])
+
+    @unittest.skipUnless(IS_LONG, "is part of check-long")
+    def test_with_four_ranks(self):
+        self.passes("as-gloo", ALL_OF_4, 4)
 
 
 if __name__ == "__main__":
