@@ -183,6 +183,13 @@ def takes_backends() -> bool:
             "rank" in (Backend.__init__.__doc__ or ""))
 
 
+def check_takes_backends(name: str) -> None:
+    """Raises VersionError where process groups take no backends that are written in Python."""
+    if not takes_backends():
+        raise errors.VersionError(f"backend {name}: PyTorch {torch.__version__} takes no backends "
+                                  "that are written in Python: 2.14 and later do")
+
+
 def make_gloo(store, rank: int, size: int, timeout: datetime.timedelta):
     """Returns Gloo's backend for ranks that meet in the store; None if PyTorch was built without
     it."""

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
-import torch
 import torch.distributed as dist
 
-from ... import errors
 from .. import _compat
 from ._calls import Calls
 
@@ -31,9 +29,7 @@ def register() -> None:
 
 
 def _create(options, backend_options) -> Calls:
-    if not _compat.takes_backends():
-        raise errors.VersionError(f"backend {NAME}: PyTorch {torch.__version__} takes no backends "
-                                  "that are written in Python: 2.14 and later do")
+    _compat.check_takes_backends(NAME)
     from ._base import create           # whose class older versions cannot have
 
     return create(options, backend_options)
@@ -42,6 +38,8 @@ def _create(options, backend_options) -> Calls:
 def backend_of(process_group=None, device: str = "cpu") -> Optional[Calls]:
     """Returns the backend of a process group (None: the default one) for a device; None if that is
     another one's."""
+    if not _compat.takes_backends():
+        return None
     from ._base import live
 
     at = dist.group.WORLD if process_group is None else process_group
