@@ -12,6 +12,7 @@ A call of "operator" hides all that it can where it takes as long as the longer 
 which the table calls ideal."""
 
 import functools
+import math
 from typing import Callable, Dict, NamedTuple
 
 import torch
@@ -23,7 +24,8 @@ from torch_peers import (attend_balanced, balanced_attention, counts_of, gathere
                          mixture_by_torch)
 
 STEP = 8                                # what widths are multiples of
-ROOM = 1.25                             # rows for which experts have room, of those expected
+ROOM = 1.25                             # rows for which experts have room, of those expected ...
+SPREAD = 6                              # ... or so many standard deviations more, if that is more
 PARTS = ("compute", "communication")    # ways that are no peers
 
 Ways = Dict[str, Callable[[], torch.Tensor]]
@@ -133,8 +135,9 @@ def ep(options, group, n: int, hidden: int, n_experts: int, top_k: int, drop: fl
                       ffn and smaller(ffn, options.shrink))
     x, ids = random(group, n, hidden), routing(group, n, n_experts, top_k)
     ids[torch.rand(ids.shape, device=ids.device) < drop] = -1
+    expected = n * top_k * (1 - drop)
     sizes = {"capacity": 2 * n * top_k // group.size + STEP,
-             "n_received": int(n * top_k * (1 - drop) * ROOM)}
+             "n_received": int(max(expected * ROOM, expected + SPREAD * math.sqrt(expected)))}
     exchange, counts = exchange_alone(x, ids, n_experts)
     if not ffn:
         def give_back(rows, _ends):
