@@ -70,9 +70,9 @@ void cei_trace_write_origin(const struct cei_site *site, FILE *out)
 		fprintf(out, "%s%u", i ? "," : "", site->members[i].rank);
 	fprintf(out, "],\"group_ranks\":%u,\"group\":\"%016" PRIx64 "\",\"measurer\":%u",
 		site->n_ranks, view.group, view.measurer);
+	write_offsets(out, &view);
 	fprintf(out, ",\"pid\":%ld,", (long)getpid());
 	write_text(out, "group_name", site->group_name);
-	write_offsets(out, &view);
 	write_clocks(out, site);
 	fputc('}', out);
 }
