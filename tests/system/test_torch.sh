@@ -4,8 +4,8 @@
 #
 # ceoverlap.torch over host ranks (tests/python/torch), but for FSDP2 and layers, which
 # test_torch_layers.sh runs, the backend of torch.distributed, which test_torch_backend.sh runs, and
-# ranks of several nodes, which test_torch_nodes.sh does: together they take too long for one test. Skipped where there is no shared library (--disable-shared), or no Python
-# with PyTorch.
+# ranks of several nodes, which test_torch_nodes.sh does: together they take too long for one test.
+# Skipped where there is no shared library (--disable-shared), or no Python with PyTorch.
 set -u
 
 failed=0

@@ -10,7 +10,9 @@ go through patience(), and sizes are smaller where SHARES_GPUS says so. NCCL tak
 ranks of one GPU: the process group is gloo's then, which copies through host memory."""
 
 import atexit
+import contextlib
 import datetime
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -124,6 +126,29 @@ def raises(kind, text: str, function, *args, **options) -> None:
             raise AssertionError(f"{error!r} does not say {text!r}") from error
         return
     raise AssertionError(f"no {kind.__name__} was raised")
+
+
+class _Kept(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def logged():
+    """The list of the lines that ceoverlap logs meanwhile, from level info on."""
+    handler, logger = _Kept(), logging.getLogger("ceoverlap")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield handler.lines
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def by_operators(function, *args):

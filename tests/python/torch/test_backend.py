@@ -3,7 +3,6 @@
 """The backend "ceov" of torch.distributed: each kind of call against what it must give, random
 calls against gloo's, and which way calls go."""
 
-import logging
 import os
 import random
 import unittest
@@ -324,15 +323,6 @@ CALLS = (plays_all_reduce, plays_all_gather, plays_reduce_scatter, plays_all_to_
 # --- ways -------------------------------------------------------------------------------------
 
 
-class Kept(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(record.getMessage())
-
-
 def plain_calls():
     """What the channel does not make, each of which is said once."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -353,12 +343,8 @@ def plain_calls():
 
 
 def ways():
-    handler, logger = Kept(), logging.getLogger("ceoverlap")
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    group = dist.new_group()
-    try:
+    with rig.logged() as lines:
+        group = dist.new_group()
         for _ in range(2):
             plain_calls()
             x = torch.tensor([True])
@@ -367,11 +353,8 @@ def ways():
                 work.wait()
             except RuntimeError:        # gloo's own refusal
                 pass
-    finally:
-        logger.setLevel(level)
-        logger.removeHandler(handler)
-    said = [line for line in handler.lines if f"group {group.group_name}: all_reduce goes" in line]
-    assert len(said) == 1 and "BOR" in said[0], handler.lines
+    said = [line for line in lines if f"group {group.group_name}: all_reduce goes" in line]
+    assert len(said) == 1 and "BOR" in said[0], lines
     assert ct.backend.stats(group)["plain"] == {"all_reduce": 2}, ct.backend.stats(group)
     dist.destroy_process_group(group)
     dist.barrier()

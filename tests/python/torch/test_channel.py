@@ -3,7 +3,6 @@
 """The channel of a group of host ranks: calls of all kinds, shapes and dtypes against gloo's,
 differing calls, and that no call makes or keeps anything, nor asks the store."""
 
-import logging
 import os
 import random
 import time
@@ -325,24 +324,16 @@ def asks(how, text):
 
 def is_refused(at, asked):
     """One rank can have no channel. All go on without, or raise the reason where one is a must."""
-    rank, handler = dist.get_rank(), Kept()
-    logger = logging.getLogger("ceoverlap")
+    rank = dist.get_rank()
     kind = type("Refused", (), {"__init__": refuse}) if rank == at else ceoverlap.Channel
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        with mock.patch.object(group_module, "Channel", kind):
-            if asked is True:
-                raises(errors.InvalidError, "no channel: for a test", Group, channel=True)
-                return
-            group = Group()
-    finally:
-        logger.setLevel(level)
-        logger.removeHandler(handler)
+    with rig.logged() as lines, mock.patch.object(group_module, "Channel", kind):
+        if asked is True:
+            raises(errors.InvalidError, "no channel: for a test", Group, channel=True)
+            return
+        group = Group()
     assert group.channel is None
-    said = [line for line in handler.lines if "it has no channel" in line]
-    assert len(said) == (rank == 0) and all("for a test" in line for line in said), handler.lines
+    said = [line for line in lines if "it has no channel" in line]
+    assert len(said) == (rank == 0) and all("for a test" in line for line in said), lines
     equal(ct.all_reduce(torch.ones(40), group), torch.full((40,), float(group.size)), at)
     dist.barrier()
     group.close()
@@ -350,17 +341,6 @@ def is_refused(at, asked):
 
 def refuse(*_):
     raise errors.InvalidError("for a test")
-
-
-class Kept(logging.Handler):
-    """Keeps lines."""
-
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(record.getMessage())
 
 
 def closes_at_once(late):
