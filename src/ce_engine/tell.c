@@ -14,9 +14,6 @@
 #include "base/variables.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/remote/remote.h"
-#include "ipc/group/roster.h"
-#include "net/network.h"
-#include "net/node_meet.h"
 #include "topology/route.h"
 
 #include "config.h"
@@ -76,12 +73,8 @@ static void tell_members(const ceov_context *context)
 static void tell_group(const ceov_context *context)
 {
 	const struct cei_site *site = &context->site;
-	const struct cei_roster *roster = NULL;
+	const struct cei_roster *roster = context->peers ? cei_peers_roster(context->peers) : NULL;
 
-	if (site->network)
-		roster = cei_network_roster(site->network);
-	else if (context->roster)
-		roster = &context->roster->roster;
 	cei_log(site->report, CEI_LOG_INFO, "group: ranks: %u, processes: %u, nodes: %u; ranks on "
 		"this node: %u", site->n_ranks, roster ? roster->n_processes : 1,
 		roster ? roster->n_nodes : 1, cei_site_n_local(site));

@@ -27,7 +27,8 @@ _MOST_S = 1e9                           # of a deadline: the library counts nano
 
 
 class Calls:
-    """The calls of a backend, for both of its base classes. Names are those that PyTorch calls."""
+    """The calls of a backend, but for what its base class asks. Names are those that PyTorch
+    calls."""
 
     def _begin(self, ranks: Ranks, timeout: datetime.timedelta, device: torch.device,
                on_close: Callable[[], None]) -> None:
