@@ -16,7 +16,7 @@
 #   channel_rings.pml   its rings of chunks, and the tasks that wait for each other
 #   far_marks.pml       pieces and marks to another node, and a connection that is given up
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
-#                       weak (weak_memory.pml); docs/fences.md says which is which
+#                       weak (weak_memory.pml); docs/internals/fences.md says which is which
 #   service_ring.pml    likewise, of launches and results between a daemon and its clients
 #
 # With CEOVERLAP_TEST_MODELS=large also with more ranks and runs: minutes, and 4 GB of memory.

@@ -4,7 +4,7 @@
 /*
  * What each release, acquire and fence of the flag protocol is for, for spin: the hand-overs
  * of the code, on the machine of weak_memory.pml. Each step names the function that makes it,
- * and docs/fences.md says of each such line of the code which step it is here.
+ * and docs/internals/fences.md says of each such line of the code which step it is here.
  *
  * The environment of the search chooses: CASE is which hand-over is played, and WITHOUT the
  * number of the order that is left out of it, 0 for none. Numbers count from 1 in each case.

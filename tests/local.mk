@@ -315,6 +315,7 @@ product_tests = \
 	%D%/product/check_reuse.sh \
 	%D%/product/check_install.sh \
 	%D%/product/check_readme.sh \
+	%D%/product/check_blocks.sh \
 	%D%/product/check_drawing.sh \
 	%D%/product/check_runner.sh \
 	%D%/product/check_steps.sh \
@@ -514,6 +515,7 @@ AM_TESTS_ENVIRONMENT = \
 		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
 EXTRA_DIST += $(product_tests) abi/libceoverlap.abi %D%/product/abi.py %D%/product/graph.py %D%/product/circles.txt %D%/product/sizes.sh \
+	%D%/product/blocks.py %D%/product/blocks \
 	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh %D%/product/bulk_on_host.h \
 	%D%/product/channel.cc %D%/product/channel_cases.h %D%/product/channel_late.h \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \

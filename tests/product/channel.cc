@@ -7,7 +7,7 @@
  * late. In a case each rank makes the same calls, and beside them sends and receives messages, each
  * rank at its own time, on memory that is made once: so rings wrap, and halves are used again. The
  * parameters are those that the library makes. The order in which a GPU makes ordinary stores to
- * its own memory visible is not played: see docs/fences.md.
+ * its own memory visible is not played: see docs/internals/fences.md.
  *
  *   channel SEED CASES [MUTANT]
  */

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# docs/fences.md names every function that orders memory: those of the sources that use
+# docs/internals/fences.md names every function that orders memory: those of the sources that use
 # atomics, fences or acquiring and releasing instructions, and nothing else. And what it
 # says fails without them is there: suites in tests/local.mk, steps in model/check.sh.
 set -u
 
 srcdir=${srcdir:-.}
-doc=$srcdir/docs/fences.md
+doc=$srcdir/docs/internals/fences.md
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failed=0
@@ -69,20 +69,20 @@ named() {
 used > "$folder/used"
 named > "$folder/named"
 while read -r file name; do
-	fail "$file: $name() orders memory, but docs/fences.md has no row for it"
+	fail "$file: $name() orders memory, but docs/internals/fences.md has no row for it"
 done < <(comm -23 "$folder/used" "$folder/named")
 while read -r file name; do
-	fail "docs/fences.md has a row for $name() in $file, which orders no memory there"
+	fail "docs/internals/fences.md has a row for $name() in $file, which orders no memory there"
 done < <(comm -13 "$folder/used" "$folder/named")
 
 while read -r suite; do
 	grep -q "/$suite\( \|$\)" "$srcdir/tests/local.mk" ||
-		fail "docs/fences.md names $suite, which tests/local.mk does not build"
+		fail "docs/internals/fences.md names $suite, which tests/local.mk does not build"
 done < <(grep -o 'test_[a-z_]*' "$doc" | sort -u)
 while read -r model which number; do
 	count=$(sed -n "s/^	hand_over $model $which \([0-9]*\).*/\1/p" "$srcdir/model/check.sh")
 	[ "$number" -le "${count:-0}" ] ||
-		fail "docs/fences.md names $model $which.$number, which model/check.sh lacks"
+		fail "docs/internals/fences.md names $model $which.$number, which model/check.sh lacks"
 done < <(grep -oE '(order|service_ring) [0-9]+\.[0-9]+' "$doc" | tr . ' ' | sort -u)
 [ -s "$folder/used" ] || fail "no function was found that orders memory"
 exit "$failed"

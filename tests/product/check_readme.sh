@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# The code of the README and of docs/operators.md is right as printed: its C blocks compile
-# alone against the library of the build folder, those with a main() run on host memory, and
-# its Python blocks parse. The programs of two processes, in docs/configuration.md and
-# docs/python.md, run once. The C programs, and the first program of docs/python.md, run 100 times
-# each, half of them on one processor, and write nothing to stderr: they close their context as soon
-# as they have seen their last mark. CEOVERLAP_TEST_README_RUNS is half the number of runs.
+# The first programs that a reader meets run again and again: those of docs/tutorial.md (C) and of
+# docs/python.md 100 times each, half of them on one processor, and write nothing to stderr, though
+# they close their context as soon as they have seen their last mark. CEOVERLAP_TEST_README_RUNS is
+# half the number of runs. check_blocks.sh runs each block of the pages once.
+# And what the pages lead to is there.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -17,6 +16,11 @@ read -ra cc <<< "${CC:-cc}"
 failed=0
 n_runs=${CEOVERLAP_TEST_README_RUNS:-50}
 seconds=$((60 + n_runs / 2))
+
+fail() {
+	echo "FAIL: $*"
+	failed=1
+}
 
 # on_all_and_on_one COMMAND [ARGUMENT...]: the command as it is, and bound to a processor.
 on_all_and_on_one() {
@@ -35,94 +39,40 @@ again() {
 export -f again
 export n_runs
 
-# is_quiet TEXT FILE: nothing was written to stderr.
+# is_quiet TEXT: nothing was written to stderr.
 is_quiet() {
-	[ ! -s "$2" ] && return
-	sort "$2" | uniq -c | head -5
-	echo "FAIL: $1 writes to stderr"
-	failed=1
+	[ ! -s "$folder/err" ] && return
+	sort "$folder/err" | uniq -c | head -5
+	fail "$1 writes to stderr"
 }
 
-pages=("$srcdir/README.md" "$srcdir/docs/operators.md")
-
-# blocks LANGUAGE: each block into a file of its own, block-1.LANGUAGE and so on.
-blocks() {
-	awk -v language="$1" -v folder="$folder" '
-		$0 == "```" language { file = folder "/block-" ++n "." language; next }
-		/^```/ { file = "" }
-		file { print > file }' "${pages[@]}"
+# first LANGUAGE PAGE FILE: the page's first block of that language.
+first() {
+	awk -v language="$1" '
+		$0 == "```" language && !n++ { inside = 1; next }
+		/^```/ { inside = 0 }
+		inside' "$srcdir/$2" > "$3"
+	[ -s "$3" ] || fail "$2 has no block of $1"
 }
 
-blocks c
-n_ran=0
-for source in "$folder"/block-*.c; do
-	name=$(basename "$source")
-	if ! "${cc[@]}" -std=c11 -Wall -Wextra -Werror -I"$PWD/include" -I"$srcdir/include" \
-			-c -o "$source.o" "$source"; then
-		echo "FAIL: README.md or docs/operators.md, $name does not compile as printed"
-		failed=1
-	elif grep -q '^int main(' "$source"; then
-		n_ran=$((n_ran + 1))
-		# shellcheck disable=SC2016 # the inner shell expands it
-		./libtool --silent --mode=link "${cc[@]}" -o "$folder/program" "$source.o" \
-			libceoverlap.la -pthread &&
-			on_all_and_on_one timeout "$seconds" bash -c 'again "$0"' "$folder/program" \
-				> "$folder/out" 2> "$folder/err"
-		status=$?
-		sort "$folder/out" | uniq -c
-		if [ "$status" != 0 ] ||
-				[ "$(grep -c '^42 arrived$' "$folder/out")" != $((2 * n_runs)) ]; then
-			echo "FAIL: README.md, $name: exit status $status"
-			failed=1
-		fi
-		is_quiet "README.md, $name" "$folder/err"
-	fi
-done
-if [ "$n_ran" = 0 ]; then
-	echo "FAIL: no C program was found in README.md"
-	failed=1
-fi
-
-# in_two_processes TEXT COMMAND...: it ends well as two ranks, and one of them prints.
-in_two_processes() {
-	local what=$1
-	shift
-
-	if ! CEOVERLAP_PLACE=host timeout "$seconds" ./ceoverlap-run -n 2 -- "$@" \
-			> "$folder/out" 2> "$folder/err" ||
-			[ "$(cat "$folder/out")" != "42 arrived" ]; then
-		echo "FAIL: $what: two processes"
-		cat "$folder/out"
-		failed=1
-	fi
-	is_quiet "$what" "$folder/err"
-}
-
-pages=("$srcdir/docs/configuration.md")
-blocks c
+first c docs/tutorial.md "$folder/first.c"
 if "${cc[@]}" -std=c11 -Wall -Wextra -Werror -I"$PWD/include" -I"$srcdir/include" \
-		-c -o "$folder/two.o" "$folder/block-1.c" &&
-		./libtool --silent --mode=link "${cc[@]}" -o "$folder/two" "$folder/two.o" \
+		-c -o "$folder/first.o" "$folder/first.c" &&
+		./libtool --silent --mode=link "${cc[@]}" -o "$folder/first" "$folder/first.o" \
 			libceoverlap.la -pthread; then
-	in_two_processes "docs/configuration.md" "$folder/two"
+	# shellcheck disable=SC2016 # the inner shell expands it
+	on_all_and_on_one timeout "$seconds" bash -c 'again "$0"' "$folder/first" \
+		> "$folder/out" 2> "$folder/err" || fail "docs/tutorial.md's first program: status $?"
+	sort "$folder/out" | uniq -c
+	[ "$(grep -c '^42 arrived$' "$folder/out")" = $((2 * n_runs)) ] ||
+		fail "docs/tutorial.md's first program: bytes did not arrive in each run"
+	is_quiet "docs/tutorial.md's first program"
 else
-	echo "FAIL: docs/configuration.md: its program does not compile as printed"
-	failed=1
+	fail "docs/tutorial.md's first program does not compile as printed"
 fi
-pages=("$srcdir/README.md" "$srcdir/docs/operators.md")
 
-if command -v python3 > /dev/null; then
-	blocks python
-	for source in "$folder"/block-*.python; do
-		if ! python3 -c 'import sys; compile(open(sys.argv[1]).read(), "README.md", "exec")' \
-				"$source"; then
-			echo "FAIL: README.md, $(basename "$source") is no Python"
-			failed=1
-		fi
-	done
-
-	pages=("$srcdir/docs/python.md")
-	blocks python
+if command -v python3 > /dev/null && [ -e .libs/libceoverlap.so ]; then
+	first python docs/python.md "$folder/first.py"
 	cat > "$folder/again.py" <<-'END'
 		import sys, ceoverlap
 		code = compile(open(sys.argv[1]).read(), "docs/python.md", "exec")
@@ -131,24 +81,21 @@ if command -v python3 > /dev/null; then
 		    names = {"ceoverlap": ceoverlap, "values": values}
 		    exec(code, names)
 	END
-	if [ -e .libs/libceoverlap.so ]; then
-		CEOVERLAP_LIBRARY=$PWD/.libs/libceoverlap.so PYTHONPATH=$srcdir/python \
-			PYTHONDONTWRITEBYTECODE=1 on_all_and_on_one timeout "$seconds" \
-			python3 "$folder/again.py" "$folder/block-1.python" "$n_runs" \
-			2> "$folder/err" || { echo "FAIL: docs/python.md, its first program"
-			failed=1; }
-		is_quiet "docs/python.md, its first program," "$folder/err"
-		if python3 -c 'import numpy' 2> /dev/null; then
-			CEOVERLAP_LIBRARY=$PWD/.libs/libceoverlap.so PYTHONPATH=$srcdir/python \
-				PYTHONDONTWRITEBYTECODE=1 \
-				in_two_processes "docs/python.md" python3 "$folder/block-2.python"
-		fi
-	fi
+	CEOVERLAP_LIBRARY=$PWD/.libs/libceoverlap.so PYTHONPATH=$srcdir/python \
+		PYTHONDONTWRITEBYTECODE=1 on_all_and_on_one timeout "$seconds" \
+		python3 "$folder/again.py" "$folder/first.py" "$n_runs" \
+		2> "$folder/err" || fail "docs/python.md, its first program"
+	is_quiet "docs/python.md, its first program,"
 fi
 
-# The files and pages that it leads to.
-while read -r path; do
-	[ -e "$srcdir/$path" ] || { echo "FAIL: README.md leads to $path, which is not there"
-		failed=1; }
-done < <(grep -oE '\]\([^)#:]+\)' "$srcdir/README.md" | sed 's/^](//; s/)$//' | sort -u)
+# The files and pages that pages lead to.
+n_links=0
+while read -r page; do
+	while read -r path; do
+		n_links=$((n_links + 1))
+		[ -e "$(dirname "$srcdir/$page")/$path" ] || fail "$page leads to $path, which is not there"
+	done < <(grep -oE '\]\([^)#: ]+[)#]' "$srcdir/$page" | sed 's/^](//; s/[)#]$//' | sort -u)
+done < <(cd "$srcdir" && find ./*.md docs -name '*.md')
+[ "$n_links" -gt 100 ] || fail "only $n_links links were found"
+echo "$n_links links"
 exit "$failed"

@@ -9,7 +9,7 @@
  * another size in each run, so packets of older runs lie between those that are awaited.
  *
  * A packet that is stored becomes visible to others at any later time, in any order, at the latest
- * when the kernel ends. The order of other accesses is not played: see docs/fences.md.
+ * when the kernel ends. The order of other accesses is not played: see docs/internals/fences.md.
  *
  *   ll SEED CASES
  */

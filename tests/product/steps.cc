@@ -6,7 +6,7 @@
  * its source, bulk_on_host.h says when bulk copies happen. So a slot that is used too early, a step
  * that is told of too early, a wrong phase of a barrier or a wait that nobody ends shows as a wrong
  * sum, or as a case that does not end. The order in which a GPU makes memory visible is not played:
- * see docs/fences.md.
+ * see docs/internals/fences.md.
  *
  *   steps SEED CASES
  */

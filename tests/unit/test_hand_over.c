@@ -5,7 +5,7 @@
  * Bytes pass from a thread to a lane to another thread, ordered by marks alone: all launches are
  * made before the threads that write and read start, so nothing else orders their accesses. If one
  * of the releases or acquires were missing, ThreadSanitizer would report a race here
- * (docs/fences.md). The threads do not assert, because Check would order them.
+ * (docs/internals/fences.md). The threads do not assert, because Check would order them.
  */
 
 #include <check.h>

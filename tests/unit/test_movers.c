@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* Tests engines with several movers: the host's, and a test double that was added to the table as
- * docs/adding-a-backend.md describes. The engine chooses the mover of a transfer by the memory that
- * movers reach. A mover may have its own addresses, so that memory that is not mapped can be a
- * target. The caller turns the engine. */
+ * docs/internals/adding-a-backend.md describes. The engine chooses the mover of a transfer by the
+ * memory that movers reach. A mover may have its own addresses, so that memory that is not mapped
+ * can be a target. The caller turns the engine. */
 
 #include <stdio.h>
 #include <stdlib.h>
