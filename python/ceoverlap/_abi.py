@@ -15,7 +15,7 @@ import operator
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_float, c_int,
                     c_size_t, c_uint32, c_uint64, c_void_p, sizeof)
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple, Type, TypeVar
 
 # --- constants ---------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ ceov_all_gather_call = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, 
 LIMITS = {c_uint32: (1 << 32) - 1, c_uint64: (1 << 64) - 1}
 
 
-def checked(value, limit: int, what: str) -> int:
+def checked(value: Any, limit: int, what: str) -> int:
     """Returns value as an int. Refuses what is no integer and what does not lie between 0 and
     limit; `what` names the value in the error."""
     number = operator.index(value)
@@ -155,11 +155,11 @@ class Struct(Structure):
 
     _limits: Dict[str, int] = {}
 
-    def __init_subclass__(cls):
+    def __init_subclass__(cls) -> None:
         cls._limits = {name: LIMITS[kind] for name, kind, *_ in cls._fields_
                        if kind in LIMITS}
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         limit = self._limits.get(name)
         if limit is not None:
             value = checked(value, limit, name)
@@ -458,7 +458,10 @@ class ceov_call(Struct):
                 ("receives", POINTER(c_uint64)), ("stream", c_void_p)]
 
 
-def new(kind):
+_AnyStruct = TypeVar("_AnyStruct", bound=Structure)
+
+
+def new(kind: Type[_AnyStruct]) -> _AnyStruct:
     """Returns a zeroed struct of this class. Its field struct_bytes is set if it has one."""
     struct = kind()
     if kind._fields_[0][0] == "struct_bytes":
@@ -601,7 +604,7 @@ ARGUMENT_LIMITS = {name: [LIMITS.get(kind) for kind in arguments]
                    for name, (_, arguments) in PROTOTYPES.items()}
 
 
-def check_arguments(name: str, arguments) -> list:
+def check_arguments(name: str, arguments: Sequence[Any]) -> List[Any]:
     """Returns the arguments of the library's function `name` as a list, after a check that each
     number fits into its C type."""
     return [argument if limit is None else checked(argument, limit, name)
@@ -624,7 +627,7 @@ def library_path() -> str:
         from ceoverlap_lib import path
     except ImportError:
         return SYSTEM_NAME
-    return path()
+    return str(path())
 
 
 def load(path: str) -> ctypes.CDLL:

@@ -13,7 +13,7 @@ import os
 import select
 import signal
 import threading
-from typing import Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 NONE = -1                               # no descriptor
 
@@ -21,7 +21,7 @@ NONE = -1                               # no descriptor
 class _Watch:
     """A thread that is told of the signals that come while the main thread is in a call."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -49,7 +49,8 @@ class _Watch:
             return b""
         return told
 
-    def call(self, function: Callable, arguments: tuple, stop: Callable[[], None]):
+    def call(self, function: Callable[..., Any], arguments: Tuple[Any, ...],
+             stop: Callable[[], None]) -> Any:
         """Calls function(*arguments). Signals that have come are forgotten at the latest when an
         exception of their handlers is raised here, so they stop no later call."""
         try:
@@ -79,7 +80,7 @@ def _is_plain() -> bool:
 _watch: Optional[_Watch] = None
 
 
-def call(function: Callable, arguments: tuple, stop: Callable[[], None]):
+def call(function: Callable[..., Any], arguments: Tuple[Any, ...], stop: Callable[[], None]) -> Any:
     """Calls function(*arguments) and returns its result. Ctrl-C on the main thread calls stop(),
     from another thread, which shall make the function return soon, and then raises
     KeyboardInterrupt here. Handlers of the program's own run when the function has returned; if

@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional, TypeVar
+
+_Result = TypeVar("_Result")
 
 STOP_S = 2.0                            # how long an interrupted call may take to end
 
@@ -23,9 +25,9 @@ class _Job:
 
     __slots__ = ("function", "result", "error", "done")
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
-        self.result: object = None
+        self.result: Any = None
         self.error: Optional[BaseException] = None
         self.done = threading.Lock()    # held until the call has returned
         self.done.acquire()
@@ -40,8 +42,8 @@ class _Job:
 class _Helper:
     """A thread that makes the calls it is given, one after the other."""
 
-    def __init__(self):
-        self.jobs: queue.SimpleQueue = queue.SimpleQueue()
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="ceoverlap", daemon=True).start()
 
     def _work(self) -> None:
@@ -56,7 +58,7 @@ class _Helper:
 _idle: List[_Helper] = []
 
 
-def call(function: Callable, stop: Optional[Callable[[], None]] = None):
+def call(function: Callable[[], _Result], stop: Optional[Callable[[], None]] = None) -> _Result:
     """Calls function() and returns its result. On the main thread a helper thread makes the
     call, so that signal handlers can run. If a handler raises an exception meanwhile, stop() is
     called, which shall make the function return soon, and the exception is raised here; the
@@ -81,7 +83,8 @@ def call(function: Callable, stop: Optional[Callable[[], None]] = None):
             raise job.error
         finally:
             job.error = None            # no cycle with its traceback
-    return job.result
+    result: _Result = job.result
+    return result
 
 
 os.register_at_fork(after_in_child=_idle.clear)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import List, Optional
+from typing import Any, Callable, List, Optional, Tuple, Union
 
 from . import _abi
 
@@ -18,8 +18,11 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.I
            "debug": logging.DEBUG}
 
 
+_Lines = List[Union[str, BaseException]]         # an exception: of a signal's handler
+
+
 class _Local(threading.local):
-    lines: Optional[List[str]] = None   # of the call that this thread is in
+    lines: Optional[_Lines] = None      # of the call that this thread is in
     in_callback = False
 
 
@@ -32,7 +35,7 @@ def in_callback() -> bool:
     return _local.in_callback
 
 
-def begin_call() -> Optional[List[str]]:
+def begin_call() -> Optional[_Lines]:
     """Keeps this thread's log lines from now on instead of logging them. Pass the result to
     end_call()."""
     outer = _local.lines
@@ -40,19 +43,21 @@ def begin_call() -> Optional[List[str]]:
     return outer
 
 
-def end_call(outer: Optional[List[str]]) -> List[str]:
+def end_call(outer: Optional[_Lines]) -> List[str]:
     """Returns the lines kept since begin_call(), whose result is `outer`. If that call was made
     within another one, lines are kept for the other one again. Raises the exception that a
     signal's handler raised while a line was written."""
-    lines = _local.lines or []
+    told = _local.lines
     _local.lines = outer
-    for line in lines:
+    lines: List[str] = []
+    for line in told or ():
         if isinstance(line, BaseException):
             raise line
+        lines.append(line)
     return lines
 
 
-def split(line: str):
+def split(line: str) -> Tuple[str, str]:
     """Splits "ceoverlap[rank 0]: error: text" into ("error", "text"). A line without a level
     counts as "info"."""
     parts = line.split(": ", 2)
@@ -78,10 +83,10 @@ def write_all(logger: logging.Logger, lines: List[str],
         write(logger, line, at_most)
 
 
-def function_of(logger: logging.Logger):
+def function_of(logger: logging.Logger) -> Callable[[Optional[int], bytes], None]:
     """Returns the Python function that takes one line from the library. It raises nothing, not
     even errors of the logger's handlers, because exceptions cannot pass through C."""
-    def log(_argument, line) -> None:
+    def log(_argument: Optional[int], line: bytes) -> None:
         _local.in_callback = True
         try:
             text = line.decode(errors="replace")
@@ -100,7 +105,7 @@ def function_of(logger: logging.Logger):
     return log
 
 
-def make_callback(logger: logging.Logger):
+def make_callback(logger: logging.Logger) -> Any:
     """Returns the C function pointer that the library calls for each log line. Keep it as long
     as the context lives."""
     return _abi.ceov_log(function_of(logger))

@@ -5,9 +5,11 @@ the context it belongs to, and what must stay alive while the library may use it
 
 from __future__ import annotations
 
+import ctypes
 import time
 from ctypes import byref
-from typing import Callable, Optional
+from typing import (Any, Callable, Iterable, NoReturn, Optional, SupportsIndex, Tuple, Type,
+                    TypeVar)
 
 from . import _abi, errors
 from ._owner import Owner
@@ -79,9 +81,12 @@ class NotCopied:
     """A base class that refuses copies and pickling, because a copy would release the same
     handle a second time."""
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"a ceoverlap {type(self).__name__} cannot be copied or pickled: what "
                         "it holds in the library is released once; pass the object itself")
+
+
+_Self = TypeVar("_Self", bound="Object")
 
 
 class Object(NotCopied):
@@ -90,32 +95,33 @@ class Object(NotCopied):
     one context may be used from any thread unless their text says "one thread"."""
 
     _release_call = ""                  # the library's call that releases the handle
-    _query: tuple = ()                  # the call that asks for what is known of it, and its struct
+    _query: Tuple[str, Type[_abi.Struct]]       # the call that tells of it, and the call's struct
     _idle_call = ""                     # see Handle.idle_call
     _patience_s = 0.0                   # how long close() waits for that
 
-    def __init__(self, context: Owner, rank: int):
+    def __init__(self, context: Owner, rank: int) -> None:
         self._context = context
         self._rank = rank
         self._handle: Optional[int] = None
         self._record: Optional[Handle] = None   # it again, until it is released
 
-    def _enter(self, handle: _abi.c_void_p, kept: object = None,
+    def _enter(self, handle: ctypes.c_void_p, kept: object = None,
                below: Optional[Handle] = None) -> None:
-        self._record = Handle(self._release_call, handle.value, kept, self._idle_call, below)
-        self._handle = handle.value
+        value = handle.value or 0               # a caller has looked that it is not 0
+        self._record = Handle(self._release_call, value, kept, self._idle_call, below)
+        self._handle = value
         self._context._objects.add(self)
         if self._context._handle is None:       # closed meanwhile, and the handle with it
             self._forget()
         self._context._sweep()
 
-    def _make_handle(self, call: str, *arguments, kept: object = None,
+    def _make_handle(self, call: str, *arguments: Any, kept: object = None,
                      below: Optional[Handle] = None) -> None:
         """Calls the library's function `call`, which creates this object's handle. The first
         argument of the C function is the context, or the handle `below` on which the new one
         depends. What C has created is released with this object, even if Python was interrupted
         in between."""
-        handle = _abi.c_void_p()
+        handle = ctypes.c_void_p()
         first = None if below is None else below.value
         try:
             self._context._invoke(call, first, *arguments, byref(handle))
@@ -126,7 +132,7 @@ class Object(NotCopied):
     def _find_handle(self, call: str, name: str, timeout_s: float) -> None:
         """Looks up what this object's rank shared under a name, and waits at most timeout_s for
         it. Raises PendingError if it was not shared in time."""
-        handle = _abi.c_void_p()
+        handle = ctypes.c_void_p()
         encoded = text_of(name, "name")
 
         def look() -> bool:
@@ -164,11 +170,11 @@ class Object(NotCopied):
             raise errors.StateError(f"this {type(self).__name__} is closed")
         return handle
 
-    def _invoke(self, name: str, *arguments, is_long: bool = False) -> int:
+    def _invoke(self, name: str, *arguments: Any, is_long: bool = False) -> int:
         """Calls a function of the library with this object's handle as its first argument."""
         return self._context._invoke(name, self._open_handle(), *arguments, is_long=is_long)
 
-    def _info(self):
+    def _info(self) -> Any:
         """Asks the library what it knows of the object, and returns the struct."""
         call, kind = self._query
         info = _abi.new(kind)
@@ -214,14 +220,14 @@ class Object(NotCopied):
             self._context._linger(record)
         self._forget()
 
-    def __enter__(self):
+    def __enter__(self: _Self) -> _Self:
         self._open_handle()
         return self
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         record = getattr(self, "_record", None)
         if record is not None and self._context._handle is not None:
             self._context._linger(record)       # see the top: nothing else may be done here
@@ -231,13 +237,14 @@ class Object(NotCopied):
         return f"<ceoverlap.{type(self).__name__} of rank {self._rank}{state}>"
 
 
-def handles(objects, n: int, what: str):
+def handles(objects: Iterable[Optional[Object]], n: int,
+            what: str) -> ctypes.Array[ctypes.c_void_p]:
     """Returns a C array with the handles of n objects, one for each rank; None stands for no
     object. `what` names the list in errors."""
     items = list(objects)
     if len(items) != n:
         raise errors.InvalidError(f"{what}: {len(items)} entries, one a rank are {n}")
-    array = (_abi.c_void_p * n)()
+    array = (ctypes.c_void_p * n)()
     for i, item in enumerate(items):
         array[i] = None if item is None else item._open_handle()
     return array

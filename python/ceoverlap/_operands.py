@@ -12,7 +12,7 @@ import sys
 from typing import Callable, Dict, NamedTuple, Optional
 
 from . import _abi, errors
-from .buffer import memory_of
+from .buffer import Array, memory_of
 
 # Their sizes in bytes belong to what C and Python agree on: the counts are items.
 _KINDS = {"bfloat16": (_abi.CEOV_BF16, 2), "float16": (_abi.CEOV_FP16, 2),
@@ -35,7 +35,7 @@ _SIGNED, _UNSIGNED, _FLOATS = "bhilqn", "BHILQNc", "efd"
 class Operand(NamedTuple):
     """Memory of a call."""
     address: int
-    count: int                          # of items
+    n_items: int
     dtype: int                          # enum ceov_dtype
     held: object                        # keeps the memory where it is
 
@@ -47,7 +47,7 @@ _tensor_codes: Dict[object, int] = {}   # by PyTorch's
 _readers: Dict[type, Callable[..., Operand]] = {}       # of the two kinds, not of their subclasses
 
 
-def operand(obj, is_target: bool, gpu: Optional[int]) -> Operand:
+def operand(obj: Array, is_target: bool, gpu: Optional[int]) -> Operand:
     """Returns the operand that an array, a tensor or a buffer is. Raises InvalidError for memory
     with gaps, in another place than the rank's, or of a dtype that channels do not know, and, if it
     is a target, for read-only memory."""
@@ -79,7 +79,7 @@ def _misplaced(what: str, gpu: Optional[int]) -> errors.InvalidError:
         f"(tensor.to(\"cuda:{gpu}\")), or an object with __cuda_array_interface__")
 
 
-def _of_tensor(tensor, is_target: bool, gpu: Optional[int]) -> Operand:
+def _of_tensor(tensor: Array, is_target: bool, gpu: Optional[int]) -> Operand:
     dtype = tensor.dtype
     code = _tensor_codes.get(dtype)
     if code is None:
@@ -96,12 +96,12 @@ def _of_tensor(tensor, is_target: bool, gpu: Optional[int]) -> Operand:
     return Operand(tensor.data_ptr(), tensor.numel(), code, tensor)
 
 
-def _of_wrapped(tensor, is_target: bool, gpu: Optional[int]) -> Operand:
+def _of_wrapped(tensor: Array, is_target: bool, gpu: Optional[int]) -> Operand:
     raise errors.InvalidError(f"a {type(tensor).__name__}: pass the plain tensor in it (of a "
                               "DTensor: to_local())")
 
 
-def _of_array(array, is_target: bool, gpu: Optional[int]) -> Operand:
+def _of_array(array: Array, is_target: bool, gpu: Optional[int]) -> Operand:
     if gpu is not None:
         raise _misplaced("an array in host memory", gpu)
     dtype = array.dtype
@@ -122,7 +122,7 @@ def _of_array(array, is_target: bool, gpu: Optional[int]) -> Operand:
     return Operand(array.__array_interface__["data"][0], array.size, code, array)
 
 
-def _of_other(obj, is_target: bool, gpu: Optional[int]) -> Operand:
+def _of_other(obj: Array, is_target: bool, gpu: Optional[int]) -> Operand:
     try:
         view = memoryview(obj)
     except TypeError:                   # perhaps it has DLPack or an array interface
@@ -142,10 +142,10 @@ def _of_other(obj, is_target: bool, gpu: Optional[int]) -> Operand:
         raise errors.InvalidError(f"a read-only {type(obj).__name__} cannot receive anything: "
                                   "pass a bytearray or an array")
     read = ctypes.c_char_p(obj if type(obj) is bytes else bytes(view))
-    return Operand(ctypes.cast(read, ctypes.c_void_p).value, count, code, read)
+    return Operand(ctypes.cast(read, ctypes.c_void_p).value or 0, count, code, read)
 
 
-def _of_memory(obj, is_target: bool, gpu: Optional[int]) -> Operand:
+def _of_memory(obj: Array, is_target: bool, gpu: Optional[int]) -> Operand:
     memory = memory_of(obj)
     if memory.is_gpu != (gpu is not None) or memory.index not in (None, gpu):
         where = "in host memory" if not memory.is_gpu else (

@@ -11,13 +11,16 @@ import ctypes
 import functools
 import logging
 import weakref
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Set, Tuple
 
 from . import _abi, _lasting, _log, errors
 from ._releases import Releases
 from .place import Place
 
 _lib = _abi.lib
+
+# What a call has returned, its failure, and the log lines that it wrote.
+Outcome = Tuple[int, Optional[errors.Failure], List[str]]
 
 
 class Owner(Releases):
@@ -29,15 +32,14 @@ class Owner(Releases):
 
     _ranks: Tuple[int, ...]             # of this process
     _n_ranks: int                       # of the group
-    _is_turned: bool                    # the caller makes progress, by turn()
 
-    def __init__(self, logger: logging.Logger, deadline_s: float):
+    def __init__(self, logger: logging.Logger, deadline_s: float) -> None:
         super().__init__()
         self._handle: Optional[int] = None
         self._logger = logger
         self._deadline_s = deadline_s
-        self._objects: weakref.WeakSet = weakref.WeakSet()
-        self._inside: set = set()       # a token for each call in the library; see _outcome()
+        self._objects: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._inside: Set[object] = set()       # a token for each call; see _outcome()
         self._is_closing = False
         self._is_forked = False
         self._latest: Optional[errors.Failure] = None
@@ -64,18 +66,8 @@ class Owner(Releases):
         """Limit of every wait for which the caller gives no timeout, in seconds."""
         return self._deadline_s
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the context can still be used."""
-        return self._handle is not None and not self._is_closing
-
     def place(self, rank: Optional[int] = None) -> Place:
         """Returns where the memory of one of this process' ranks is; None: of its first rank."""
-        raise NotImplementedError
-
-    def turn(self) -> bool:
-        """Has every engine of this process make one pass over its work. Only for contexts with
-        progress_by_caller."""
         raise NotImplementedError
 
     def _own(self, rank: Optional[int]) -> int:
@@ -97,7 +89,7 @@ class Owner(Releases):
                                       "one here")
         return errors.StateError("this Context is closed")
 
-    def _invoke(self, name: str, *arguments, is_long: bool = False,
+    def _invoke(self, name: str, *arguments: Any, is_long: bool = False,
                 stop: Optional[Callable[[], None]] = None) -> int:
         """Calls a function of the library. Returns 0 or a positive condition; raises an
         exception for an error. Arguments are as in C; the first one is a handle, or None for
@@ -114,7 +106,7 @@ class Owner(Releases):
             _log.write_all(self._logger, lines)
         return result
 
-    def _outcome(self, name: str, checked: list):
+    def _outcome(self, name: str, checked: List[Any]) -> Outcome:
         """Makes a call and returns its result, its failure, and the log lines that it wrote on
         this thread.
 
@@ -161,7 +153,8 @@ class Owner(Releases):
             return None
         return errors.Failure(struct)
 
-    def _exception(self, name: str, result: int, lines, failure) -> errors.CeoverlapError:
+    def _exception(self, name: str, result: int, lines: List[str],
+                   failure: Optional[errors.Failure]) -> errors.CeoverlapError:
         """Returns the exception for a failed call. If the calling thread wrote error lines,
         these are its text. Otherwise the cause happened on a thread of the library, which
         reports it once: it is kept, and every later call that fails because of it names it."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from typing import List, Optional, Set
+import logging
+from typing import Any, Callable, List, Optional, Set
 
 from . import _abi, _log, errors
 
@@ -26,7 +27,7 @@ class Handle:
                  "is_told")
 
     def __init__(self, call: str, value: int, kept: object, idle_call: str,
-                 below: Optional[Handle]):
+                 below: Optional[Handle]) -> None:
         self.call = call                # releases it
         self.value = value
         self.kept = kept                # memory and objects that C refers to
@@ -48,8 +49,28 @@ class Handle:
 class Releases:
     """The part of a context that releases handles."""
 
-    def __init__(self):
-        self._lingering: collections.deque = collections.deque()        # of Handle
+    _handle: Optional[int]              # the context's, None when it is closed
+    _is_closing: bool
+    _is_turned: bool                    # the caller makes progress, by turn()
+    _logger: logging.Logger
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the context can still be used."""
+        return self._handle is not None and not self._is_closing
+
+    def turn(self) -> bool:
+        """Has every engine of this process make one pass over its work. Only for contexts with
+        progress_by_caller."""
+        raise NotImplementedError
+
+    def _invoke(self, name: str, *arguments: Any, is_long: bool = False,
+                stop: Optional[Callable[[], None]] = None) -> int:
+        """Calls a function of the library."""
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        self._lingering: collections.deque[Handle] = collections.deque()
 
     def _release(self, record: Handle) -> bool:
         """Returns whether the handle is released, by this call or an earlier one. False: it is

@@ -5,8 +5,10 @@ as uint16."""
 
 from __future__ import annotations
 
+from .buffer import Array
 
-def from_float32(values):
+
+def from_float32(values: Array) -> Array:
     """Returns a uint16 array of the same shape with the bits of the nearest bfloat16 of each
     number, ties to even; NaN stays NaN."""
     import numpy
@@ -17,7 +19,7 @@ def from_float32(values):
     return numpy.where(numpy.isnan(values), bits >> 16 | 0x40, rounded).astype(numpy.uint16)
 
 
-def to_float32(bits):
+def to_float32(bits: Array) -> Array:
     """Returns a float32 array of the same shape with the exact values of the bfloat16 bits."""
     import numpy
 

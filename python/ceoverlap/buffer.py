@@ -6,13 +6,17 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from . import _abi, _object, errors
 from ._owner import Owner
 from .place import Place, place_from
 
 # --- memory ------------------------------------------------------------------------------
+
+# What memory_of() takes: an array, a tensor or a buffer. Which memory an object has is seen when it
+# is used, so this can be no narrower type.
+Array = Any
 
 
 class Memory:
@@ -33,15 +37,15 @@ class Memory:
 
     def __init__(self, address: int, size_bytes: int, shape: Tuple[int, ...] = (),
                  dtype: str = "bytes", owner: object = None, *, is_gpu: bool = False,
-                 index: Optional[int] = None, is_writable: bool = True):
-        self.address = address
-        self.size_bytes = size_bytes
-        self.shape = shape
-        self.dtype = dtype
-        self.owner = owner
-        self.is_gpu = is_gpu
-        self.index = index
-        self.is_writable = is_writable
+                 index: Optional[int] = None, is_writable: bool = True) -> None:
+        self.address: int = address
+        self.size_bytes: int = size_bytes
+        self.shape: Tuple[int, ...] = shape
+        self.dtype: str = dtype
+        self.owner: object = owner
+        self.is_gpu: bool = is_gpu
+        self.index: int | None = index
+        self.is_writable: bool = is_writable
 
     def __repr__(self) -> str:
         where = "GPU" if self.is_gpu else "host"
@@ -53,7 +57,7 @@ _NAMES = {"<f2": "float16", "<f4": "float32", "<f8": "float64", "|u1": "uint8",
           "<i4": "int32", "<i8": "int64", "|b1": "bool"}
 
 
-def _name_of(obj, typestr: str) -> str:
+def _name_of(obj: Array, typestr: str) -> str:
     """Returns the dtype's name. Where typestr does not tell, as for bfloat16, the object's
     dtype is asked. NumPy's have a name; PyTorch's print themselves as "torch.bfloat16"."""
     dtype = getattr(obj, "dtype", typestr)
@@ -77,7 +81,7 @@ def _size_of(shape: Sequence[int], strides: Optional[Sequence[int]], item: int) 
     return size
 
 
-def _from_interface(obj, interface: dict, is_gpu: bool) -> Memory:
+def _from_interface(obj: Array, interface: Dict[str, Any], is_gpu: bool) -> Memory:
     """Returns the Memory of an object with __array_interface__ or __cuda_array_interface__,
     which have the same fields."""
     typestr = interface["typestr"]
@@ -90,7 +94,7 @@ def _from_interface(obj, interface: dict, is_gpu: bool) -> Memory:
                   index=_gpu_of(obj) if is_gpu else None, is_writable=not is_read_only)
 
 
-def _gpu_of(obj) -> Optional[int]:
+def _gpu_of(obj: Array) -> Optional[int]:
     """Returns the number of the GPU, which the array interface does not tell; None if DLPack does
     not either."""
     if not hasattr(obj, "__dlpack_device__"):
@@ -116,7 +120,7 @@ _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def _from_dlpack(obj) -> Memory:
+def _from_dlpack(obj: Array) -> Memory:
     """Returns the Memory of an object that supports DLPack. The capsule is kept but not
     consumed, so it frees what it holds when it is dropped. No stream is synchronised, as for
     all memory here."""
@@ -136,7 +140,7 @@ def _from_dlpack(obj) -> Memory:
                   (obj, capsule), is_gpu=is_gpu, index=index if is_gpu else None)
 
 
-def _from_buffer_protocol(obj) -> Memory:
+def _from_buffer_protocol(obj: Array) -> Memory:
     view = memoryview(obj)
     if not view.c_contiguous:
         raise errors.InvalidError("memory with gaps: make it contiguous")
@@ -150,7 +154,7 @@ def _from_buffer_protocol(obj) -> Memory:
     return Memory(ctypes.addressof(held), n, tuple(view.shape or ()), "bytes", (obj, held))
 
 
-def memory_of(obj) -> Memory:
+def memory_of(obj: Array) -> Memory:
     """Returns the Memory behind an array, a tensor or a buffer. Refuses memory with gaps.
 
     Looks for ``__cuda_array_interface__``, ``__array_interface__``, DLPack and the buffer
@@ -180,7 +184,7 @@ def memory_of(obj) -> Memory:
 class _View:
     """The base object of a NumPy view of a buffer. It keeps the buffer alive."""
 
-    def __init__(self, buffer: Buffer, address: int, size_bytes: int):
+    def __init__(self, buffer: Buffer, address: int, size_bytes: int) -> None:
         self.buffer = buffer
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size_bytes,),
                                     "data": (address, False)}
@@ -197,16 +201,16 @@ class Buffer(_object.Object):
     _release_call = "ceov_buffer_release"
     _query = ("ceov_buffer_query", _abi.ceov_buffer_info)
 
-    def __init__(self, context: Owner, rank: int, size_bytes: int):
+    def __init__(self, context: Owner, rank: int, size_bytes: int) -> None:
         super().__init__(context, rank)
         self._size_bytes = size_bytes
         self.is_floating = False
         self.is_found = False
-        self._views: weakref.WeakSet = weakref.WeakSet()
+        self._views: weakref.WeakSet[_View] = weakref.WeakSet()
 
     @classmethod
     def _make(cls, context: Owner, rank: int, size_bytes: int, call: str,
-              arguments, kept: object = None) -> Buffer:
+              arguments: Tuple[Any, ...], kept: object = None) -> Buffer:
         self = cls(context, rank, size_bytes)
         self._make_handle(call, rank, *arguments, kept=kept)
         return self
@@ -267,10 +271,11 @@ class Buffer(_object.Object):
         context = self._context
         handle = self._open_handle()
         with context._entered():
-            return _abi.lib.ceov_buffer_base(handle, context._own(rank))
+            address: Optional[int] = _abi.lib.ceov_buffer_base(handle, context._own(rank))
+        return address
 
-    def view(self, dtype="uint8", shape: Optional[Sequence[int]] = None,
-             offset_bytes: int = 0):
+    def view(self, dtype: Any = "uint8", shape: Optional[Sequence[int]] = None,
+             offset_bytes: int = 0) -> Array:
         """Returns a NumPy array on the buffer's memory, which has to be host memory of this
         process. Without a shape the array has one dimension and goes from the offset to the
         end. It must not be used after the context is closed."""
@@ -294,7 +299,7 @@ class Buffer(_object.Object):
         self._views.add(view)
         return numpy.asarray(view).view(dtype).reshape(tuple(shape))
 
-    def __array__(self, dtype=None, copy: Optional[bool] = None):
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Array:
         """For numpy.asarray(): a view of the buffer's bytes, see view()."""
         import numpy
 

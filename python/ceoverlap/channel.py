@@ -42,13 +42,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import struct
-from typing import Optional, Sequence, Tuple
+from typing import Any, Generic, List, Optional, Sequence, Set, Tuple, TypeVar
 
 from . import _abi, _interrupts, _log, _object, errors
 from ._operands import NAMES, Operand, operand
+from .buffer import Array
 from .context import Context
 from .plan import told_by
-from .stream import any_stream, current_stream
+from .stream import StreamLike, any_stream, current_stream
 
 REDUCTIONS = {"sum": _abi.CEOV_SUM, "product": _abi.CEOV_PRODUCT, "min": _abi.CEOV_MIN,
               "max": _abi.CEOV_MAX, "mean": _abi.CEOV_MEAN, "avg": _abi.CEOV_MEAN}
@@ -60,13 +61,15 @@ _pack = PACKED.pack
 _CALL_BYTES = PACKED.size
 
 _run = _abi.lib["ceov_channel_run"]     # not the attribute: argument types of its own
-_run.argtypes = [_abi.c_void_p, _abi.c_char_p, _abi.c_uint32]
-_run.restype = _abi.c_int
+_run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32]
+_run.restype = ctypes.c_int
 
-Counts = Optional[ctypes.Array]
+_Numbers = ctypes.Array[ctypes.c_uint64]
+Counts = Optional[_Numbers]
+_Made = TypeVar("_Made")               # what a call returns
 
 
-def counts(numbers: Sequence[int]) -> ctypes.Array:
+def counts(numbers: Sequence[int]) -> _Numbers:
     """Returns numbers of items, one for each rank, as C takes them."""
     return (ctypes.c_uint64 * len(numbers))(*numbers)
 
@@ -80,7 +83,7 @@ def packed(kind: int, dtype: int, source: int, target: int, count: int, *, reduc
                  0 if receives is None else ctypes.addressof(receives), stream)
 
 
-def _reduction_of(op) -> int:
+def _reduction_of(op: Any) -> int:
     found = REDUCTIONS.get(op)
     if found is None:                   # torch.distributed's have names
         found = REDUCTIONS.get(str(getattr(op, "name", op)).lower())
@@ -95,10 +98,11 @@ def _same_dtype(a: Operand, b: Operand) -> None:
                                   "be the same")
 
 
-def _items_of(obj, of: Operand, rows: Sequence[int], what: str, n_ranks: int) -> ctypes.Array:
+def _items_of(obj: Array, of: Operand, rows: Sequence[int], what: str,
+              n_ranks: int) -> _Numbers:
     """Returns how many items of an operand belong to each rank, where rows has the numbers of rows
     of its first dimension."""
-    shape = tuple(getattr(obj, "shape", (of.count,))) or (1,)
+    shape = tuple(getattr(obj, "shape", (of.n_items,))) or (1,)
     items = 1
     for n in shape[1:]:
         items *= n
@@ -108,18 +112,18 @@ def _items_of(obj, of: Operand, rows: Sequence[int], what: str, n_ranks: int) ->
     return counts([n * items for n in rows])
 
 
-class _Calls:
+class _Calls(Generic[_Made]):
     """The collectives and messages, as methods of what makes calls out of them."""
 
     _rank: int
     _n_ranks: int
     _gpu: Optional[int]                 # the number of the rank's; None: it is on the host
 
-    def _make(self, calls: bytes, n: int = 1):
+    def _make(self, calls: bytes, n: int = 1) -> _Made:
         """Makes n packed calls."""
         raise NotImplementedError
 
-    def _queue(self, stream) -> int:
+    def _queue(self, stream: Optional[StreamLike]) -> int:
         """Returns the CUstream of a call whose caller has passed this stream; 0 on the host."""
         if self._gpu is not None:
             return current_stream(self._gpu) if stream is None else any_stream(stream)
@@ -129,14 +133,14 @@ class _Calls:
         return 0
 
     def _check_count(self, whole: Operand, part: Operand, what: str) -> None:
-        if whole.count != part.count * self._n_ranks:
-            raise errors.InvalidError(f"{what} of {whole.count} items, parts of {part.count}: must "
-                                      f"have {self._n_ranks} of them, one a rank")
+        if whole.n_items != part.n_items * self._n_ranks:
+            raise errors.InvalidError(f"{what} of {whole.n_items} items, parts of {part.n_items}: "
+                                      f"must have {self._n_ranks} of them, one a rank")
 
     def _root(self, root: int, what: str) -> int:
         return _abi.checked(root, self._n_ranks - 1, what)
 
-    def _whole(self, obj, what: str, part: Operand,
+    def _whole(self, obj: Array, what: str, part: Operand,
                rows: Optional[Sequence[int]]) -> Tuple[Operand, Counts]:
         """Returns the operand that has a part for each rank, of which `part` is this rank's, and
         how many items belong to each; None: as many to all. what: "output" or "input"; rows: its
@@ -147,15 +151,16 @@ class _Calls:
             self._check_count(whole, part, what)
             return whole, None
         counted = _items_of(obj, whole, rows, f"{what}_split_sizes", self._n_ranks)
-        if counted[self._rank] != part.count:
+        if counted[self._rank] != part.n_items:
             raise errors.InvalidError(f"{what}_split_sizes: {counted[self._rank]} items for rank "
-                                      f"{self._rank}, whose operand has {part.count}")
+                                      f"{self._rank}, whose operand has {part.n_items}")
         return whole, counted
 
     # --- moves -----------------------------------------------------------------------------
 
-    def all_gather(self, output, input, output_split_sizes: Optional[Sequence[int]] = None, *,
-                   stream=None):
+    def all_gather(self, output: Array, input: Array,
+                   output_split_sizes: Optional[Sequence[int]] = None, *,
+                   stream: Optional[StreamLike] = None) -> _Made:
         """Sets output to the inputs of all ranks, one after another. An input may be its own place
         in output.
 
@@ -163,11 +168,13 @@ class _Calls:
                             None: as many from all"""
         of = operand(input, False, self._gpu)
         to, receives = self._whole(output, "output", of, output_split_sizes)
-        return self._make(packed(_abi.CEOV_ALL_GATHER, to.dtype, of.address, to.address, of.count,
+        return self._make(packed(_abi.CEOV_ALL_GATHER, to.dtype, of.address, to.address, of.n_items,
                                  receives=receives, stream=self._queue(stream)))
 
-    def all_to_all(self, output, input, output_split_sizes: Optional[Sequence[int]] = None,
-                   input_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
+    def all_to_all(self, output: Array, input: Array,
+                   output_split_sizes: Optional[Sequence[int]] = None,
+                   input_split_sizes: Optional[Sequence[int]] = None, *,
+                   stream: Optional[StreamLike] = None) -> _Made:
         """Sends a part of input to each rank, and sets output to the parts that come from each,
         both in the order of ranks.
 
@@ -178,36 +185,39 @@ class _Calls:
         to, of = operand(output, True, self._gpu), operand(input, False, self._gpu)
         _same_dtype(to, of)
         if output_split_sizes is None and input_split_sizes is None:
-            if to.count != of.count or of.count % self._n_ranks:
+            if to.n_items != of.n_items or of.n_items % self._n_ranks:
                 raise errors.InvalidError(
-                    f"output of {to.count} items, input of {of.count}: must be as many, in "
+                    f"output of {to.n_items} items, input of {of.n_items}: must be as many, in "
                     f"{self._n_ranks} equal parts; else say output_split_sizes and "
                     "input_split_sizes")
             return self._make(packed(_abi.CEOV_ALL_TO_ALL, to.dtype, of.address, to.address,
-                                     of.count // self._n_ranks, stream=self._queue(stream)))
+                                     of.n_items // self._n_ranks, stream=self._queue(stream)))
         receives = self._parts(output, to, output_split_sizes, "output_split_sizes")
         sends = self._parts(input, of, input_split_sizes, "input_split_sizes")
         return self._make(packed(_abi.CEOV_ALL_TO_ALL, to.dtype, of.address, to.address, 0,
                                  sends=sends, receives=receives, stream=self._queue(stream)))
 
-    def _parts(self, obj, of: Operand, rows: Optional[Sequence[int]], what: str) -> ctypes.Array:
+    def _parts(self, obj: Array, of: Operand, rows: Optional[Sequence[int]],
+               what: str) -> _Numbers:
         if rows is not None:
             return _items_of(obj, of, rows, what, self._n_ranks)
-        if of.count % self._n_ranks:
-            raise errors.InvalidError(f"{of.count} items are not {self._n_ranks} equal parts: say "
-                                      f"{what}")
-        return counts([of.count // self._n_ranks] * self._n_ranks)
+        if of.n_items % self._n_ranks:
+            raise errors.InvalidError(f"{of.n_items} items are not {self._n_ranks} equal parts: "
+                                      f"say {what}")
+        return counts([of.n_items // self._n_ranks] * self._n_ranks)
 
-    def broadcast(self, tensor, src: int = 0, *, stream=None):
+    def broadcast(self, tensor: Array, src: int = 0, *,
+                  stream: Optional[StreamLike] = None) -> _Made:
         """Sets tensor to rank src's, at all ranks."""
         root = self._root(src, "src")
         of = operand(tensor, self._rank != root, self._gpu)
         return self._make(packed(_abi.CEOV_BROADCAST, of.dtype,
-                                 of.address if self._rank == root else 0, of.address, of.count,
+                                 of.address if self._rank == root else 0, of.address, of.n_items,
                                  root=root, stream=self._queue(stream)))
 
-    def gather(self, input, output=None, dst: int = 0,
-               output_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
+    def gather(self, input: Array, output: Array = None, dst: int = 0,
+               output_split_sizes: Optional[Sequence[int]] = None, *,
+               stream: Optional[StreamLike] = None) -> _Made:
         """As all_gather(), at rank dst alone: the other ranks pass no output, nor
         output_split_sizes."""
         root, receives, target = self._root(dst, "dst"), None, 0
@@ -216,11 +226,12 @@ class _Calls:
         if self._rank == root:
             to, receives = self._whole(output, "output", of, output_split_sizes)
             target = to.address
-        return self._make(packed(_abi.CEOV_GATHER, of.dtype, of.address, target, of.count,
+        return self._make(packed(_abi.CEOV_GATHER, of.dtype, of.address, target, of.n_items,
                                  root=root, receives=receives, stream=self._queue(stream)))
 
-    def scatter(self, output, input=None, src: int = 0,
-                input_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
+    def scatter(self, output: Array, input: Array = None, src: int = 0,
+                input_split_sizes: Optional[Sequence[int]] = None, *,
+                stream: Optional[StreamLike] = None) -> _Made:
         """Sets output to this rank's part of rank src's input. The other ranks pass no input, nor
         input_split_sizes, which has the rows of input (of its first dimension) for each rank."""
         root, sends, source = self._root(src, "src"), None, 0
@@ -229,10 +240,10 @@ class _Calls:
         if self._rank == root:
             of, sends = self._whole(input, "input", to, input_split_sizes)
             source = of.address
-        return self._make(packed(_abi.CEOV_SCATTER, to.dtype, source, to.address, to.count,
+        return self._make(packed(_abi.CEOV_SCATTER, to.dtype, source, to.address, to.n_items,
                                  root=root, sends=sends, stream=self._queue(stream)))
 
-    def _check_root(self, obj, root: int, what: str, root_name: str) -> None:
+    def _check_root(self, obj: Array, root: int, what: str, root_name: str) -> None:
         if (obj is None) == (self._rank == root):
             raise errors.InvalidError(f"{what}: rank {self._rank} "
                                       f"{'lacks it' if obj is None else 'has one'}: rank {root}, "
@@ -240,24 +251,26 @@ class _Calls:
 
     # --- sums ------------------------------------------------------------------------------
 
-    def all_reduce(self, tensor, op="sum", output=None, *, stream=None):
+    def all_reduce(self, tensor: Array, op: Any = "sum", output: Array = None, *,
+                   stream: Optional[StreamLike] = None) -> _Made:
         """Sets tensor, or output where it is given, to the sum over ranks of tensor."""
         of = to = operand(tensor, output is None, self._gpu)
         if output is not None:
             to = operand(output, True, self._gpu)
             _same_dtype(to, of)
             self._check_alike(to, of)
-        return self._make(packed(_abi.CEOV_ALL_REDUCE, of.dtype, of.address, to.address, of.count,
+        return self._make(packed(_abi.CEOV_ALL_REDUCE, of.dtype, of.address, to.address, of.n_items,
                                  reduction=_reduction_of(op), stream=self._queue(stream)))
 
     @staticmethod
     def _check_alike(to: Operand, of: Operand) -> None:
-        if to.count != of.count:
-            raise errors.InvalidError(f"output of {to.count} items, tensor of {of.count}: must be "
-                                      "as many")
+        if to.n_items != of.n_items:
+            raise errors.InvalidError(f"output of {to.n_items} items, tensor of {of.n_items}: must "
+                                      "be as many")
 
-    def reduce_scatter(self, output, input, op="sum",
-                       input_split_sizes: Optional[Sequence[int]] = None, *, stream=None):
+    def reduce_scatter(self, output: Array, input: Array, op: Any = "sum",
+                       input_split_sizes: Optional[Sequence[int]] = None, *,
+                       stream: Optional[StreamLike] = None) -> _Made:
         """Sets output to this rank's part of the sum over ranks of input. output may be that part
         of input itself.
 
@@ -266,10 +279,11 @@ class _Calls:
         to = operand(output, True, self._gpu)
         of, sends = self._whole(input, "input", to, input_split_sizes)
         return self._make(packed(_abi.CEOV_REDUCE_SCATTER, to.dtype, of.address, to.address,
-                                 to.count, reduction=_reduction_of(op), sends=sends,
+                                 to.n_items, reduction=_reduction_of(op), sends=sends,
                                  stream=self._queue(stream)))
 
-    def reduce(self, tensor, dst: int = 0, op="sum", output=None, *, stream=None):
+    def reduce(self, tensor: Array, dst: int = 0, op: Any = "sum", output: Array = None, *,
+               stream: Optional[StreamLike] = None) -> _Made:
         """As all_reduce(), at rank dst alone: the other ranks' tensors do not change, and they
         pass no output."""
         root = self._root(dst, "dst")
@@ -281,24 +295,24 @@ class _Calls:
             _same_dtype(to, of)
             self._check_alike(to, of)
         return self._make(packed(_abi.CEOV_REDUCE, of.dtype, of.address,
-                                 to.address if is_root else 0, of.count, root=root,
+                                 to.address if is_root else 0, of.n_items, root=root,
                                  reduction=_reduction_of(op), stream=self._queue(stream)))
 
     # --- others ----------------------------------------------------------------------------
 
-    def barrier(self, *, stream=None):
+    def barrier(self, *, stream: Optional[StreamLike] = None) -> _Made:
         """Returns when all ranks have called it as often as this one; on a GPU, the stream goes on
         then."""
         return self._make(packed(_abi.CEOV_BARRIER, 0, 0, 0, 0, stream=self._queue(stream)))
 
-    def _message(self, kind: int, tensor, peer: int, what: str,
+    def _message(self, kind: int, tensor: Array, peer: int, what: str,
                  stream: int) -> Tuple[bytes, object]:
         of = operand(tensor, kind == _abi.CEOV_RECEIVE, self._gpu)
         source, target = (0, of.address) if kind == _abi.CEOV_RECEIVE else (of.address, 0)
-        return packed(kind, of.dtype, source, target, of.count,
+        return packed(kind, of.dtype, source, target, of.n_items,
                       root=self._root(peer, what), stream=stream), of.held
 
-    def send(self, tensor, dst: int, *, stream=None):
+    def send(self, tensor: Array, dst: int, *, stream: Optional[StreamLike] = None) -> _Made:
         """Sends tensor to rank dst, which calls receive(). Messages of a pair and direction arrive
         in their order; they have no order with collectives. It returns (on a GPU, the stream goes
         on) when the channel has the bytes, or rank dst has taken those for which the channel has no
@@ -306,12 +320,14 @@ class _Calls:
         call, _held = self._message(_abi.CEOV_SEND, tensor, dst, "dst", self._queue(stream))
         return self._make(call)
 
-    def receive(self, tensor, src: int, *, stream=None):
+    def receive(self, tensor: Array, src: int, *, stream: Optional[StreamLike] = None) -> _Made:
         """Sets tensor to what rank src sends: as many items, of the same dtype."""
         call, _held = self._message(_abi.CEOV_RECEIVE, tensor, src, "src", self._queue(stream))
         return self._make(call)
 
-    def batch(self, sends: Sequence[tuple] = (), receives: Sequence[tuple] = (), *, stream=None):
+    def batch(self, sends: Sequence[Tuple[Array, int]] = (),
+              receives: Sequence[Tuple[Array, int]] = (), *,
+              stream: Optional[StreamLike] = None) -> Optional[_Made]:
         """Sends and receives at the same time, and returns when all is done. sends has (tensor,
         dst) pairs, receives (tensor, src) pairs, at most 1024 together, on a GPU 128. None waits
         for another one but those of the same pair and direction, which go in order."""
@@ -324,7 +340,7 @@ class _Calls:
         return self._make(b"".join([call for call, _ in made]), len(made))
 
 
-class Channel(_Calls, _object.Object):
+class Channel(_Calls[None], _object.Object):
     """Fixed memory of one rank, known to its peers, through which it makes any collectives and
     messages with them. All ranks are on one node: on the host, at most 64, or on GPUs of compute
     capability 9.0 that NVLink connects, or that ranks share, at most 8.
@@ -343,13 +359,13 @@ class Channel(_Calls, _object.Object):
     _query = ("ceov_channel_query", _abi.ceov_channel_info)
 
     def __init__(self, context: Context, name: str, rank: Optional[int] = None, *,
-                 ring_bytes: int = 0, deadline_s: float = 0.0):
+                 ring_bytes: int = 0, deadline_s: float = 0.0) -> None:
         super().__init__(context, context._own(rank))
         self._n_ranks = context.n_ranks
         place = context.place(self._rank)
         self._gpu = place.index if place.kind == "gpu" else None
         self._name = name
-        self._under_way: set = set()    # a token for each call
+        self._under_way: Set[object] = set()    # a token for each call
         self._cause: Optional[errors.CeoverlapError] = None     # that ended it
         config = _abi.new(_abi.ceov_channel_config)
         config.rank = self._rank
@@ -371,7 +387,7 @@ class Channel(_Calls, _object.Object):
     @property
     def ring_bytes(self) -> int:
         """The memory for bytes under way, as it was chosen."""
-        return self._info().ring_bytes
+        return int(self._info().ring_bytes)
 
     @property
     def is_connected(self) -> bool:
@@ -411,7 +427,7 @@ class Channel(_Calls, _object.Object):
         if lines:
             _log.write_all(context._logger, lines)
 
-    def _failed(self, result: int, lines,
+    def _failed(self, result: int, lines: List[str],
                 failure: Optional[errors.Failure] = None) -> errors.CeoverlapError:
         """Returns the exception for a failed call. If the channel has ended, it is kept: calls that
         come later raise one like it. failure: what the call has left, if that was taken. On a GPU
@@ -442,12 +458,13 @@ class Channel(_Calls, _object.Object):
         if result:
             raise self._failed(result, lines, failure)
 
-    def explain(self, call: str = "", *arguments, **options) -> str:
+    def explain(self, call: str = "", *arguments: Any, **options: Any) -> str:
         """Returns a few lines that say what the channel is, and how a call moves its bytes: the
         name of a method, and its arguments."""
         if not call:
             return told_by(lambda fd: self._invoke("ceov_channel_explain", None, fd))
-        return getattr(_Explained(self), call)(*arguments, **options)
+        text: str = getattr(_Explained(self), call)(*arguments, **options)
+        return text
 
     def abort(self) -> None:
         """Ends the channel, and the calls under way in it at all ranks, with AbortedError. Any
@@ -473,10 +490,10 @@ class Channel(_Calls, _object.Object):
         super().close()
 
 
-class _Explained(_Calls):
+class _Explained(_Calls[str]):
     """Calls that are explained instead of made."""
 
-    def __init__(self, channel: Channel):
+    def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._rank, self._n_ranks, self._gpu = channel._rank, channel._n_ranks, channel._gpu
 

@@ -6,13 +6,14 @@ them, which find their peers and manage all marks themselves."""
 from __future__ import annotations
 
 import ctypes
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence, TypeVar
 
 from . import _abi, _object, errors
-from .buffer import Buffer, memory_of
+from .buffer import Array, Buffer, memory_of
 from .context import Context
 from .plan import Plan, Ticket
 from .signal import Mark, Signal
+from .stream import StreamLike
 
 # --- templates ---------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ def all_to_all(plan: Plan, block_bytes: int, source: Buffer,
         if len(blocks) != plan.context.n_ranks:
             raise errors.InvalidError(f"blocks: {len(blocks)} entries, one a rank are "
                                       f"{plan.context.n_ranks}")
-        struct.blocks = (_abi.ceov_block * len(blocks))(*(tuple(one) for one in blocks))
+        struct.blocks = (_abi.ceov_block * len(blocks))(*(_abi.ceov_block(*one) for one in blocks))
     return _add("ceov_plan_add_all_to_all", struct, plan, source, targets, arrived, n_pieces,
                 ready, free, source_offset_bytes, target_offset_bytes)
 
@@ -92,8 +93,10 @@ def broadcast(plan: Plan, n_bytes: int, root: int, source: Optional[Buffer],
                 ready, free, source_offset_bytes, target_offset_bytes)
 
 
-def _add(call: str, struct, plan: Plan, source: Optional[Buffer], targets, arrived, n_pieces: int,
-         ready, free, source_offset_bytes: int, target_offset_bytes: int) -> Plan:
+def _add(call: str, struct: Any, plan: Plan, source: Optional[Buffer],
+         targets: Sequence[Optional[Buffer]], arrived: Sequence[Optional[Signal]], n_pieces: int,
+         ready: Optional[Signal], free: Optional[Sequence[Optional[Signal]]],
+         source_offset_bytes: int, target_offset_bytes: int) -> Plan:
     n = plan.context.n_ranks
     struct.n_pieces = n_pieces
     struct.source = None if source is None else source._open_handle()
@@ -112,12 +115,16 @@ def _add(call: str, struct, plan: Plan, source: Optional[Buffer], targets, arriv
 # --- whole collectives ---------------------------------------------------------------------
 
 
+_Part = TypeVar("_Part", bound=_object.Object)
+_Self = TypeVar("_Self", bound="_Collective")
+
+
 class _Collective(_object.NotCopied):
     """What AllGather and AllToAll share: each rank's target buffer and the signals `arrived`,
     `free` and `sent`, shared under names that begin with the collective's name."""
 
-    def __init__(self, context: Context, name: str, source, *, rank: Optional[int] = None,
-                 target=None, n_pieces: int = 1):
+    def __init__(self, context: Context, name: str, source: Array, *, rank: Optional[int] = None,
+                 target: Array = None, n_pieces: int = 1) -> None:
         self._context = context
         self._rank = context._own(rank)
         self._name = name
@@ -142,17 +149,18 @@ class _Collective(_object.NotCopied):
             self.close()
             raise
 
-    def _own_part(self, part):
+    def _own_part(self, part: _Part) -> _Part:
         self._parts.append(part)
         return part
 
     def _part_of(self, size_bytes: int) -> int:
         raise NotImplementedError
 
-    def _add_to(self, plan: Plan, targets, arrived, free) -> None:
+    def _add_to(self, plan: Plan, targets: Sequence[Buffer], arrived: Sequence[Signal],
+                free: Sequence[Signal]) -> None:
         raise NotImplementedError
 
-    def _make_target(self, target) -> Buffer:
+    def _make_target(self, target: Array) -> Buffer:
         size_bytes = self._part_bytes * self._context.n_ranks
         if target is None:
             return self._context.allocate(size_bytes, self._rank)
@@ -177,7 +185,9 @@ class _Collective(_object.NotCopied):
 
     def _make_plan(self, timeout_s: Optional[float]) -> Plan:
         context = self._context
-        targets, arrived, free = [], [], []
+        targets: List[Buffer] = []
+        arrived: List[Signal] = []
+        free: List[Signal] = []
         for rank in range(context.n_ranks):
             if rank == self._rank:
                 targets.append(self.target)
@@ -194,7 +204,7 @@ class _Collective(_object.NotCopied):
         self._add_to(plan, targets, arrived, free)
         return plan.add(then=Mark(self._sent)).commit()
 
-    def run(self, stream=None) -> Ticket:
+    def run(self, stream: Optional[StreamLike] = None) -> Ticket:
         """Executes the collective once. All ranks make the same executions in the same order.
 
         On a rank with a GPU the execution is queued: it begins after what is on the stream
@@ -211,7 +221,7 @@ class _Collective(_object.NotCopied):
                                       "a rank on a GPU needs a stream")
         base = self._n_runs
         self._n_runs += 1
-        return self._run_host(plan, base) if is_host else self._run_on(plan, stream, base)
+        return self._run_host(plan, base) if stream is None else self._run_on(plan, stream, base)
 
     def _run_host(self, plan: Plan, base: int) -> Ticket:
         n_counters = self._context.n_ranks * self._n_pieces
@@ -223,7 +233,7 @@ class _Collective(_object.NotCopied):
         ticket.wait()
         return ticket
 
-    def _run_on(self, plan: Plan, stream, base: int) -> Ticket:
+    def _run_on(self, plan: Plan, stream: StreamLike, base: int) -> Ticket:
         n_counters = self._context.n_ranks * self._n_pieces
         if base:
             self._context.stream_raise(
@@ -242,10 +252,10 @@ class _Collective(_object.NotCopied):
         while self._parts:
             self._parts.pop().close()
 
-    def __enter__(self):
+    def __enter__(self: _Self) -> _Self:
         return self
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
 
@@ -260,15 +270,16 @@ class AllGather(_Collective):
     nodes     as in all_gather(), the same at all ranks
     """
 
-    def __init__(self, context: Context, name: str, source, *, nodes: Optional[str] = None,
-                 **others):
+    def __init__(self, context: Context, name: str, source: Array, *, nodes: Optional[str] = None,
+                 rank: Optional[int] = None, target: Array = None, n_pieces: int = 1) -> None:
         self._nodes = nodes
-        super().__init__(context, name, source, **others)
+        super().__init__(context, name, source, rank=rank, target=target, n_pieces=n_pieces)
 
     def _part_of(self, size_bytes: int) -> int:
         return size_bytes
 
-    def _add_to(self, plan: Plan, targets, arrived, free) -> None:
+    def _add_to(self, plan: Plan, targets: Sequence[Buffer], arrived: Sequence[Signal],
+                free: Sequence[Signal]) -> None:
         all_gather(plan, self._part_bytes, self.source, targets, arrived,
                    n_pieces=self._n_pieces, free=free, nodes=self._nodes)
 
@@ -283,6 +294,7 @@ class AllToAll(_Collective):
             raise errors.InvalidError(f"source: {size_bytes} bytes are not {n} equal blocks")
         return size_bytes // n
 
-    def _add_to(self, plan: Plan, targets, arrived, free) -> None:
+    def _add_to(self, plan: Plan, targets: Sequence[Buffer], arrived: Sequence[Signal],
+                free: Sequence[Signal]) -> None:
         all_to_all(plan, self._part_bytes, self.source, targets, arrived,
                    n_pieces=self._n_pieces, free=free)

@@ -12,16 +12,17 @@ import logging
 import os
 import threading
 import weakref
-from typing import Iterable, List, Optional, Sequence, Set, Tuple, Union
+from typing import (Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, TypeVar,
+                    Union)
 
 from . import _abi, _gpus, _lasting, _log, _object, errors
 from ._owner import Owner
-from .buffer import Buffer, memory_of
+from .buffer import Array, Buffer, memory_of
 from .network import Network
 from .place import Place, PlaceLike, place_from, place_of
 from .plan import Plan
 from .signal import Mark, MarkList, Signal
-from .stream import stream_handle
+from .stream import StreamLike, stream_handle
 
 _lib = _abi.lib
 
@@ -31,9 +32,10 @@ _BOOTSTRAPS = {_abi.CEOV_BOOTSTRAP_CALLBACK: "callback", _abi.CEOV_BOOTSTRAP_PMI
 EXIT_S = 2.0                            # how long calls in flight hold up the exit
 
 Marks = Union[MarkList, Sequence[Mark]]
+_Item = TypeVar("_Item")
 
 
-def _path_of(group: Union[str, os.PathLike]) -> bytes:
+def _path_of(group: Union[str, os.PathLike[str]]) -> bytes:
     path = os.fsencode(group)
     if b"\0" in path:
         raise errors.InvalidError(f"group {group!r}: has a NUL, where C would cut it off")
@@ -68,15 +70,15 @@ class Context(_object.NotCopied, Owner):
     def __init__(self, ranks: Union[None, int, Iterable[int]] = None,
                  n_ranks: Optional[int] = None,
                  place: Union[None, PlaceLike, Sequence[PlaceLike]] = None,
-                 group: Union[None, str, os.PathLike] = None, *, max_chunk_bytes: int = 0,
+                 group: Union[None, str, os.PathLike[str]] = None, *, max_chunk_bytes: int = 0,
                  deadline_s: float = DEADLINE_S, progress_by_caller: bool = False,
                  logger: Optional[logging.Logger] = None,
-                 network: Optional[Network] = None):
+                 network: Optional[Network] = None) -> None:
         super().__init__(logger or logging.getLogger("ceoverlap"), deadline_s)
         self._lock = threading.Lock()   # of _is_closing's rise
         self._is_given_up = False       # while it was being opened
         self._callback = _log.make_callback(self._logger)
-        self._places: dict = {}
+        self._places: Dict[int, Place] = {}
         config = _abi.new(_abi.ceov_config)
         members = self._members(ranks, n_ranks, place, group)
         if members:
@@ -94,7 +96,9 @@ class Context(_object.NotCopied, Owner):
             config.network = ctypes.pointer(struct)
         self._open(config, network)
 
-    def _members(self, ranks, n_ranks, place, group):
+    def _members(self, ranks: Union[None, int, Iterable[int]], n_ranks: Optional[int],
+                 place: Union[None, PlaceLike, Sequence[PlaceLike]],
+                 group: Union[None, str, os.PathLike[str]]) -> Any:
         """Returns the C array of this process' ranks and their places; None if the library
         shall take both from the environment."""
         if ranks is None:
@@ -130,7 +134,7 @@ class Context(_object.NotCopied, Owner):
         return members
 
     @staticmethod
-    def _only(places):
+    def _only(places: Iterable[PlaceLike]) -> PlaceLike:
         places = list(places)
         if len(places) != 1:
             raise errors.InvalidError(f"{len(places)} places for 1 ranks")
@@ -146,7 +150,7 @@ class Context(_object.NotCopied, Owner):
             raise
         if result:
             raise self._exception("ceov_open", result, lines, failure) from (
-                network and network.error)
+                None if network is None else network.error)
         _open_contexts.add(self)
         _log.write_all(self._logger, lines)
         if not self._ranks:
@@ -192,17 +196,17 @@ class Context(_object.NotCopied, Owner):
     @property
     def n_processes(self) -> int:
         """How many processes the group has."""
-        return self._info().n_processes
+        return int(self._info().n_processes)
 
     @property
     def n_nodes(self) -> int:
         """How many nodes the group's ranks are on."""
-        return self._info().n_nodes
+        return int(self._info().n_nodes)
 
     @property
     def node(self) -> int:
         """The number of this process' node, counted in the order of the nodes' lowest ranks."""
-        return self._info().node
+        return int(self._info().node)
 
     @property
     def bootstrap(self) -> str:
@@ -258,7 +262,7 @@ class Context(_object.NotCopied, Owner):
             raise self._exception(name, result, lines, failure)
         return True
 
-    def register(self, memory, rank: Optional[int] = None) -> Buffer:
+    def register(self, memory: Array, rank: Optional[int] = None) -> Buffer:
         """Returns a Buffer on the caller's memory: any writable object without gaps that has
         ``__cuda_array_interface__``, ``__array_interface__``, DLPack or the buffer protocol.
         The object is referenced until the buffer is released. Ordinary host memory cannot be
@@ -297,18 +301,21 @@ class Context(_object.NotCopied, Owner):
         find_buffer() does."""
         return Signal._find(self, rank, name, self._limit(timeout_s))
 
-    def plan(self, rank: Optional[int] = None, **options) -> Plan:
+    def plan(self, rank: Optional[int] = None, *, max_chunk_bytes: int = 0,
+             mark_group_bytes: int = 0, routes: str = "default",
+             urgency: str = "normal") -> Plan:
         """Returns an empty Plan of one of this process' ranks; the options are those of Plan."""
-        return Plan(self, self._own(rank), **options)
+        return Plan(self, self._own(rank), max_chunk_bytes=max_chunk_bytes,
+                    mark_group_bytes=mark_group_bytes, routes=routes, urgency=urgency)
 
-    def stream_raise(self, stream, marks: Marks, base: int = 0,
+    def stream_raise(self, stream: StreamLike, marks: Marks, base: int = 0,
                      rank: Optional[int] = None) -> None:
         """Queues a raise of the marks on a stream (an integer or an object; see
         stream_handle()), behind what the stream holds. base is added to every mark's value. For
         GPU ranks only."""
         self._on_stream("ceov_stream_raise", stream, marks, base, rank)
 
-    def stream_wait(self, stream, marks: Marks, base: int = 0,
+    def stream_wait(self, stream: StreamLike, marks: Marks, base: int = 0,
                     rank: Optional[int] = None) -> None:
         """Has a stream wait until the marks are reached: what is queued on it from now on runs
         afterwards. Call it only after the work that raises the marks is queued. For GPU ranks
@@ -316,7 +323,8 @@ class Context(_object.NotCopied, Owner):
         nobody could end the wait if that process died."""
         self._on_stream("ceov_stream_wait", stream, marks, base, rank)
 
-    def _on_stream(self, name: str, stream, marks: Marks, base: int, rank) -> None:
+    def _on_stream(self, name: str, stream: StreamLike, marks: Marks, base: int,
+                   rank: Optional[int]) -> None:
         if not isinstance(marks, MarkList):
             marks = MarkList(marks)
         self._invoke(name, None, self._own(rank), stream_handle(stream),
@@ -382,10 +390,10 @@ class Context(_object.NotCopied, Owner):
             raise self._closed_error()
         return self
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is None:
             return
         _forgotten.add(self)            # not here: closing waits
@@ -400,11 +408,11 @@ class Context(_object.NotCopied, Owner):
 
 
 # Contexts have threads that log: they end before the interpreter does.
-_open_contexts: weakref.WeakSet = weakref.WeakSet()
+_open_contexts: weakref.WeakSet[Context] = weakref.WeakSet()
 _forgotten: Set[Context] = set()        # that nobody holds any more, until they are closed
 
 
-def _items_of(known: Iterable) -> list:
+def _items_of(known: Iterable[_Item]) -> List[_Item]:
     """Returns the members of a set to which other threads may add meanwhile, as a list."""
     while True:
         try:

@@ -18,7 +18,7 @@ class Failure:
     __slots__ = ("code", "native_code", "rank", "transfer", "chunk", "mark_value",
                  "seen_value", "text")
 
-    def __init__(self, struct: _abi.ceov_failure):
+    def __init__(self, struct: _abi.ceov_failure) -> None:
         self.code: int = struct.error
         self.native_code: int = struct.native_code
         self.rank: Optional[int] = _somebody(struct.rank)
@@ -50,38 +50,41 @@ class CeoverlapError(RuntimeError):
     code = 0
 
     def __init__(self, text: str, code: Optional[int] = None,
-                 failure: Optional[Failure] = None):
+                 failure: Optional[Failure] = None) -> None:
         super().__init__(text)
         if code is not None:
-            self.code = code
+            self.code: int = code
         self.failure = failure
-
-    def _of_failure(self, name: str):
-        return getattr(self.failure, name) if self.failure else None
 
     @property
     def native_code(self) -> Optional[int]:
-        return self._of_failure("native_code")
+        """The errno, CUresult or ucs_status_t behind the failure."""
+        return self.failure.native_code if self.failure else None
 
     @property
     def rank(self) -> Optional[int]:
-        return self._of_failure("rank")
+        """The rank to blame."""
+        return self.failure.rank if self.failure else None
 
     @property
     def transfer(self) -> Optional[int]:
-        return self._of_failure("transfer")
+        """The transfer to blame."""
+        return self.failure.transfer if self.failure else None
 
     @property
     def chunk(self) -> Optional[int]:
-        return self._of_failure("chunk")
+        """The chunk of the transfer."""
+        return self.failure.chunk if self.failure else None
 
     @property
     def mark_value(self) -> Optional[int]:
-        return self._of_failure("mark_value")
+        """The value that was waited for."""
+        return self.failure.mark_value if self.failure else None
 
     @property
     def seen_value(self) -> Optional[int]:
-        return self._of_failure("seen_value")
+        """The counter's value."""
+        return self.failure.seen_value if self.failure else None
 
 
 class InvalidError(CeoverlapError, ValueError):
@@ -184,8 +187,6 @@ _NAMES = {"buffer_create": "Context.allocate", "close": "Context.close",
           "plan_expect": "Plan.expect", "plan_queue": "Plan.queue", "reopen": "Context.reopen",
           "signal_raise": "Signal.raise_to", "signal_wait": "Signal.wait",
           "workspace_connect": "Workspace"}
-
-
 def _in_python(text: str) -> str:
     """Returns a message of the library with the advice that a caller in Python can follow."""
     text = re.sub(r"\bceov_(\w+)\(\)",
@@ -201,4 +202,5 @@ def make(code: int, text: str, failure: Optional[Failure] = None) -> CeoverlapEr
 
 def strerror(code: int) -> str:
     """Returns the library's short text for a result."""
-    return _abi.lib.ceov_strerror(code).decode()
+    text: bytes = _abi.lib.ceov_strerror(code)
+    return text.decode()

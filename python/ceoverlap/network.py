@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Callable, Optional, Sequence, Union
+from typing import Callable, Dict, Optional, Sequence, Union
 
 from . import _abi, _object, errors
 
@@ -36,11 +36,10 @@ class Network:
     peer_timeout_s a process from which nothing was heard for so long is lost; 0: 10 s
     """
 
-    def __init__(self, all_gather: Optional[AllGather] = None, *,
-                 bootstrap: Optional[str] = None, process: int = 0, n_processes: int = 0,
-                 where: Optional[str] = None, job: Optional[str] = None,
-                 node: Optional[str] = None, nics: Optional[str] = None,
-                 secret: Union[bytes, None] = None, peer_timeout_s: float = 0):
+    def __init__(self, all_gather: Optional[AllGather] = None, *, bootstrap: Optional[str] = None,
+                 process: int = 0, n_processes: int = 0, where: Optional[str] = None,
+                 job: Optional[str] = None, node: Optional[str] = None, nics: Optional[str] = None,
+                 secret: Union[bytes, None] = None, peer_timeout_s: float = 0) -> None:
         if bootstrap is None and all_gather is not None:
             bootstrap = "callback"
         if bootstrap not in _BOOTSTRAPS:
@@ -53,7 +52,7 @@ class Network:
         self.error: Optional[BaseException] = None  # what all_gather has raised
         self._call = _abi.ceov_all_gather_call(self._gather)
         self._secret = ctypes.create_string_buffer(secret, len(secret)) if secret else None
-        self._fields = {
+        self._fields: Dict[str, Union[None, int, bytes]] = {
             "bootstrap": _BOOTSTRAPS[bootstrap], "process": process,
             "n_processes": n_processes, "peer_timeout_ns": _object.ns(peer_timeout_s)}
         for name, text in (("where", where), ("job", job), ("node", node), ("nics", nics)):
@@ -73,7 +72,9 @@ class Network:
             struct.secret_bytes = len(self._secret)
         return struct
 
-    def _gather(self, _arg, own, n_bytes, ret_all, timeout_ns) -> int:
+    def _gather(self, _arg: Optional[int], own: int, n_bytes: int, ret_all: int,
+                timeout_ns: int) -> int:
+        assert self._all_gather is not None     # else C has no pointer to this function
         try:
             told = self._all_gather(ctypes.string_at(own, n_bytes), timeout_ns / 1e9)
             if [len(one) for one in told] != [n_bytes] * self._n_processes:

@@ -26,10 +26,10 @@ import weakref
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi, _object, errors
-from .buffer import Memory, memory_of
+from .buffer import Array, Memory, memory_of
 from .context import Context
 from .plan import number_of, told_by
-from .stream import stream_handle
+from .stream import StreamLike, stream_handle
 
 _DTYPES = {"bfloat16": _abi.CEOV_BF16, "float16": _abi.CEOV_FP16}
 _SUM_DTYPES = {**_DTYPES, "float32": _abi.CEOV_FP32}
@@ -104,13 +104,12 @@ class Workspace(_object.Object):
 
     _release_call = "ceov_workspace_release"
 
-    def __init__(self, context: Context, name: str, scratch_bytes: int,
-                 rank: Optional[int] = None, *, capturable: bool = False,
-                 deadline_s: float = 0.0, shares_sms: bool = False, n_sms: int = 0,
-                 follows: Optional[Workspace] = None):
+    def __init__(self, context: Context, name: str, scratch_bytes: int, rank: Optional[int] = None,
+                 *, capturable: bool = False, deadline_s: float = 0.0, shares_sms: bool = False,
+                 n_sms: int = 0, follows: Optional[Workspace] = None) -> None:
         super().__init__(context, context._own(rank))
-        self._ops: weakref.WeakSet = weakref.WeakSet()
-        self.capturable = bool(capturable)
+        self._ops: weakref.WeakSet[_Op] = weakref.WeakSet()
+        self.capturable: bool = bool(capturable)
         config = _abi.new(_abi.ceov_workspace_config)
         config.rank = self._rank
         config.name = _object.text_of(name, "name")
@@ -178,7 +177,7 @@ class _Op(_object.Object):
     dtype = ""
     can_be_captured = True              # whether capturable workspaces have such operators
 
-    def __init__(self, workspace: Workspace, shape):
+    def __init__(self, workspace: Workspace, shape: Any) -> None:
         super().__init__(workspace.context, workspace.rank)
         workspace._open_handle()
         self._workspace = workspace
@@ -187,7 +186,7 @@ class _Op(_object.Object):
                           below=workspace._record)
         workspace._ops.add(self)
 
-    def _start(self, run, stream) -> None:
+    def _start(self, run: Any, stream: Optional[StreamLike]) -> None:
         run.stream = stream_handle(stream)
         is_host = self._context.place(self._rank).kind == "host"
         if is_host != (run.stream is None):
@@ -207,12 +206,12 @@ class _Op(_object.Object):
         self._invoke("ceov_op_chosen", ctypes.byref(struct))
         return Tuning._of(struct)
 
-    def tune(self, stream) -> None:
+    def tune(self, stream: StreamLike) -> None:
         """Measures candidates for the operator's shape, keeps the fastest and stores it. All
         ranks call it. For GPU ranks only."""
         self._invoke("ceov_op_tune", stream_handle(stream))
 
-    def _operand(self, obj, name: str, *shape: int, is_result: bool = False,
+    def _operand(self, obj: Array, name: str, *shape: int, is_result: bool = False,
                  may_go_on: bool = False) -> Memory:
         """Returns the Memory of an operand. Refuses one of another shape (may_go_on: one that
         is shorter), of another dtype than the operator's, or not in the rank's place."""
@@ -238,7 +237,7 @@ class _Op(_object.Object):
         if is_result and not memory.is_writable:
             raise errors.InvalidError(f"{name}: is read-only")
 
-    def _result(self, obj, like, *shape: int):
+    def _result(self, obj: Array, like: Array, *shape: int) -> Array:
         """Returns the caller's array for a result, or a new one for a host rank."""
         if obj is not None:
             return obj
@@ -249,7 +248,7 @@ class _Op(_object.Object):
         return numpy.empty(shape, numpy.asarray(like).dtype)
 
 
-def _n_of(values: Sequence[int], what: str) -> int:
+def _n_of(values: Sequence[object], what: str) -> int:
     """Returns how many numbers there are. `what` names the parameter in the error, if it is no
     list."""
     try:
@@ -259,7 +258,7 @@ def _n_of(values: Sequence[int], what: str) -> int:
                                   "each rank") from None
 
 
-def _numbers(values: Sequence[int], what: str):
+def _numbers(values: Sequence[int], what: str) -> ctypes.Array[ctypes.c_uint64]:
     """Returns a C array of the numbers, which must not be negative."""
     _n_of(values, what)
     values = [int(value) for value in values]
@@ -268,7 +267,7 @@ def _numbers(values: Sequence[int], what: str):
     return (ctypes.c_uint64 * len(values))(*values)
 
 
-def _shape(kind, dtype: str, tuning: Optional[Tuning]):
+def _shape(kind: Any, dtype: str, tuning: Optional[Tuning]) -> Any:
     shape = _abi.new(kind)
     dtypes = _SUM_DTYPES if kind in _WIDE_KINDS else _DTYPES
     shape.dtype = number_of(dtypes, str(dtype), "dtype")
@@ -277,8 +276,8 @@ def _shape(kind, dtype: str, tuning: Optional[Tuning]):
     return shape
 
 
-def _scratch_bytes(call: str, shape, n_ranks: int) -> int:
-    size = getattr(_abi.lib, call)(ctypes.byref(shape), n_ranks)
+def _scratch_bytes(call: str, shape: Any, n_ranks: int) -> int:
+    size = int(getattr(_abi.lib, call)(ctypes.byref(shape), n_ranks))
     if not size:
         raise errors.InvalidError(f"{call}: the shape is refused: k, n and counts are "
                                   "multiples of 8, and there are 1 to 4 products")
@@ -319,18 +318,19 @@ class AllGatherGemm(_Op):
 
     def __init__(self, workspace: Workspace, rows: Sequence[int], k: int,
                  n: Union[int, Sequence[int]], dtype: str = "bfloat16",
-                 tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False):
+                 tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False) -> None:
         _check_rows(workspace, rows, "rows")
-        self.rows = tuple(rows)
+        self.rows: tuple[int, ...] = tuple(rows)
         self.k = k
-        self.n = (n,) if isinstance(n, int) else tuple(n)
-        self.dtype = str(dtype)
-        self.b_is_k_by_n = bool(b_is_k_by_n)
+        self.n: tuple[int] | tuple[int, ...] = (n,) if isinstance(n, int) else tuple(n)
+        self.dtype: str = str(dtype)
+        self.b_is_k_by_n: bool = bool(b_is_k_by_n)
         self._is_single = isinstance(n, int)
         super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n))
 
     @staticmethod
-    def _shape_of(rows, k, n, dtype, tuning, b_is_k_by_n):
+    def _shape_of(rows: Sequence[int], k: int, n: Union[int, Sequence[int]], dtype: str,
+                  tuning: Optional[Tuning], b_is_k_by_n: bool) -> Any:
         widths = (n,) if isinstance(n, int) else tuple(n)
         if not 1 <= len(widths) <= _abi.CEOV_OP_GEMMS_MAX:
             raise errors.InvalidError(f"{len(widths)} products: 1 to "
@@ -352,7 +352,8 @@ class AllGatherGemm(_Op):
                               cls._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n),
                               len(rows))
 
-    def run(self, a, b: Several, c: Several = None, gathered=None, stream=None) -> Several:
+    def run(self, a: Array, b: Several, c: Several = None, gathered: Array = None,
+            stream: Optional[StreamLike] = None) -> Several:
         """a: rows[rank] x k; b: n x k, or k x n where b_is_k_by_n; c: sum(rows) x n, new
         where None (host ranks); for several products b and c are lists. gathered: sum(rows)
         x k or None, gets all of A. Returns c."""
@@ -393,17 +394,18 @@ class GemmReduceScatter(_Op):
 
     def __init__(self, workspace: Workspace, rows: Sequence[int], k: int, n: int,
                  dtype: str = "bfloat16", tuning: Optional[Tuning] = None,
-                 b_is_k_by_n: bool = False):
+                 b_is_k_by_n: bool = False) -> None:
         _check_rows(workspace, rows, "rows")
-        self.rows = tuple(rows)
+        self.rows: tuple[int, ...] = tuple(rows)
         self.k = k
         self.n = n
-        self.dtype = str(dtype)
-        self.b_is_k_by_n = bool(b_is_k_by_n)
+        self.dtype: str = str(dtype)
+        self.b_is_k_by_n: bool = bool(b_is_k_by_n)
         super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n))
 
     @staticmethod
-    def _shape_of(rows, k, n, dtype, tuning, b_is_k_by_n):
+    def _shape_of(rows: Sequence[int], k: int, n: Union[int, Sequence[int]], dtype: str,
+                  tuning: Optional[Tuning], b_is_k_by_n: bool) -> Any:
         shape = _shape(_abi.ceov_gemm_rs, dtype, tuning)
         shape.rows = _numbers(rows, "rows")
         shape.k = k
@@ -419,7 +421,8 @@ class GemmReduceScatter(_Op):
                               cls._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n),
                               len(rows))
 
-    def run(self, a, b, c=None, stream=None):
+    def run(self, a: Array, b: Array, c: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """a: sum(rows) x k; b: n x k, or k x n where b_is_k_by_n; c: rows[rank] x n, new
         where None (host ranks). Returns c."""
         own = self.rows[self._rank]
@@ -442,18 +445,19 @@ class _Reduce(_Op):
     _run_call = "ceov_reduce_run"
     _scratch_call = ""
     stride = 0
-    scale = 1.0
+    scale: float = 1.0
 
     def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
-                 tuning: Optional[Tuning] = None, by_node: bool = False):
+                 tuning: Optional[Tuning] = None, by_node: bool = False) -> None:
         _check_rows(workspace, counts, "counts")
-        self.counts = tuple(counts)
-        self.dtype = str(dtype)
+        self.counts: tuple[int, ...] = tuple(counts)
+        self.dtype: str = str(dtype)
         super().__init__(workspace, self._shape_of(counts, dtype, tuning, by_node, self.stride,
                                                    self.scale))
 
     @staticmethod
-    def _shape_of(counts, dtype, tuning, by_node=False, stride=0, scale=1.0):
+    def _shape_of(counts: Sequence[int], dtype: str, tuning: Optional[Tuning],
+                  by_node: bool = False, stride: int = 0, scale: float = 1.0) -> Any:
         shape = _shape(_abi.ceov_reduce, dtype, tuning)
         shape.counts = _numbers(counts, "counts")
         shape.stride = stride
@@ -473,14 +477,8 @@ class _Reduce(_Op):
             return sum(self.counts)
         return max(r * self.stride + count for r, count in enumerate(self.counts) if count)
 
-    @classmethod
-    def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
-                      tuning: Optional[Tuning] = None, by_node: bool = False) -> int:
-        """Returns how much scratch memory its workspace needs."""
-        return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning, by_node),
-                              len(counts))
-
-    def _run(self, source, target, n_target: int, stream):
+    def _run(self, source: Array, target: Array, n_target: int,
+             stream: Optional[StreamLike]) -> Array:
         target = self._result(target, source, n_target)
         held = (self._operand(source, "source", self._n_source, may_go_on=self.stride > 0),
                 self._operand(target, "target", n_target, is_result=True))
@@ -506,7 +504,7 @@ class ReduceScatter(_Reduce):
 
     def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
                  tuning: Optional[Tuning] = None, stride: int = 0, scale: float = 1.0,
-                 by_node: bool = False):
+                 by_node: bool = False) -> None:
         self.stride = stride
         self.scale = scale
         super().__init__(workspace, counts, dtype, tuning, by_node)
@@ -519,7 +517,8 @@ class ReduceScatter(_Reduce):
         shape = cls._shape_of(counts, dtype, tuning, by_node, stride, scale)
         return _scratch_bytes(cls._scratch_call, shape, len(counts))
 
-    def run(self, source, target=None, stream=None):
+    def run(self, source: Array, target: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """source has sum(counts) elements; with a stride it is memory from the first part to
         the end of the last one or farther. target has counts[rank] elements, of any shape, not
         in source or its gaps; None: a new array (host ranks). Returns target."""
@@ -535,7 +534,15 @@ class AllReduce(_Reduce):
     _create_call = "ceov_all_reduce_create"
     _scratch_call = "ceov_all_reduce_scratch_bytes"
 
-    def run(self, source, target=None, stream=None):
+    @classmethod
+    def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
+                      tuning: Optional[Tuning] = None, by_node: bool = False) -> int:
+        """Returns how much scratch memory its workspace needs."""
+        return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning, by_node),
+                              len(counts))
+
+    def run(self, source: Array, target: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """source and target have sum(counts) elements, of any shape. target is not source;
         None: a new array (host ranks). Returns target."""
         return self._run(source, target, sum(self.counts), stream)
@@ -551,13 +558,13 @@ class _Move(_Op):
     _scratch_call = ""
 
     def __init__(self, workspace: Workspace, n_bytes: Sequence[int],
-                 tuning: Optional[Tuning] = None):
+                 tuning: Optional[Tuning] = None) -> None:
         self._check_bytes(n_bytes, workspace.context.n_ranks)
-        self.n_bytes = tuple(n_bytes)
+        self.n_bytes: tuple[int, ...] = tuple(n_bytes)
         super().__init__(workspace, self._shape_of(n_bytes, tuning))
 
     @staticmethod
-    def _shape_of(n_bytes, tuning):
+    def _shape_of(n_bytes: Sequence[int], tuning: Optional[Tuning]) -> Any:
         shape = _abi.new(_abi.ceov_move)
         shape.bytes = _numbers(n_bytes, "n_bytes")
         if tuning is not None:
@@ -578,21 +585,22 @@ class _Move(_Op):
         """Returns how much scratch memory its workspace needs."""
         n_ranks = cls._n_ranks(n_bytes)
         cls._check_bytes(n_bytes, n_ranks)
-        size = getattr(_abi.lib, cls._scratch_call)(
-            ctypes.byref(cls._shape_of(n_bytes, tuning)), n_ranks)
+        size = int(getattr(_abi.lib, cls._scratch_call)(
+            ctypes.byref(cls._shape_of(n_bytes, tuning)), n_ranks))
         if not size:
             raise errors.InvalidError(f"{cls._scratch_call}: {tuple(n_bytes)}: bytes are "
                                       "multiples of 16 and not all 0")
         return size
 
-    def _memory(self, obj, name: str, size: int, is_result: bool = False) -> Memory:
+    def _memory(self, obj: Array, name: str, size: int, is_result: bool = False) -> Memory:
         memory = memory_of(obj)
         if memory.size_bytes != size:
             raise errors.InvalidError(f"{name}: {memory.size_bytes} bytes, must be {size}")
         self._check_memory(memory, name, is_result)
         return memory
 
-    def _run(self, source, target, sizes, stream):
+    def _run(self, source: Array, target: Array, sizes: Tuple[int, int],
+             stream: Optional[StreamLike]) -> Array:
         """Runs the operator. sizes: the bytes that source and target must have."""
         held = [self._memory(source, "source", sizes[0])]
         if target is None:
@@ -604,7 +612,7 @@ class _Move(_Op):
         return target
 
 
-def _item_bytes(array) -> int:
+def _item_bytes(array: Array) -> int:
     import numpy
 
     return numpy.asarray(array).dtype.itemsize
@@ -624,7 +632,8 @@ class AllGather(_Move):
     def _n_ranks(n_bytes: Sequence[int]) -> int:
         return _n_of(n_bytes, "n_bytes")
 
-    def run(self, source, target=None, stream=None):
+    def run(self, source: Array, target: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """source: n_bytes[rank] bytes, which may be the own place in target; target:
         sum(n_bytes), in the order of ranks, new where None (host ranks, of the source's
         dtype). Returns target."""
@@ -650,7 +659,8 @@ class AllToAll(_Move):
             raise errors.InvalidError(f"n_bytes: {len(n_bytes)} numbers, must be a square")
         return n
 
-    def run(self, source, target=None, stream=None):
+    def run(self, source: Array, target: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """source: the blocks for all ranks in their order; target: the blocks from all ranks
         in their order, new where None (host ranks, of the source's dtype). The two do not
         overlap. Returns target."""

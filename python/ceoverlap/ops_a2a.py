@@ -18,7 +18,9 @@ from __future__ import annotations
 from typing import Any, Optional, Sequence, Tuple
 
 from . import _abi, errors
+from .buffer import Array
 from .ops import Tuning, Workspace, _b_shape, _n_of, _numbers, _Op, _scratch_bytes, _shape
+from .stream import StreamLike
 
 
 class _AllToAllOp(_Op):
@@ -32,44 +34,52 @@ class _AllToAllOp(_Op):
                  tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False, *,
                  rows_of: Optional[Sequence[Sequence[int]]] = None,
                  rows: Optional[Sequence[int]] = None,
-                 columns: Optional[Sequence[int]] = None):
+                 columns: Optional[Sequence[int]] = None) -> None:
         self._set_blocks(workspace.context.n_ranks, rows_of, rows, columns)
         self.k = k
         self.n = n
-        self.dtype = str(dtype)
-        self.b_is_k_by_n = bool(b_is_k_by_n)
+        self.dtype: str = str(dtype)
+        self.b_is_k_by_n: bool = bool(b_is_k_by_n)
         super().__init__(workspace, self._shape_of(k, n, dtype, tuning, b_is_k_by_n, rows_of,
                                                    rows, columns))
 
     @staticmethod
-    def _n_ranks(rows_of, rows, columns) -> int:
+    def _n_ranks(rows_of: Optional[Sequence[Sequence[int]]], rows: Optional[Sequence[int]],
+                 columns: Optional[Sequence[int]]) -> int:
         """Returns for how many ranks the numbers are."""
-        if (rows_of is None) == (rows is None) or (rows is None) != (columns is None):
+        lists: Sequence[Sequence[int]]
+        if rows_of is not None and rows is None and columns is None:
+            n, lists = _n_of(rows_of, "rows_of"), rows_of
+        elif rows_of is None and rows is not None and columns is not None:
+            n, lists = _n_of(rows, "rows"), [columns]
+        else:
             raise errors.InvalidError("give either rows_of, or both rows and columns")
-        n = _n_of(rows, "rows") if rows_of is None else _n_of(rows_of, "rows_of")
-        lists = [columns] if rows_of is None else rows_of
         if any(_n_of(numbers, "rows_of, or columns") != n for numbers in lists):
             raise errors.InvalidError(f"rows_of, or rows and columns: lists of {n} numbers, "
                                       "one for each rank")
         return n
 
-    def _set_blocks(self, n_ranks: int, rows_of, rows, columns) -> None:
+    def _set_blocks(self, n_ranks: int, rows_of: Optional[Sequence[Sequence[int]]],
+                    rows: Optional[Sequence[int]], columns: Optional[Sequence[int]]) -> None:
         n = self._n_ranks(rows_of, rows, columns)
         if n != n_ranks:
             raise errors.InvalidError(f"numbers for {n} of {n_ranks} ranks")
-        self.rows_of = None if rows_of is None else tuple(map(tuple, rows_of))
-        self.rows = None if rows is None else tuple(rows)
-        self.columns = None if columns is None else tuple(columns)
+        # Empty where the caller has named blocks in the other way.
+        self.rows_of: tuple[tuple[int, ...], ...] = tuple(tuple(line) for line in rows_of or ())
+        self.rows: tuple[int, ...] = tuple(rows or ())
+        self.columns: tuple[int, ...] = tuple(columns or ())
 
     @classmethod
-    def _shape_of(cls, k, n, dtype, tuning, b_is_k_by_n, rows_of, rows, columns):
+    def _shape_of(cls, k: int, n: int, dtype: str, tuning: Optional[Tuning], b_is_k_by_n: bool,
+                  rows_of: Optional[Sequence[Sequence[int]]], rows: Optional[Sequence[int]],
+                  columns: Optional[Sequence[int]]) -> Any:
         shape = _shape(cls._struct, dtype, tuning)
         if rows_of is not None:
             shape.rows_of = _numbers([number for line in rows_of for number in line],
                                      "rows_of")
         else:
-            shape.rows = _numbers(rows, "rows")
-            shape.columns = _numbers(columns, "columns")
+            shape.rows = _numbers(rows or (), "rows")
+            shape.columns = _numbers(columns or (), "columns")
         shape.k = k
         shape.n = n
         shape.b_is_k_by_n = bool(b_is_k_by_n)
@@ -99,7 +109,8 @@ class _AllToAllOp(_Op):
     def _c_shape(self) -> Tuple[int, int]:
         raise NotImplementedError
 
-    def run(self, a, b, c=None, stream=None):
+    def run(self, a: Array, b: Array, c: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """b: n x k, or k x n where b_is_k_by_n; a and c: see the class; c is new where None
         (host ranks). Returns c."""
         c_shape = self._c_shape()

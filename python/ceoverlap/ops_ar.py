@@ -5,10 +5,12 @@ operators have in common."""
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 from . import _abi
+from .buffer import Array
 from .ops import Tuning, Workspace, _b_shape, _Op, _scratch_bytes, _shape
+from .stream import StreamLike
 
 
 class GemmAllReduce(_Op):
@@ -26,17 +28,18 @@ class GemmAllReduce(_Op):
 
     def __init__(self, workspace: Workspace, m: int, k: int, n: int, dtype: str = "bfloat16",
                  tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False,
-                 by_rows: bool = False):
+                 by_rows: bool = False) -> None:
         self.m = m
         self.k = k
         self.n = n
-        self.dtype = str(dtype)
-        self.b_is_k_by_n = bool(b_is_k_by_n)
+        self.dtype: str = str(dtype)
+        self.b_is_k_by_n: bool = bool(b_is_k_by_n)
         super().__init__(workspace, self._shape_of(m, k, n, dtype, tuning, b_is_k_by_n,
                                                    by_rows))
 
     @staticmethod
-    def _shape_of(m, k, n, dtype, tuning, b_is_k_by_n, by_rows):
+    def _shape_of(m: int, k: int, n: int, dtype: str, tuning: Optional[Tuning], b_is_k_by_n: bool,
+                  by_rows: bool) -> Any:
         shape = _shape(_abi.ceov_gemm_ar, dtype, tuning)
         shape.m = m
         shape.k = k
@@ -54,7 +57,8 @@ class GemmAllReduce(_Op):
                               cls._shape_of(m, k, n, dtype, tuning, b_is_k_by_n, by_rows),
                               n_ranks)
 
-    def run(self, a, b, c=None, stream=None):
+    def run(self, a: Array, b: Array, c: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """a: m x k; b: n x k, or k x n where b_is_k_by_n; c: m x n, new where None (host
         ranks). Returns c."""
         c = self._result(c, a, self.m, self.n)

@@ -21,12 +21,13 @@ float32, multiply rows; for sums only. Ranks without tables may give None for th
 from __future__ import annotations
 
 import ctypes
-from typing import Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 from . import _abi, errors
-from .buffer import memory_of
+from .buffer import Array, memory_of
 from .ops import Tuning, Workspace, _n_of, _numbers, _Op, _scratch_bytes, _shape
 from .plan import number_of
+from .stream import StreamLike
 
 _POOLINGS = {"sum": _abi.CEOV_POOL_SUM, "mean": _abi.CEOV_POOL_MEAN}
 _BYTES = {"int64": 8, "float32": 4}
@@ -34,7 +35,8 @@ _BYTES = {"int64": 8, "float32": 4}
 Tables = Sequence[Sequence[Tuple[int, int]]]
 
 
-def _shape_of(samples, tables: Tables, dtype, pooling, tuning):
+def _shape_of(samples: Sequence[int], tables: Tables, dtype: str, pooling: str,
+              tuning: Optional[Tuning]) -> Any:
     if _n_of(tables, "tables") != _n_of(samples, "samples"):
         raise errors.InvalidError(f"tables: of {len(tables)} ranks, samples: of {len(samples)}")
     every = [table for local in tables for table in local]
@@ -54,20 +56,20 @@ class _Embedding(_Op):
 
     def __init__(self, workspace: Workspace, samples: Sequence[int], tables: Tables,
                  dtype: str = "float32", pooling: str = "sum", *,
-                 tuning: Optional[Tuning] = None):
+                 tuning: Optional[Tuning] = None) -> None:
         if _n_of(samples, "samples") != workspace.context.n_ranks:
             raise errors.InvalidError(f"samples: of {len(samples)} ranks, the group has "
                                       f"{workspace.context.n_ranks}")
         shape = _shape_of(samples, tables, dtype, pooling, tuning)
         own = tables[workspace.rank]
-        self.dtype = str(dtype)
-        self.n_samples = sum(samples)
-        self.n_own_samples = samples[workspace.rank]
-        self.n_tables = len(own)
-        self.n_elements = sum(rows * dim for rows, dim in own)
-        self.n_columns = sum(dim for local in tables for _, dim in local)
-        self.n_own_columns = sum(dim for _, dim in own)
-        self.largest_dim = max((dim for _, dim in own), default=0)
+        self.dtype: str = str(dtype)
+        self.n_samples: int = sum(samples)
+        self.n_own_samples: int = samples[workspace.rank]
+        self.n_tables: int = len(own)
+        self.n_elements: int = sum(rows * dim for rows, dim in own)
+        self.n_columns: int = sum(dim for local in tables for _, dim in local)
+        self.n_own_columns: int = sum(dim for _, dim in own)
+        self.largest_dim: int = max((dim for _, dim in own), default=0)
         super().__init__(workspace, shape)
 
     @classmethod
@@ -77,7 +79,7 @@ class _Embedding(_Op):
         return _scratch_bytes(cls._scratch_call,
                               _shape_of(samples, tables, dtype, pooling, tuning), len(samples))
 
-    def _array(self, obj, name: str, dtype: str, n: int):
+    def _array(self, obj: Array, name: str, dtype: str, n: int) -> Optional[int]:
         """Returns the address of n numbers; None: there are none."""
         if obj is None and not n:
             return None
@@ -88,13 +90,15 @@ class _Embedding(_Op):
         self._check_memory(memory, name, False)
         return memory.address
 
-    def _matrix(self, obj, name: str, *shape: int, is_result: bool = False):
+    def _matrix(self, obj: Array, name: str, *shape: int,
+                is_result: bool = False) -> Optional[int]:
         """Returns the address of an operand; None: it has no elements, and is not given."""
         if obj is None and 0 in shape:
             return None
         return self._operand(obj, name, *shape, is_result=is_result).address
 
-    def _bags(self, bags, offsets, weights, n_indices: int) -> None:
+    def _bags(self, bags: _abi.ceov_embedding_bags, offsets: Array, weights: Array,
+              n_indices: int) -> None:
         bags.n_indices = n_indices
         if self.n_tables:
             bags.offsets = self._array(offsets, "offsets", "int64",
@@ -111,7 +115,8 @@ class EmbeddingAllToAll(_Embedding):
     _run_call = "ceov_embedding_a2a_run"
     _scratch_call = "ceov_embedding_a2a_scratch_bytes"
 
-    def run(self, tables, indices, offsets, pooled, weights=None, stream=None):
+    def run(self, tables: Array, indices: Array, offsets: Array, pooled: Array,
+            weights: Array = None, stream: Optional[StreamLike] = None) -> Array:
         """tables: the own tables one behind the other, of n_elements. indices, offsets, weights:
         the own bags; offsets may end before the indices do. pooled: own samples x columns of all
         tables. Returns pooled."""
@@ -134,7 +139,9 @@ class EmbeddingBackward(_Embedding):
     _run_call = "ceov_embedding_backward_run"
     _scratch_call = "ceov_embedding_backward_scratch_bytes"
 
-    def run(self, grads, offsets=None, bag_grads=None, row_grads=None, weights=None, stream=None):
+    def run(self, grads: Array, offsets: Array = None, bag_grads: Array = None,
+            row_grads: Array = None, weights: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """grads: own samples x columns of all tables. offsets, weights: those of the forward run;
         only read for row_grads. Results, of which at least one is given where there are tables:
 

@@ -24,11 +24,12 @@ dispatch of group 0 writes that of all groups, and those of other groups read it
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from . import _abi, errors
-from .buffer import memory_of
-from .ops import Workspace, _Op, _scratch_bytes, _shape
+from .buffer import Array, Memory, memory_of
+from .ops import Tuning, Workspace, _Op, _scratch_bytes, _shape
+from .stream import StreamLike
 
 
 class _Experts(_Op):
@@ -40,24 +41,25 @@ class _Experts(_Op):
     def __init__(self, workspace: Workspace, n_tokens: int, hidden: int, n_experts: int,
                  top_k: int, dtype: str = "bfloat16", *, capacity: Optional[int] = None,
                  n_received: Optional[int] = None, n_groups: int = 1,
-                 total_capacity: Optional[int] = None):
+                 total_capacity: Optional[int] = None) -> None:
         n_ranks = workspace.context.n_ranks
         self.n_tokens = n_tokens
         self.hidden = hidden
         self.n_experts = n_experts
         self.top_k = top_k
-        self.dtype = str(dtype)
+        self.dtype: str = str(dtype)
         self.n_groups = n_groups
-        self.n_each = n_experts // n_ranks // max(n_groups, 1)          # 0 groups count as one
-        self.capacity = capacity or n_tokens * min(top_k, self.n_each)
-        self.n_received = n_received or n_ranks * self.capacity
+        self.n_each: int = n_experts // n_ranks // max(n_groups, 1)          # 0 groups count as one
+        self.capacity: int = capacity or n_tokens * min(top_k, self.n_each)
+        self.n_received: int = n_received or n_ranks * self.capacity
         super().__init__(workspace, self._shape_of(n_tokens, hidden, n_experts, top_k, dtype,
                                                    capacity, n_received, n_groups,
                                                    total_capacity))
 
     @staticmethod
-    def _shape_of(n_tokens, hidden, n_experts, top_k, dtype, capacity, n_received, n_groups,
-                  total_capacity):
+    def _shape_of(n_tokens: int, hidden: int, n_experts: int, top_k: int, dtype: str,
+                  capacity: Optional[int], n_received: Optional[int], n_groups: int,
+                  total_capacity: Optional[int]) -> Any:
         shape = _shape(_abi.ceov_moe, dtype, None)
         shape.n_tokens = n_tokens
         shape.hidden = hidden
@@ -79,7 +81,8 @@ class _Experts(_Op):
                               cls._shape_of(n_tokens, hidden, n_experts, top_k, dtype, capacity,
                                             n_received, n_groups, total_capacity), n_ranks)
 
-    def _array(self, obj, name: str, dtypes, n: int, is_result: bool = False):
+    def _array(self, obj: Array, name: str, dtypes: Tuple[str, ...], n: int,
+               is_result: bool = False) -> Memory:
         """Returns the Memory of n numbers of 4 bytes."""
         memory = memory_of(obj)
         if memory.dtype not in dtypes or memory.size_bytes != 4 * n:
@@ -88,7 +91,7 @@ class _Experts(_Op):
         self._check_memory(memory, name, is_result)
         return memory
 
-    def _tokens(self, obj, name: str, is_result: bool = False):
+    def _tokens(self, obj: Array, name: str, is_result: bool = False) -> Tuple[Memory, int]:
         """Returns the Memory of rows of tokens, and how many there are."""
         shape = memory_of(obj).shape
         if len(shape) != 2 or shape[0] > self.n_tokens:
@@ -96,7 +99,7 @@ class _Experts(_Op):
                                       f"{self.hidden}")
         return self._operand(obj, name, shape[0], self.hidden, is_result=is_result), shape[0]
 
-    def _routing(self, run: Any, slots, arrived, n: int, is_result: bool) -> None:
+    def _routing(self, run: Any, slots: Array, arrived: Array, n: int, is_result: bool) -> None:
         run.routing.slots = self._array(slots, "slots", ("int32",), n * self.top_k,
                                         is_result).address
         run.routing.arrived = self._array(arrived, "arrived", ("uint32", "int32"),
@@ -111,8 +114,9 @@ class MoeDispatch(_Experts):
     _run_call = "ceov_moe_dispatch_run"
     _scratch_call = "ceov_moe_dispatch_scratch_bytes"
 
-    def run(self, tokens, experts, slots, arrived, received, ends, stream=None, *, sent=None,
-            group: int = 0):
+    def run(self, tokens: Array, experts: Array, slots: Array, arrived: Array, received: Array,
+            ends: Array, stream: Optional[StreamLike] = None, *, sent: Array = None,
+            group: int = 0) -> Array:
         """tokens: n x hidden; experts: n x top_k numbers of experts, -1 for none, int32. None:
         copies go where those of an earlier dispatch went, whose routing is given, at all ranks.
         slots, arrived: the routing. received: n_received x hidden, in the order of own experts,
@@ -148,7 +152,8 @@ class MoeCombine(_Experts):
     _run_call = "ceov_moe_combine_run"
     _scratch_call = "ceov_moe_combine_scratch_bytes"
 
-    def run(self, rows, slots, arrived, sums, weights=None, stream=None, *, group: int = 0):
+    def run(self, rows: Array, slots: Array, arrived: Array, sums: Array, weights: Array = None,
+            stream: Optional[StreamLike] = None, *, group: int = 0) -> Array:
         """rows: n_received x hidden, in the order of a dispatch's result; slots, arrived: its
         routing. sums: n x hidden. weights: n x top_k of float32, by which copies are multiplied;
         None: all are 1. group: whose rows these are; sums are those of a token's copies for its

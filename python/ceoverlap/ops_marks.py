@@ -6,11 +6,12 @@ contract, and ceoverlap.ops says what operators have in common."""
 from __future__ import annotations
 
 import ctypes
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 from . import _abi
+from .buffer import Array
 from .ops import Tuning, Workspace, _b_shape, _Op, _scratch_bytes, _shape
-from .stream import stream_handle
+from .stream import StreamLike, stream_handle
 
 
 class GemmMarks(_Op):
@@ -28,18 +29,19 @@ class GemmMarks(_Op):
     _run_call = "ceov_gemm_marks_run"
 
     def __init__(self, workspace: Workspace, m: int, k: int, n: int, dtype: str = "bfloat16",
-                 tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False):
+                 tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False) -> None:
         self.m = m
         self.k = k
         self.n = n
-        self.dtype = str(dtype)
-        self.b_is_k_by_n = bool(b_is_k_by_n)
+        self.dtype: str = str(dtype)
+        self.b_is_k_by_n: bool = bool(b_is_k_by_n)
         super().__init__(workspace, self._shape_of(m, k, n, dtype, tuning, b_is_k_by_n))
         n_groups = _abi.lib.ceov_gemm_marks_groups(self._open_handle())
         self.groups: Tuple[Tuple[int, int], ...] = tuple(map(self._rows, range(n_groups)))
 
     @staticmethod
-    def _shape_of(m, k, n, dtype, tuning, b_is_k_by_n):
+    def _shape_of(m: int, k: int, n: int, dtype: str, tuning: Optional[Tuning],
+                  b_is_k_by_n: bool) -> Any:
         shape = _shape(_abi.ceov_gemm_marks, dtype, tuning)
         shape.m = m
         shape.k = k
@@ -59,7 +61,8 @@ class GemmMarks(_Op):
         self._invoke("ceov_gemm_marks_rows", group, ctypes.byref(first), ctypes.byref(n_rows))
         return first.value, n_rows.value
 
-    def run(self, a, b, c=None, stream=None):
+    def run(self, a: Array, b: Array, c: Array = None,
+            stream: Optional[StreamLike] = None) -> Array:
         """a: m x k; b: n x k, or k x n where b_is_k_by_n; c: m x n, new where None (host
         ranks). Returns c."""
         c = self._result(c, a, self.m, self.n)
@@ -71,7 +74,7 @@ class GemmMarks(_Op):
         self._start(run, stream)
         return c
 
-    def wait(self, group: int, stream=None, run: int = 0) -> None:
+    def wait(self, group: int, stream: Optional[StreamLike] = None, run: int = 0) -> None:
         """Makes the stream wait until a group of the last run, or of the run of that number,
         counted from 1, is stored. On host ranks it blocks, at most for the workspace's
         deadline."""

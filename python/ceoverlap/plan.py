@@ -10,13 +10,13 @@ import math
 import os
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple, Optional, Union
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from . import _abi, _object, errors
 from ._owner import Owner
-from .buffer import Buffer, memory_of
-from .signal import Mark
-from .stream import stream_handle
+from .buffer import Array, Buffer, Memory, memory_of
+from .signal import Mark, Signal
+from .stream import StreamLike, stream_handle
 
 _ROUTES = {"default": _abi.CEOV_ROUTES_DEFAULT, "direct": _abi.CEOV_ROUTES_DIRECT,
            "all": _abi.CEOV_ROUTES_ALL}
@@ -24,14 +24,14 @@ _URGENCIES = {"normal": _abi.CEOV_URGENCY_NORMAL, "urgent": _abi.CEOV_URGENCY_UR
               "background": _abi.CEOV_URGENCY_BACKGROUND}
 
 
-def number_of(names: dict, name: str, what: str) -> int:
+def number_of(names: Dict[str, int], name: str, what: str) -> int:
     """Returns the library's constant for a word; `what` names the option in the error."""
     if name not in names:
         raise errors.InvalidError(f"{what} {name!r}: one of {', '.join(names)}")
     return names[name]
 
 
-_LAUNCH_BYTES = _abi.sizeof(_abi.ceov_launch)
+_LAUNCH_BYTES = ctypes.sizeof(_abi.ceov_launch)
 _pack_launch = Struct(f"={_LAUNCH_BYTES // 8}Q").pack
 
 
@@ -98,7 +98,7 @@ class Transfer(NamedTuple):
                 setattr(struct, name, mark._struct())
         return struct
 
-    def _objects(self):
+    def _objects(self) -> Iterator[Union[Buffer, Signal]]:
         """Yields the buffers and signals that the plan has to keep alive for this transfer."""
         for one in (self.source, self.target, self.n_rows_at):
             if one is not None:
@@ -113,14 +113,14 @@ class Ticket:
 
     __slots__ = ("_plan", "_struct")
 
-    def __init__(self, plan: Plan, struct: _abi.ceov_ticket):
+    def __init__(self, plan: Plan, struct: _abi.ceov_ticket) -> None:
         self._plan = plan
         self._struct = struct
 
     @property
     def number(self) -> int:
         """The launch's number, which rises with every launch of the context."""
-        return self._struct.number
+        return int(self._struct.number)
 
     def is_done(self) -> bool:
         """Returns whether the launch is done, without waiting. Raises the launch's error if it
@@ -167,27 +167,27 @@ class Plan(_object.Object):
 
     def __init__(self, context: Owner, rank: int, *, max_chunk_bytes: int = 0,
                  mark_group_bytes: int = 0, routes: str = "default",
-                 urgency: str = "normal"):
+                 urgency: str = "normal") -> None:
         super().__init__(context, rank)
         options = _abi.new(_abi.ceov_plan_options)
         options.max_chunk_bytes = max_chunk_bytes
         options.mark_group_bytes = mark_group_bytes
         options.routes = number_of(_ROUTES, routes, "routes")
         options.urgency = number_of(_URGENCIES, urgency, "urgency")
-        self._in_flight: collections.deque = collections.deque()
-        self._named: list = []          # buffers and signals
+        self._in_flight: collections.deque[Tuple[int, Memory]] = collections.deque()
+        self._named: List[Union[Buffer, Signal]] = []
         self._make_handle("ceov_plan_create", rank, ctypes.byref(options),
                           kept=(self._named, self._in_flight))
 
     @property
     def n_transfers(self) -> int:
         """How many transfers it has."""
-        return self._info().n_transfers
+        return int(self._info().n_transfers)
 
     @property
     def launch_bytes(self) -> int:
         """How many bytes a launch moves; with n_rows_at, at most."""
-        return self._info().bytes
+        return int(self._info().bytes)
 
     @property
     def is_committed(self) -> bool:
@@ -197,20 +197,26 @@ class Plan(_object.Object):
     @property
     def n_in_flight(self) -> int:
         """How many launches are in flight."""
-        return self._info().n_in_flight
+        return int(self._info().n_in_flight)
 
     @property
     def is_by_daemon(self) -> bool:
         """Whether a daemon carries it out, and not this process."""
         return bool(self._info().is_by_daemon)
 
-    def _keep(self, *objects) -> None:
+    def _keep(self, *objects: Union[None, Buffer, Signal]) -> None:
         self._named.extend(one for one in objects if one is not None)
 
-    def add(self, transfer: Optional[Transfer] = None, **fields) -> Plan:
+    def add(self, transfer: Optional[Transfer] = None, *,
+            source: Union[None, Spot, Buffer] = None, target: Union[None, Spot, Buffer] = None,
+            row_bytes: int = 0, n_rows: int = 1, source_ready: Optional[Mark] = None,
+            target_free: Optional[Mark] = None, then: Optional[Mark] = None,
+            n_rows_at: Union[None, Spot, Buffer] = None) -> Plan:
         """Adds a transfer: a Transfer object, or the fields of one as keyword arguments.
         Returns the plan."""
-        transfer = Transfer(**fields) if transfer is None else transfer
+        if transfer is None:
+            transfer = Transfer(source, target, row_bytes, n_rows, source_ready, target_free, then,
+                                n_rows_at)
         self._invoke("ceov_plan_add", ctypes.byref(transfer._struct()))
         self._keep(*transfer._objects())
         return self
@@ -234,8 +240,9 @@ class Plan(_object.Object):
         expected time."""
         return told_by(lambda fd: self._invoke("ceov_plan_explain", fd))
 
-    def launch(self, base: int = 0, *, deadline_s: float = 0.0, producer_stream=None,
-               after_stream=None, floating=None) -> Ticket:
+    def launch(self, base: int = 0, *, deadline_s: float = 0.0,
+               producer_stream: Optional[StreamLike] = None,
+               after_stream: Optional[StreamLike] = None, floating: Array = None) -> Ticket:
         """Runs the plan once; base is added to every mark's value. FullError: too many
         launches are in flight.
 
@@ -259,7 +266,7 @@ class Plan(_object.Object):
             self._hold(ticket.number, memory)
         return ticket
 
-    def queue(self, stream, base: int = 0) -> None:
+    def queue(self, stream: StreamLike, base: int = 0) -> None:
         """Queues the whole plan on a stream (an integer or an object; see stream_handle()),
         from this thread and in the plan's order: waits for marks, copies, raises. The engine
         has no part in it; so there is no ticket and no deadline, and an abort opens the
@@ -273,7 +280,7 @@ class Plan(_object.Object):
         the plan is in flight."""
         self._invoke("ceov_plan_queue", stream_handle(stream), base)
 
-    def _check_floating(self, memory) -> None:
+    def _check_floating(self, memory: Memory) -> None:
         sizes = [one.size_bytes for one in self._named if isinstance(one, Buffer)
                  and one.is_floating]
         if not sizes:
@@ -282,7 +289,7 @@ class Plan(_object.Object):
             raise errors.InvalidError(f"floating: {memory.size_bytes} bytes, the buffer has "
                                       f"{sizes[0]}")
 
-    def _hold(self, number: int, memory) -> None:
+    def _hold(self, number: int, memory: Memory) -> None:
         """Keeps the memory of a floating buffer alive until launch `number`, which uses it, is
         done."""
         self._in_flight.append((number, memory))
@@ -307,7 +314,7 @@ class Plan(_object.Object):
         super().close()
 
 
-def told_by(tell) -> str:
+def told_by(tell: Callable[[int], object]) -> str:
     """Returns the text that the library writes into a file: tell(fd) is called with its
     descriptor."""
     with os.fdopen(os.memfd_create("ceoverlap-text"), "rb") as file:

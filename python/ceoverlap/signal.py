@@ -31,7 +31,7 @@ class MarkList:
 
     __slots__ = ("_marks", "_array")
 
-    def __init__(self, marks: Iterable[Mark]):
+    def __init__(self, marks: Iterable[Mark]) -> None:
         self._marks = tuple(marks)
         self._array = (_abi.ceov_mark * len(self._marks))(*[mark._struct()
                                                             for mark in self._marks])
@@ -42,7 +42,7 @@ class MarkList:
     def __iter__(self) -> Iterator[Mark]:
         return iter(self._marks)
 
-    def _open_array(self):
+    def _open_array(self) -> ctypes.Array[_abi.ceov_mark]:
         """Returns the marks as a C array. Raises StateError if one of their signals is closed.
         """
         for mark in self._marks:
@@ -57,7 +57,7 @@ class Signal(_object.Object):
     _release_call = "ceov_signal_release"
     _query = ("ceov_signal_query", _abi.ceov_signal_info)
 
-    def __init__(self, context: Owner, rank: int):
+    def __init__(self, context: Owner, rank: int) -> None:
         super().__init__(context, rank)
 
     @classmethod
@@ -76,7 +76,7 @@ class Signal(_object.Object):
     @property
     def n_counters(self) -> int:
         """How many counters it has."""
-        return self._info().n_counters
+        return int(self._info().n_counters)
 
     @property
     def place(self) -> Place:

@@ -3,12 +3,18 @@
 """memory_of(): what it takes, what it refuses, and what it keeps alive."""
 
 import array
+import contextlib
 import ctypes
+import glob
 import mmap
+import os
+import re
 import sys
 import unittest
+import unittest.mock
 
 import numpy as np
+import rig
 
 import ceoverlap
 from ceoverlap import memory_of
@@ -72,6 +78,68 @@ class Arrays(unittest.TestCase):
             with self.assertRaises(ceoverlap.InvalidError):
                 np.asarray(context.floating(64))
 
+    def test_memoryview(self):
+        with ceoverlap.Context(0, 1, "host") as context:
+            buffer = context.allocate(64)
+            if sys.version_info >= (3, 12):     # older ones ask no class written in Python
+                memoryview(buffer)[3] = 5
+            else:
+                with self.assertRaisesRegex(TypeError, "bytes-like"):
+                    memoryview(buffer)
+                buffer.__buffer__(0)[3] = 5
+            self.assertEqual(buffer.view()[3], 5)
+
+    def test_dlpack(self):
+        takers = [np.from_dlpack]
+        with contextlib.suppress(ImportError, AttributeError):  # or the tests' folder of that name
+            import torch
+
+            takers.append(torch.from_dlpack)
+        with ceoverlap.Context(0, 1, "host") as context:
+            buffer = context.allocate(64)
+            self.assertEqual(buffer.__dlpack_device__(), (1, 0))
+            for take in takers:
+                with self.subTest(take.__module__):
+                    buffer.view()[:] = range(64)
+                    taken = take(buffer)
+                    self.assertEqual(tuple(taken.shape), (64,))
+                    self.assertEqual([int(one) for one in taken], list(range(64)))
+                    buffer.view()[5] = 77       # it is no copy
+                    self.assertEqual(int(taken[5]), 77)
+                    self.assertFalse(buffer.release())      # the taker may still read it
+                    del taken
+            self.assertTrue(buffer.release())
+
+    def test_refusals(self):
+        """What has no bytes that this process may touch says so, however it is asked."""
+        asked = [lambda buffer: buffer.view(), np.asarray, np.from_dlpack, memory_of,
+                 lambda buffer: buffer.__buffer__(0)]
+        with ceoverlap.Context((0, 1), 2, "host") as context:
+            on_gpu, closed = context.allocate(64), context.allocate(64)
+            closed.close()
+            context.allocate(64, 1).share("theirs")
+            found = context.find_buffer(1, "theirs")
+            for ask in asked:
+                with self.assertRaisesRegex(ceoverlap.StateError, "this Buffer is closed"):
+                    ask(closed)
+                with self.assertRaisesRegex(ceoverlap.InvalidError, "found here"):
+                    ask(found)
+                with self.assertRaisesRegex(ceoverlap.InvalidError, "floating buffer"):
+                    ask(context.floating(64))
+                with unittest.mock.patch.object(
+                        context, "place", return_value=ceoverlap.Place("gpu", 3)):
+                    with self.assertRaisesRegex(ceoverlap.InvalidError, "on GPU 3, whose memory"):
+                        ask(on_gpu)
+
+
+def messages_in(path):
+    """The texts in a C file, without comments; neighbouring literals are one text."""
+    with open(path, encoding="utf-8") as file:
+        source = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+    literal = r'"((?:[^"\\\n]|\\.)*)"'
+    for found in re.finditer(rf"(?:{literal}\s*(?:PRI\w+\s*)?)+", source):
+        yield "".join(re.findall(literal, found[0]))
+
 
 class Advice(unittest.TestCase):
     """What messages of the library advise, as a caller in Python can follow it."""
@@ -82,6 +150,20 @@ class Advice(unittest.TestCase):
                          "ceov_launch: call Context.reopen() or Context.allocate()")
         self.assertEqual(str(made(-1, "create it with ceov_ag_gemm_scratch_bytes()")),
                          "create it with scratch_bytes()")
+
+    def test_all_messages(self):
+        """No message in the library's sources names C's calls or constants to follow, but those
+        at its beginning, which say what has failed, and the names of C's enums and structs."""
+        seen = 0
+        for path in glob.glob(os.path.join(rig.ROOT, "src", "**", "*.c"), recursive=True):
+            for text in messages_in(path):
+                advice = re.sub(r"^(ceov_\w+: )+", "", ceoverlap.errors._in_python(text))
+                if " " not in advice:           # a name, no message
+                    continue
+                seen += 1
+                self.assertIsNone(re.search(r"\bceov_\w+\(\)|\bCEOV_[A-Z]", advice),
+                                  f"{path}: {advice}")
+        self.assertGreater(seen, 500)
 
     def test_every_name_is_there(self):
         from ceoverlap import ops, plan, signal

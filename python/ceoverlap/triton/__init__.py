@@ -30,14 +30,14 @@ not belong into loops with warp_specialize, whose warps know other barriers.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 try:
     import triton
     import triton.language as tl
     from triton.language import core
-except ImportError as error:
-    raise ImportError("ceoverlap.triton needs Triton: pip install triton") from error
+except ImportError as _error:
+    raise ImportError("ceoverlap.triton needs Triton: pip install triton") from _error
 
 from ..signal import Signal
 
@@ -160,7 +160,7 @@ _BEGIN_LOADS = tl.constexpr("fence.proxy.async; mov.u32 $0, 0;")
 
 
 @core.builtin
-def _has_bulk_copies(_semantic=None):
+def _has_bulk_copies(_semantic: Any = None) -> Any:
     """Returns whether the target GPU has TMA. Refuses kernels for which the two verbs are not
     made."""
     options = _semantic.builder.options
@@ -174,13 +174,13 @@ def _has_bulk_copies(_semantic=None):
 
 
 @triton.jit
-def _counted(n):
+def _counted(n: Any) -> Any:
     """Returns an integer of any type as uint64."""
     return tl.cast(n, tl.uint64)
 
 
 @triton.jit
-def arrive(signal, index, n_tiles, value):
+def arrive(signal: Any, index: Any, n_tiles: Any, value: Any) -> Any:
     """One tile of n_tiles is stored by this program, by tl.store or through a tensor
     descriptor; the last one to arrive raises counter `index` of the signal to value.
 
@@ -209,7 +209,7 @@ def arrive(signal, index, n_tiles, value):
 
 
 @triton.jit
-def await_mark(signal, index, value, timeout_ns=10_000_000_000):
+def await_mark(signal: Any, index: Any, value: Any, timeout_ns: Any = 10_000_000_000) -> Any:
     """Waits until counter `index` of the signal has reached value, at most timeout_ns; what
     the program loads behind it, by tl.load or through a tensor descriptor, is what the mark
     stands for. Returns REACHED, or ABORTED or TIMEOUT: then the data must not be read.
