@@ -281,9 +281,15 @@ class Buffer(_object.Object):
         end. It must not be used after the context is closed."""
         import numpy
 
-        if self.is_found or self._context.place(self._rank).kind != "host":
-            raise errors.InvalidError("only host memory of our own ranks has views; wrap "
-                                      "address() where you know better")
+        self._open_handle()
+        if self.is_found:
+            raise errors.InvalidError(f"this buffer is rank {self._rank}'s, found here: only the "
+                                      "process of that rank has views of it; plans reach it")
+        place = self._context.place(self._rank)
+        if place.kind != "host":
+            raise errors.InvalidError(f"this buffer is on GPU {place.index}, whose memory has no "
+                                      "views here: register() a tensor instead of allocate(), or "
+                                      "wrap address() where you know better")
         address = self.address(self._rank)
         if address is None:
             raise errors.InvalidError("a floating buffer has no memory of its own")
@@ -307,6 +313,26 @@ class Buffer(_object.Object):
         if copy is False and dtype not in (None, view.dtype):
             raise ValueError(f"a buffer's bytes are uint8, not {dtype}: take view({dtype!r})")
         return numpy.array(view, dtype, copy=True) if copy else numpy.asarray(view, dtype)
+
+    def __buffer__(self, _flags: int) -> memoryview:
+        """For memoryview(), from Python 3.12 on: the buffer's bytes, see view(). Older versions
+        ask no class that is written in Python: there it is memoryview(buffer.view())."""
+        return memoryview(self.view())
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        """For from_dlpack() of NumPy, PyTorch and others: where the bytes are, see view()."""
+        device, index = self.view().__dlpack_device__()
+        return int(device), int(index)
+
+    def __dlpack__(self, *, stream: Optional[int] = None,
+                   max_version: Optional[Tuple[int, int]] = None,
+                   dl_device: Optional[Tuple[int, int]] = None,
+                   copy: Optional[bool] = None) -> Any:
+        """For from_dlpack(): the buffer's bytes as uint8, see view(). What the caller asks for is
+        NumPy's to refuse; before 2.1 it knows none of these but the stream."""
+        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return self.view().__dlpack__(**{name: value for name, value in asked.items()
+                                         if value is not None})
 
     def _try_release(self) -> bool:
         if self.is_open and len(self._views):
