@@ -187,11 +187,23 @@ _NAMES = {"buffer_create": "Context.allocate", "close": "Context.close",
           "plan_expect": "Plan.expect", "plan_queue": "Plan.queue", "reopen": "Context.reopen",
           "signal_raise": "Signal.raise_to", "signal_wait": "Signal.wait",
           "workspace_connect": "Workspace"}
+# Words of C in the library's advice, and what a caller writes here.
+_WORDS = {"CEOV_BF16": '"bfloat16"', "CEOV_FP16": '"float16"', "CEOV_FP32": '"float32"',
+          "CEOV_MODE_TWO_SHOT": 'mode "two-shot"', "CEOV_CUT_COLUMNS": 'cut "columns"',
+          "CEOV_ORDER_COLUMNS": 'tile_order "columns"',
+          "CEOV_SIGNAL_HOST_VISIBLE": "host_visible=True", "CEOV_VALUE_LIMIT": "2^62",
+          "set ceov_op_tuning": "pass a Tuning", "ceov_network.where": "where= of a Network",
+          "ceov_network.secret": "secret= of a Network"}
+
+
 def _in_python(text: str) -> str:
     """Returns a message of the library with the advice that a caller in Python can follow."""
     text = re.sub(r"\bceov_(\w+)\(\)",
                   lambda found: f"{_NAMES.get(found[1], found[0][:-2])}()", text)
     text = re.sub(r"\bceov_\w+_scratch_bytes\(\)", "scratch_bytes()", text)
+    if "ceov_" in text or "CEOV_" in text:
+        for word, here in _WORDS.items():
+            text = text.replace(word, here)
     return text.replace("release the workspace", "close the workspace, or the group")
 
 

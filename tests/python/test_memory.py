@@ -5,12 +5,16 @@
 import array
 import contextlib
 import ctypes
+import glob
 import mmap
+import os
+import re
 import sys
 import unittest
 import unittest.mock
 
 import numpy as np
+import rig
 
 import ceoverlap
 from ceoverlap import memory_of
@@ -128,6 +132,15 @@ class Arrays(unittest.TestCase):
                         ask(on_gpu)
 
 
+def messages_in(path):
+    """The texts in a C file, without comments; neighbouring literals are one text."""
+    with open(path, encoding="utf-8") as file:
+        source = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
+    literal = r'"((?:[^"\\\n]|\\.)*)"'
+    for found in re.finditer(rf"(?:{literal}\s*(?:PRI\w+\s*)?)+", source):
+        yield "".join(re.findall(literal, found[0]))
+
+
 class Advice(unittest.TestCase):
     """What messages of the library advise, as a caller in Python can follow it."""
 
@@ -137,6 +150,20 @@ class Advice(unittest.TestCase):
                          "ceov_launch: call Context.reopen() or Context.allocate()")
         self.assertEqual(str(made(-1, "create it with ceov_ag_gemm_scratch_bytes()")),
                          "create it with scratch_bytes()")
+
+    def test_all_messages(self):
+        """No message in the library's sources names C's calls or constants to follow, but those
+        at its beginning, which say what has failed, and the names of C's enums and structs."""
+        seen = 0
+        for path in glob.glob(os.path.join(rig.ROOT, "src", "**", "*.c"), recursive=True):
+            for text in messages_in(path):
+                advice = re.sub(r"^(ceov_\w+: )+", "", ceoverlap.errors._in_python(text))
+                if " " not in advice:           # a name, no message
+                    continue
+                seen += 1
+                self.assertIsNone(re.search(r"\bceov_\w+\(\)|\bCEOV_[A-Z]", advice),
+                                  f"{path}: {advice}")
+        self.assertGreater(seen, 500)
 
     def test_every_name_is_there(self):
         from ceoverlap import ops, plan, signal
