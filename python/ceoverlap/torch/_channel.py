@@ -22,6 +22,7 @@ from .group import Group
 
 _CODES = {getattr(torch, name): code for name, code in CODES.items() if hasattr(torch, name)}
 
+_MOST_MESSAGES, _MOST_GPU_MESSAGES = 1024, 128     # that are made at the same time
 _LARGE_BYTES = 4 << 20
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -137,6 +138,20 @@ def receive(group: Group, target: torch.Tensor, peer: int) -> None:
     code, items = _dtype_and_items(target)
     group.channel._make(packed(_abi.CEOV_RECEIVE, code, 0, target.data_ptr(),
                                target.numel() * items, root=peer, stream=group.run_stream()))
+
+
+def messages(group: Group, calls: Sequence[Tuple[bool, torch.Tensor, int]]) -> None:
+    """Sends and receives at the same time: of (whether it is sent, tensor, peer)."""
+    queue, made = group.run_stream(), []
+    for is_sent, x, peer in calls:
+        code, items = _dtype_and_items(x)
+        source, target = (x.data_ptr(), 0) if is_sent else (0, x.data_ptr())
+        made.append(packed(_abi.CEOV_SEND if is_sent else _abi.CEOV_RECEIVE, code, source, target,
+                           x.numel() * items, root=peer, stream=queue))
+    most = _MOST_GPU_MESSAGES if group.is_gpu else _MOST_MESSAGES
+    for first in range(0, len(made), most):
+        some = made[first:first + most]
+        group.channel._make(b"".join(some), len(some))
 
 
 def reduction_of(group: Group, scale: float) -> Optional[int]:

@@ -198,6 +198,49 @@ def make_gloo(store, rank: int, size: int, timeout: datetime.timedelta):
     return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
 
 
+def make_nccl(ranks, timeout: datetime.timedelta, global_ranks, options):
+    """Returns NCCL's backend for ranks that have a store, a rank, a size and a name, and that do
+    not meet before their first call. None: PyTorch was built without it. global_ranks: theirs in the
+    default process group; options: NCCL's own, or something else."""
+    if not dist.is_nccl_available():
+        return None
+    if not isinstance(options, dist.ProcessGroupNCCL.Options):
+        options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    options.group_name = ranks.name
+    options.global_ranks_in_group = global_ranks
+    made = dist.ProcessGroupNCCL(ranks.store, ranks.rank, ranks.size, options)
+    made._set_sequence_number_for_group()
+    return made
+
+
+def set_timeout_of(backend, timeout: datetime.timedelta) -> None:
+    """Sets how long the calls of one of PyTorch's own backends may last."""
+    (getattr(backend, "_set_default_timeout", None) or backend.set_timeout)(timeout)
+
+
+def start_coalescing(backend) -> None:
+    """Lets a backend put off its calls until end_coalescing()."""
+    backend._start_coalescing()
+
+
+def end_coalescing(backend):
+    """Returns the handle of the calls since start_coalescing(), which begin now."""
+    return backend._end_coalescing()
+
+
+def send_and_receive(backend, messages) -> list:
+    """Makes messages at the same time, of (kind, tensors, peer), where kind is "send" or "recv".
+    Returns their handles, or one for all."""
+    calls = [(getattr(backend, kind), tensors, peer) for kind, tensors, peer in messages]
+    if not backend.supports_coalescing:
+        return [call(tensors, peer, 0) for call, tensors, peer in calls]
+    start_coalescing(backend)
+    for call, tensors, peer in calls:
+        call(tensors, peer, 0)
+    return [end_coalescing(backend)]
+
+
 def method_of(backend, name: str):
     """Returns a method of one of PyTorch's own backends by its name since 2.14."""
     found = getattr(backend, name, None)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import logging
@@ -27,6 +28,7 @@ from ._queue import CallQueue
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
+_MOST_S = 1e9                           # of a deadline
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -110,6 +112,11 @@ def _device_of(process_group, device) -> torch.device:
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
     return device
+
+
+def seconds_of(timeout: datetime.timedelta) -> float:
+    """Returns a deadline, which the library counts in nanoseconds."""
+    return min(timeout.total_seconds(), _MOST_S)
 
 
 class Ranks(NamedTuple):
@@ -199,20 +206,20 @@ class Group:
         _known.append((process_group and weakref.ref(process_group), self))
 
     @classmethod
-    def of_ranks(cls, ranks: Ranks, device: torch.device, deadline_s: float) -> Optional[Group]:
+    def of_ranks(cls, ranks: Ranks, device: torch.device, deadline_s: float) -> Group:
         """Makes the group of ranks that have a store but no process group yet, as those of a
-        torch.distributed backend. ranks.name will be the process group's group_name, by which of()
-        finds the group. Returns None, at all ranks, where they are on several nodes: of() makes
-        their group when somebody asks for it. All ranks call it together."""
+        torch.distributed backend, with a channel wherever they can have one. ranks.name will be the
+        process group's group_name, by which of() finds the group. Where they are on several nodes
+        (n_nodes) it is only found out where they are, and nothing is made: of() makes their group
+        when somebody asks for it. All ranks call it together."""
         group = cls.__new__(cls)
         group.deadline_s = deadline_s
         group._default_store = ranks.store
         group._find(Ranks(_compat.own_client(ranks.store), ranks.rank, ranks.size,
-                          f"{ranks.name}/ceov"), device, "auto")
-        if group.n_nodes > 1:
-            return None
-        group._make(0, "auto")
-        _of_backends[ranks.name] = group
+                          f"{ranks.name}/ceov/{device.type}"), device, "any")
+        if group.n_nodes == 1:
+            group._make(0, "any")
+            _of_backends[ranks.name, device.type] = group
         return group
 
     # --- bootstrap ---------------------------------------------------------------------
@@ -233,7 +240,7 @@ class Group:
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
         self.channel: Optional[Channel] = self._make_channel(channel)
-        self.queue: Optional[CallQueue] = None  # of the channel's collectives, if there is one
+        self.queue: Optional[CallQueue] = None  # of the channel's collectives, or the like
         self._lock = threading.RLock()
         self._parts: dict = {}
         _groups[self.name] = self
@@ -327,8 +334,8 @@ class Group:
         return context
 
     def _make_channel(self, asked: Union[bool, str]) -> Optional[Channel]:
-        """asked: Group's argument `channel`. "auto" stands for none on GPUs until channels have been
-        measured there."""
+        """asked: Group's argument `channel`, or "any": where they can. "auto" stands for none on
+        GPUs until channels have been measured there."""
         if asked is False or asked == "auto" and self.is_gpu:
             return None
         made, refusal = self._try_channel()
@@ -358,6 +365,12 @@ class Group:
         if made is not None:
             made.close()
         return None, refusals[0]
+
+    def end_channel(self) -> None:
+        """Ends the channel, if there is one, and with it the calls of all ranks under way."""
+        if self.channel is not None:
+            with contextlib.suppress(errors.CeoverlapError):    # it is closed, or has failed
+                self.channel.abort()
 
     def exchange(self, text: str, timeout_s: Optional[float] = None) -> List[str]:
         """Returns the text of every rank, in the order of ranks. All ranks call it in the same
@@ -483,7 +496,7 @@ class Group:
         for known, group in list(_known):       # other threads may close groups
             if group is self:
                 return known and known()
-        for name, group in list(_of_backends.items()):
+        for (name, _), group in list(_of_backends.items()):
             if group is self:
                 return _compat.process_group_named(name)
         return None
@@ -539,15 +552,17 @@ def _group_of(process_group, device) -> Optional[Group]:
     for known, group in list(_known):
         if _is_of(known, process_group):
             return group
-    made = _of_backends.get(getattr(process_group, "group_name", None))
-    if made is not None and made.device == _device_of(process_group, device):
-        return made
-    return None
+    name = getattr(process_group, "group_name", None)
+    if not any((name, kind) in _of_backends for kind in ("cpu", "cuda")):
+        return None
+    asked = _device_of(process_group, device)
+    made = _of_backends.get((name, asked.type))
+    return made if made is not None and made.device == asked else None
 
 
 # Operators registered with torch.library name their group by a string, as PyTorch's do.
 _groups: Dict[str, Group] = {}
-_of_backends: Dict[str, Group] = {}     # by the group_name of the process groups
+_of_backends: Dict[tuple, Group] = {}   # by the process groups' group_name, and the kind of device
 _known: list = []                       # (reference to a process group or None, its Group)
 _making: Dict[Optional[str], threading.RLock] = {}      # of the process groups by name
 

@@ -174,7 +174,7 @@ def parts_of_the_world():
 def with_functions_of_ours():
     """A Group of the process group is the backend's, whose queue its calls go by."""
     size = dist.get_world_size()
-    assert ct.Group.of() is ct.backend.backend_of()._group
+    assert ct.Group.of() is ct.backend.backend_of().group_on("cpu")
     assert ct.Group.of(gloo()) is not ct.Group.of()
     x = torch.ones(1000)
     for _ in range(20):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""A backend of torch.distributed for tensors on the host, named "ceov":
+"""A backend of torch.distributed named "ceov", for tensors on GPUs, on the host, or both:
 
-    torch.distributed.init_process_group("cpu:ceov")    # GPU tensors by NCCL: "cpu:ceov,cuda:nccl"
+    torch.distributed.init_process_group("cuda:ceov,cpu:gloo")      # or "ceov", or "cpu:ceov"
 
 Nothing has to be imported for it. It needs PyTorch 2.14 or later. Moves of all dtypes, messages,
-and sums of floats and integers go by the channel of the process group's Group, if its ranks are on
-one node; the rest is Gloo's. See docs/pytorch.md.
+and sums of floats (on the host of integers, too) go by the channel of the process group's Group, if
+its ranks are on one node; the rest is NCCL's, and on the host Gloo's. See docs/pytorch.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def register() -> None:
     """Makes the backend known to torch.distributed; called again it does nothing. PyTorch calls it
     where somebody names the backend."""
     if not _compat.has_backend(NAME):
-        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
 
 
 def _create(options, backend_options) -> Calls:
@@ -35,21 +35,21 @@ def _create(options, backend_options) -> Calls:
     return create(options, backend_options)
 
 
-def backend_of(process_group=None, device: str = "cpu") -> Optional[Calls]:
-    """Returns the backend of a process group (None: the default one) for a device; None if that is
-    another one's."""
+def backend_of(process_group=None) -> Optional[Calls]:
+    """Returns the backend of a process group (None: the default one); None if it has another one.
+    """
     if not _compat.takes_backends():
         return None
     from ._base import live
 
     at = dist.group.WORLD if process_group is None else process_group
-    return None if at is None else live.get((at.group_name, device))
+    if at is None:
+        return None
+    return live.get((at.group_name, "cuda")) or live.get((at.group_name, "cpu"))
 
 
 def stats(process_group=None) -> Dict[str, Dict[str, int]]:
-    """Returns how many calls of each kind this rank has made by the channel ("ours") and by Gloo
-    ("plain")."""
+    """Returns how many calls of each kind this rank has made by channels ("ours"), and by Gloo and
+    NCCL ("plain")."""
     backend = backend_of(process_group)
-    if backend is None:
-        return {"ours": {}, "plain": {}}
-    return {"ours": dict(backend.ways.ours), "plain": dict(backend.ways.plain)}
+    return {"ours": {}, "plain": {}} if backend is None else backend.counts()

@@ -11,7 +11,7 @@ import torch
 
 from .. import _compat
 from ..group import Ranks
-from ._calls import Calls
+from ._calls import Calls, device_of
 
 # By the group_name of the process group and the device. PyTorch keeps no more than the C++ half of
 # a backend that it wraps (TORCH_DISTRIBUTED_DEBUG=DETAIL), so the backends are kept here until they
@@ -22,12 +22,16 @@ live: Dict[tuple, Calls] = {}
 class Backend(Calls, _compat.Backend):
     """One device's backend of a process group, from PyTorch 2.14 on."""
 
-    def __init__(self, ranks: Ranks, timeout: datetime.timedelta, device: torch.device):
+    knows_batches = True
+
+    def __init__(self, ranks: Ranks, timeout: datetime.timedelta, device: torch.device,
+                 global_ranks=(), options=None):
         _compat.Backend.__init__(self, ranks.rank, ranks.size)
-        self._device = device
+        self._device, self._given = device, options
         self._options = _compat.Backend.Options("ceov", timeout)
         self._options.group_name = ranks.name
-        self._begin(ranks, timeout, device, lambda: live.pop((ranks.name, device.type), None))
+        self._begin(ranks, timeout, device, lambda: live.pop((ranks.name, device.type), None),
+                    global_ranks, options)
         live[ranks.name, device.type] = self
 
     @property
@@ -38,23 +42,30 @@ class Backend(Calls, _compat.Backend):
     def supports_splitting(self) -> bool:
         return True
 
+    @property
+    def supports_coalescing(self) -> bool:
+        """Whether PyTorch shall tell which messages are made at the same time."""
+        return self._device.type == "cuda" or self._gpu is not None
+
     # Properties that PyTorch's base class asks for by their names, again and again where a class
     # does not say what they are.
-    supports_coalescing = supports_shrinking = supports_reconfigure = supports_window = property(
+    supports_shrinking = supports_reconfigure = supports_window = property(
         lambda self: False)
-    _supports_time_estimate = supports_coalescing
+    _supports_time_estimate = supports_shrinking
 
     def split(self, store, ranks, options):
         """Returns the backend of some of the ranks, which all call it; None at the others."""
         if self._at.rank not in ranks:
             return None
         at = Ranks(store, list(ranks).index(self._at.rank), len(ranks), options.group_name)
-        return Backend(at, options._timeout, self._device)
+        return Backend(at, options._timeout, self._device, options=self._given)
 
     # What a process group that is bound to a device (init_process_group(device_id=...)) asks for.
-    # A backend is connected when it is made, and ranks outside of a new group take no part in it.
-    def eager_connect_single_device(self, _device) -> None:
-        """Does nothing."""
+    # Ranks outside of a new group take no part in it.
+    def eager_connect_single_device(self, device) -> None:
+        """Makes what the group has on that GPU, as its first call would."""
+        if device is not None and device.type == "cuda":
+            self._on_gpu(device)
 
     def perform_nocolor_split(self, _device) -> None:
         """Does nothing."""
@@ -72,7 +83,9 @@ class Backend(Calls, _compat.Backend):
     reduce_scatter_tensor_coalesced = Calls.reduce_scatter_single_coalesced
 
 
-def create(options, _backend_options) -> Calls:
-    """Makes a backend for torch.distributed, which calls it at all ranks of a new group."""
+def create(options, backend_options) -> Calls:
+    """Makes a backend for torch.distributed, which calls it at all ranks of a new group.
+    backend_options: of the caller of init_process_group() or new_group(), for NCCL."""
     ranks = Ranks(options.store, options.group_rank, options.group_size, options.group_id)
-    return Backend(ranks, options.timeout, torch.device("cpu"))
+    return Backend(ranks, options.timeout, device_of(ranks.store, ranks.rank),
+                   options.global_ranks_in_group, backend_options)

@@ -7,7 +7,7 @@ functions whose names begin with check."""
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -212,6 +212,21 @@ def send(group: Group, x: torch.Tensor, peer: int) -> None:
 
 def receive(group: Group, target: torch.Tensor, peer: int) -> None:
     _into(target, lambda to: _channel.receive(group, to, peer))
+
+
+def messages(group: Group, calls: Sequence[Tuple[bool, torch.Tensor, int]]) -> None:
+    """Sends and receives at the same time: of (whether it is sent, tensor, peer)."""
+    made, targets = [], []
+    with torch.inference_mode():
+        for is_sent, x, peer in calls:
+            memory = plain(x) if is_sent or _is_plain(x) else torch.empty(
+                x.shape, dtype=x.dtype, device=x.device)
+            made.append((is_sent, memory, peer))
+            if not is_sent and memory is not x:
+                targets.append((x, memory))
+        _channel.messages(group, made)
+        for x, memory in targets:
+            x.copy_(memory)
 
 
 # --- sums: reduction is one of enum ceov_reduction ---------------------------------------

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""The handle of a call that torch.distributed makes with async_op=True."""
+"""The handles of calls that torch.distributed makes with async_op=True."""
 
 from __future__ import annotations
 
 import datetime
-from typing import Callable, Optional
+import time
+from typing import Callable, Optional, Sequence
 
 import torch
 
@@ -77,3 +78,145 @@ class Work(_compat.Work):
         return self._source
 
     _source_rank = source_rank
+
+
+class OnStream(_compat.Work):
+    """A call that a stream has. wait() lets the caller's current stream wait for it, and not the
+    host, as NCCL's does.
+
+    side    the Gpu whose call it is
+    result  the tensors that it sets
+    held    what must stay until some stream has waited for it
+    event   behind the call; None: it will come"""
+
+    def __init__(self, side, result: list, held: object,
+                 event: Optional[torch.cuda.Event] = None):
+        super().__init__()
+        self._side, self._result, self._held, self._event = side, result, held, event
+        self.blocks = False             # whether wait() blocks the host, as a barrier's does
+
+    def _reached(self) -> torch.cuda.Event:
+        """Returns the event, once the stream has the call."""
+        return self._event
+
+    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
+        """With a timeout the host waits, too; PendingError: it has passed."""
+        event, device = self._reached(), self._side.device
+        if timeout:
+            self._sleep(event, timeout.total_seconds())
+        torch.cuda.current_stream(device).wait_event(event)
+        if self.blocks and not _compat.is_capturing():
+            event.synchronize()
+            self._side.check()
+        self._held = None
+        return True
+
+    def _sleep(self, event: torch.cuda.Event, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not event.query():
+            if time.monotonic() > deadline:
+                raise errors.PendingError(f"a call has not ended within {seconds} s")
+            time.sleep(1e-4)
+        self._side.check()
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def get_future(self) -> torch.futures.Future:
+        """Returns a future that has the tensors already: the streams that wait for it, or in which
+        its then() runs, begin behind the call."""
+        event, device = self._reached(), self._side.device
+        future: torch.futures.Future = torch.futures.Future(devices=[device])
+        stream = torch.cuda.Stream(device)
+        with torch.cuda.stream(stream):
+            stream.wait_event(event)
+            future.set_result(self._result)
+        return future
+
+    def is_completed(self) -> bool:
+        return self._reached().query()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Optional[BaseException]:
+        try:
+            self._side.check()
+        except errors.CeoverlapError as error:
+            return error
+        return None
+
+    def result(self) -> list:
+        return self._result
+
+    def source_rank(self) -> int:
+        return -1
+
+    _source_rank = source_rank
+
+    def __del__(self):
+        if self._held is not None and self._event is not None:
+            self._side.keep(self._event, self._held)
+
+
+class Message(OnStream):
+    """A send or a receive, which may wait for others to be made at the same time: for those in
+    front of the first handle that is waited for, or that is asked for anything."""
+
+    def __init__(self, side, kind: str, tensors: list, peer: int, rank: int):
+        super().__init__(side, tensors, tensors)
+        self.kind, self.tensors, self.peer = kind, tensors, peer
+        self._source = peer if kind == "recv" else rank
+        self._error: Optional[BaseException] = None
+
+    def end(self, event: torch.cuda.Event, error: Optional[BaseException]) -> None:
+        """The stream has it, or it has failed."""
+        self._event, self._error = event, error
+
+    def _reached(self) -> torch.cuda.Event:
+        if self._event is None:
+            self._side.flush()
+        if self._error is not None:
+            raise self._error
+        return self._event
+
+    def exception(self) -> Optional[BaseException]:
+        return self._error or super().exception()
+
+    def source_rank(self) -> int:
+        return self._source
+
+    _source_rank = source_rank
+
+
+class Together(_compat.Work):
+    """Several calls that other backends have made."""
+
+    def __init__(self, works: Sequence[object], result: list):
+        super().__init__()
+        self._works, self._result = list(works), result
+
+    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
+        for work in self._works:
+            work.wait(timeout) if timeout else work.wait()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def get_future(self) -> torch.futures.Future:
+        """Returns a future that has the tensors when all of them have theirs."""
+        each = torch.futures.collect_all([work.get_future() for work in self._works])
+        return each.then(lambda _: self._result)
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Optional[BaseException]:
+        return next((work.exception() for work in self._works if work.exception()), None)
+
+    def result(self) -> list:
+        return self._result
