@@ -35,7 +35,7 @@ static int host_address(struct cei_region *region, uint32_t member,
 
 /* The driver's registrations belong to the process and are not counted. So all contexts of the
  * process share this list, which is the only state of the file that does not belong to a context
- * (see docs/decisions/0010-pinned-memory.md). */
+ * (see docs/internals/memory.md). */
 static struct cei_pinned pinned;
 static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 

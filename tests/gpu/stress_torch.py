@@ -30,7 +30,7 @@ import time
 # A kernel that is loaded while a stream waits would hold back the copy that it waits for.
 os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
 # With the 8 hardware queues that there are otherwise, a small copy can stand behind the stream
-# that waits for it (docs/decisions/0060-waiting-streams.md).
+# that waits for it (docs/internals/waiting.md).
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 try:
