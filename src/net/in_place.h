@@ -8,7 +8,7 @@
  * slots of its rail, of which bytes are copied to and from that memory. In place a byte that came
  * after its connection was given up would land in memory that has another use by then. Over TCP and
  * shared memory none did in tests. Over RDMA, where the device writes and not a processor, nobody
- * has looked. docs/decisions/0100-transport-to-other-nodes.md says more.
+ * has looked. docs/internals/between-nodes.md says more.
  */
 
 #include "base/report.h"

@@ -5,7 +5,7 @@
  * Decides whether host memory is accessed in place (net/in_place.h), and how bytes of this
  * process's GPUs reach the network: they are copied through slots in host memory (staged), or the
  * network reads and writes their memory itself (directly), where the user says so.
- * docs/decisions/0115-memory-of-gpus-directly.md says why.
+ * docs/internals/between-nodes.md says why.
  */
 
 #include <stdio.h>

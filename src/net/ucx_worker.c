@@ -127,7 +127,7 @@ static int may_use_rdma(const struct cei_transport_config *wanted)
 
 /* UCX tells the end of a send twice when its socket breaks while the send goes out of the
  * application's memory, and Debian's 1.13.1 ends the process by an assertion then. So there it
- * copies what it sends over sockets (docs/decisions/0122-sends-that-end-twice.md). */
+ * copies what it sends over sockets (docs/internals/between-nodes.md). */
 static void avoid_double_ends(struct cei_ucx *ucx, ucp_config_t *config)
 {
 	const struct setting setting = { SOCKETS, "", "ZCOPY_THRESH", "inf" };
@@ -271,7 +271,7 @@ int cei_ucx_worker_open(struct cei_ucx *ucx)
 }
 
 /* UCX 1.13.1 ends the process by an assertion if a worker is destroyed whose answer to another
- * process's request for a connection has not left (docs/decisions/0106-faults-between-nodes.md).
+ * process's request for a connection has not left (docs/internals/between-nodes.md).
  * A flush of the worker ends when no connection of its own is being made any more. */
 static void let_answers_leave(struct cei_ucx *ucx)
 {
