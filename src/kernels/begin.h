@@ -30,7 +30,7 @@
  * ranks do. As long as ranks are in step, each receives from one peer at a time. Where they are
  * not, two ranks send to the same third one and share its link, while another one's is idle. On 8
  * H200, ranks that had only to be less than two runs apart, for scratch to be free, took up to a
- * fifth longer (docs/decisions/0148).
+ * fifth longer (docs/internals/operators.md).
  *
  * WHY SCRATCH IS FREE
  * What run e sends may go to scratch that earlier runs used. A peer has ended these when it begins

@@ -45,7 +45,7 @@ static struct cei_choice choose(const struct cei_op_shape *shape, const struct c
 }
 
 /* By copy engines, in graphs: 2 x H100, 4 x H200 and 8 x H200 (docs/results of 2026-11-26; of eight
- * ranks, from 16 MiB on, decision 0148). */
+ * ranks, from 16 MiB on, docs/internals/operators.md). */
 static const struct {
 	const struct cei_op_kind *kind;
 	uint32_t                  n_ranks;

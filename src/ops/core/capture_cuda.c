@@ -76,7 +76,7 @@ static int open_words(struct cei_capture *capture)
 
 /* Opens the only lane. If two lanes took turns, gates and marks of one could overlap with copies of
  * the other. But then each GPU has two copies in flight, and when all GPUs do, the two together get
- * little more than half of a link's rate (measured on 8 H200; docs/decisions/0148). */
+ * little more than half of a link's rate (measured on 8 H200; docs/internals/operators.md). */
 static int open_lane(struct cei_capture *capture)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;

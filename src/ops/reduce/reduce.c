@@ -355,7 +355,7 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 
 /* Two ranks are never out of step. Between 4 H100 the all-reduce of 64 MiB gained 11 %, and that of
  * 16 MiB lost 10 % by the 10 us that ranks take to meet: they send 48 and 12 MiB in each of two
- * phases (decision 0151). */
+ * phases (docs/internals/operators.md). */
 static int meets(const struct cei_op_shape *shape)
 {
 	return shape->n_ranks > 2 &&
