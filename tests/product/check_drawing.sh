@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# The files and folders that ARCHITECTURE.md, docs/internals/ and the decisions name are there: a drawing that names what has gone is worse than none.
+# The files and folders that ARCHITECTURE.md and docs/internals/ name are there
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -19,7 +19,7 @@ exists() {
 	[ -n "$(find src include tests tools python model m4 -path "*/$1" -print -quit)" ]
 }
 
-for page in ARCHITECTURE.md docs/internals/*.md docs/decisions/*.md; do
+for page in ARCHITECTURE.md docs/internals/*.md; do
 	while read -r name; do
 		n=$((n + 1))
 		exists "$name" && continue
