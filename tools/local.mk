@@ -3,6 +3,10 @@
 
 # --- tools ------------------------------------------------------------------------------
 
+# Of bash; each in a folder of its own, because make would make ceoverlapctl from ceoverlapctl.c.
+bashcompletiondir = $(datadir)/bash-completion/completions
+dist_bashcompletion_DATA = tools/bench/completions/ceoverlap-bench
+
 # One folder a program; common has what programs share, kernels those of tools and tests.
 include tools/kernels/local.mk
 include tools/bench/local.mk

@@ -61,6 +61,83 @@ if command -v python3 > /dev/null; then
 	python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json" || failed=1
 fi
 
+# What nccl-tests' users type and look for: sizes by steps, its two bandwidths, and the closing lines.
+expect 0 "sizes by steps" $run -g 3 -t p2p,all_gather,channel -b 64K -e 256K -i 96K -J "$json"
+[ "$(awk '$1 == "all_gather" && $3 == "polled" { print $6 }' "$out" | xargs)" = \
+	"65536 163840 262144" ] || {
+	echo "FAIL: -i adds 96K from size to size"
+	failed=1
+}
+holds "$out" "^# wrong values: 0 OK\$" "how many values were wrong"
+holds "$out" "^# average busbw, GB/s: ours [0-9.]*, raw [0-9.]*\$" "the average bandwidths"
+if command -v python3 > /dev/null; then
+	python3 - "$json" <<-'END' || failed=1
+	import json, sys
+	report = json.load(open(sys.argv[1]))
+	factors = {"p2p": 1, "all_gather": 2 / 3, "reduce_scatter": 2 / 3, "all_reduce": 4 / 3,
+	           "all_to_all": 2 / 3}
+	wrong, found = [], {}
+	for row in report["rows"]:
+	    n = 1 if row["case"] == "p2p" else row["ranks"]
+	    algbw = n * row["bytes_per_rank"] / row["us_median"] / 1e3
+	    if abs(algbw - row["algbw_gb_per_s"]) > 0.01 + 0.01 * algbw:
+	        wrong.append(("algbw", row))
+	    if abs(row["gb_per_s"] - row["algbw_gb_per_s"] * factors[row["case"]]) > 0.01:
+	        wrong.append(("busbw", row))
+	    found.setdefault(row["mode"], []).append(row["gb_per_s"])
+	for mode, values in found.items():
+	    if abs(sum(values) / len(values) - report["average_gb_per_s"][mode]) > 0.01:
+	        wrong.append(("average", mode))
+	if wrong or report["wrong_values"] != 0 or {row["case"] for row in report["rows"]} != set(factors):
+	    sys.exit(f"FAIL: bandwidths: {wrong[:3]}")
+	END
+fi
+expect 0 "-f before -i" $run -g 2 -t p2p -b 64K -e 256K -i 64K -f 4
+[ "$(grep -c '^p2p .* ours .* verified' "$out")" = 4 ] || { echo "FAIL: -f counts for more than -i"; failed=1; }
+expect 0 "data that is not checked" $run -g 2 -t p2p -b 64K -c 0
+holds "$out" "^# wrong values: not looked for" "that nobody looked"
+for command in "" overlap measure sweep daemon share; do
+	expect 0 "help of ${command:-the program}" $command -h
+	cp "$out" "$out.h"
+	expect 0 "long help of ${command:-the program}" $command --help
+	cmp -s "$out" "$out.h" || { echo "FAIL: $command -h is not --help"; failed=1; }
+done
+# brief WHAT ARGUMENT...: no line of the output is wider than 80 characters.
+brief() {
+	local what=$1
+	shift
+
+	expect 0 "$what" "$@" --brief
+	[ "$(grep -c ' verified$' "$out")" -gt 0 ] || { echo "FAIL: $what: no brief rows"; failed=1; }
+	if grep -E '^.{81}' "$out"; then
+		echo "FAIL: $what: lines wider than 80 characters"
+		failed=1
+	fi
+}
+brief "brief cases" $run -g 3 -t p2p,p2p_2d,doorbell,all_gather,all_to_all,broadcast,channel,mark \
+	-b 64K
+holds "$out" "^p2p 0>1 .* verified" "brief rows name pairs"
+brief "brief operators" overlap $run -g 3 --tokens 100 -b 96K
+
+# Completion knows what the program says of itself.
+# shellcheck disable=SC2016 # the inner shell's variables
+complete_with() {
+	PATH=$PWD:$PATH bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+		_ceoverlap_bench ceoverlap-bench; printf "%s\n" "${COMPREPLY[@]}"' bash \
+		"${srcdir:-.}/tools/bench/completions/ceoverlap-bench" "$@" > "$out"
+}
+complete_with ceoverlap-bench --step
+holds "$out" "^--stepbytes\$" "completion of options"
+complete_with ceoverlap-bench overlap --tok
+holds "$out" "^--tokens\$" "completion of a command's options"
+complete_with ceoverlap-bench -t all_
+[ "$(tr '\n' ' ' < "$out")" = "all_gather all_to_all " ] || {
+	echo "FAIL: completion of test cases"
+	failed=1
+}
+complete_with ceoverlap-bench sw
+holds "$out" "^sweep\$" "completion of commands"
+
 # A group on one node has no use for UCX: the program linker names what it opens. Nodes do open it,
 # where it is installed, so the names are the right ones.
 opens_ucx() {

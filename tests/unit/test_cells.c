@@ -120,6 +120,24 @@ START_TEST(test_notes_stand_below_and_are_not_too_long)
 }
 END_TEST
 
+START_TEST(test_a_brief_table_has_some_of_the_columns)
+{
+	struct cells cells;
+
+	cells_begin(&cells);
+	cells.is_brief = 1;
+	cells_text(&cells, "name", "name:-6!", "one");
+	cells_integer(&cells, "count", "count:6", 12);
+	cells_number(&cells, "us", "us:7.2!", 1.5);
+	cells_number(&cells, "big", "big:9.1e!", 1500);
+	cells_number(&cells, "note", "note:.2", 2);
+	is_json(&cells, "{\"name\":\"one\",\"count\":12,\"us\":1.500,\"big\":1.500e+03,"
+		"\"note\":2.000}");
+	print(&cells, 1);
+	ck_assert_str_eq(text, "name        us       big\none       1.50   1.5e+03\n");
+}
+END_TEST
+
 static const char *place(const void *arg, uint32_t number, char *room)
 {
 	(void)arg;
@@ -159,6 +177,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_values_that_there_are_not);
 	tcase_add_test(all, test_a_number_gives_up_decimals_before_it_is_too_wide);
 	tcase_add_test(all, test_notes_stand_below_and_are_not_too_long);
+	tcase_add_test(all, test_a_brief_table_has_some_of_the_columns);
 	tcase_add_test(all, test_a_matrix_leaves_out_places_without_values);
 	suite_add_tcase(made, all);
 	return made;

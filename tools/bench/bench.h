@@ -37,10 +37,13 @@ struct bench_options {
 	const char *tests;              /* comma-separated names; NULL: the default set */
 	uint64_t    begin_bytes;
 	uint64_t    end_bytes;
-	uint32_t    factor;
+	uint32_t    factor;             /* from size to size */
+	int         has_factor;         /* -f was given, which counts for more than -i */
+	uint64_t    step_bytes;         /* added from size to size; 0: they grow by factor */
 	uint32_t    n_samples;
 	uint32_t    n_warmup;
 	int         check;
+	int         is_brief;           /* the table and the lines around it fit into 80 columns */
 	const char *json_path;          /* NULL: none */
 	char        output[32];         /* the path of standard output, if JSON goes there */
 	uint32_t    n_ranks;            /* 0: one for each GPU, or 4 on host memory */
@@ -83,7 +86,8 @@ struct bench_row {
 	double          us_median;      /* 0 here and below: not measured */
 	double          us_min;
 	double          us_p99;
-	double          gb_per_s;       /* 0: the test has no bandwidth */
+	double          gb_per_s;       /* the bus bandwidth; 0: the test has no bandwidth */
+	double          algorithm_gb_per_s;     /* see bench_set_bandwidths() */
 	int             verified;       /* 1: checked and right, 0: wrong, -1: not checked */
 	double          us_within;      /* of gathers over nodes: the time of what each rank sends
 					 * to its own node, alone; 0: nothing, or not measured */
@@ -145,6 +149,18 @@ void bench_sample(struct bench_rank *rank, uint32_t mode, uint32_t sample, doubl
 void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples,
 		      struct bench_row *row);
 
+/* Sets both bandwidths of a row by its median, as nccl-tests defines them (doc/PERFORMANCE.md of
+ * github.com/NVIDIA/nccl-tests, "Bandwidth"), so that the columns can be laid side by side:
+ *
+ *   algbw   S / time, where S is the size that nccl-tests tells for the call: a rank's whole
+ *           target of an all-gather, its whole source of a reduce-scatter and an all-to-all, what
+ *           is summed of an all-reduce, the message else
+ *   busbw   algbw * factor: what the busiest link carries. The factor for n ranks is (n - 1) / n
+ *           for all-gather, reduce-scatter and all-to-all, 2 (n - 1) / n for all-reduce, and 1 for
+ *           broadcast and for a transfer between two ranks
+ */
+void bench_set_bandwidths(struct bench_row *row, double size_bytes, double factor);
+
 /* Sorts the values. Returns their median; 0: there are none. */
 double bench_median(double *values, uint32_t n);
 
@@ -167,6 +183,11 @@ uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode);
 void bench_add_row(struct bench_rank *rank, const struct bench_row *row);
 void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_row *row);
 
+/* As bench_any(), whether any rank has found n_wrong values that are not what they have to be,
+ * which it counts for the line at the run's end. A value is a word of
+ * 8 bytes, of 2 in what channels bring. */
+int  bench_any_wrong(struct bench_rank *rank, uint64_t n_wrong, int *ret_any);
+
 /* Barrier of all ranks, which also tells whether any of them passed yes. */
 int  bench_any(struct bench_rank *rank, int yes, int *ret_any);
 
@@ -183,7 +204,15 @@ struct json_object;
 
 /* Says what the columns of the table mean; those of NCCL only if it can have rows. */
 void bench_report_head(FILE *out, int is_gpu, int has_nccl);
-void bench_fill_row(struct cells *cells, const struct bench_row *row);
+
+/* Prints a line that begins with '#', of at most 511 characters; for a brief table in several lines
+ * where it is wider than 80 columns. */
+void bench_note(const struct bench_options *options, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Begins the cells of a row: of a brief table or of the whole one. */
+void bench_fill_row(struct cells *cells, const struct bench_row *row, int is_brief);
+const char *bench_mode_name(enum bench_mode mode);
 
 /* Whether NCCL could use NVLS (sums and copies by NVLink multicast) in this run, in words;
  * NULL: without NCCL. */

@@ -43,6 +43,9 @@ uint64_t bench_seed(const struct bench_rank *rank, uint32_t source, uint32_t tar
 
 uint64_t bench_next_size(const struct bench_options *options, uint64_t bytes)
 {
+	if (options->step_bytes)
+		return options->end_bytes - bytes < options->step_bytes ? 0
+			: bytes + options->step_bytes;
 	if (bytes > options->end_bytes / options->factor)
 		return 0;
 	return bytes * options->factor;

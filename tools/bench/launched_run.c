@@ -137,7 +137,7 @@ static uint64_t hash_arguments(const struct bench_options *options,
 		options->begin_bytes, options->end_bytes, options->factor, options->n_samples,
 		options->n_warmup, (uint64_t)options->check, options->n_pieces,
 		options->chunk_bytes, options->mark_group_bytes, options->triggers,
-		options->has_sizes != 0, options->n_targets,
+		options->has_sizes != 0, options->n_targets, options->step_bytes,
 	};
 	uint64_t hash = add_to_hash(UINT64_C(0xcbf29ce484222325), numbers, sizeof(numbers));
 	uint32_t i;
@@ -170,15 +170,33 @@ static int can_write(const struct bench_rank *rank)
 			       output_check(rank->options->trace_path));
 }
 
+/* Hands rank 0 how many values all ranks have found to be wrong. Samples carry 24 bits, so of more
+ * than 2^24 the lowest bits are lost. */
+static int collect_wrong(struct bench_rank *rank)
+{
+	struct bench_shared *shared = rank->shared;
+	uint32_t i;
+	int r;
+
+	bench_sample(rank, 0, 0, (double)shared->n_all_wrong);
+	r = bench_collect(rank, 0, 1);
+	for (i = 1; !r && !rank->rank && i < rank->n_ranks; i++)
+		shared->n_all_wrong += (uint64_t)shared->samples[0][i][0];
+	return r;
+}
+
 static int measure(struct bench_run *run, struct bench_rank *rank,
 		   const struct bench_asked *asked, const char *machine)
 {
+	int r;
+
 	if (!can_write(rank))
 		return CEOV_ERR_SYSTEM;
 	if (!rank->rank)
 		bench_run_head(run, machine);
 	bench_run_choose(run, asked, rank->rank != 0);
-	return bench_run_cases(run, rank);
+	r = bench_run_cases(run, rank);
+	return r ? r : collect_wrong(rank);
 }
 
 /* Reports at rank 0, also after failures, and agrees on the verdict. Returns whether the run was

@@ -65,9 +65,12 @@ static const struct argp_option common_options[] = {
 	{ "minbytes", 'b', "SIZE", 0, "Smallest size (suffix K, M, G)", 0 },
 	{ "maxbytes", 'e', "SIZE", 0, "Largest size", 0 },
 	{ "stepfactor", 'f', "N", 0, "From size to size", 0 },
+	{ "stepbytes", 'i', "SIZE", 0, "Added from size to size, without -f", 0 },
 	{ "iters", 'n', "N", 0, "Samples of each row", 0 },
 	{ "warmup_iters", 'w', "N", 0, "Samples before them that do not count", 0 },
 	{ "check", 'c', "0|1", 0, "Check the data (default 1)", 0 },
+	{ "brief", BENCH_KEY_BRIEF, NULL, 0, "A table that fits into 80 columns, and fewer lines "
+	  "around it", 0 },
 	{ "json", 'J', "FILE", 0, "Write the rows as JSON too; -: to standard output, and the "
 	  "table to standard error", 0 },
 	{ "timeout", 'T', "SECONDS", 0, "End after this time, with an error where rows are "
@@ -88,10 +91,12 @@ static const struct argp_option common_options[] = {
 	{ "without-nccl", BENCH_KEY_NO_NCCL, NULL, OPTION_ALIAS, NULL, 0 },
 	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or Chrome", 0 },
 	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 0 },
+	{ NULL, 'h', NULL, 0, "As --help", -1 },
 };
 
 const int bench_rank_options[] = {
-	'g', 'b', 'e', 'f', 'n', 'w', 'c', 'J', 'T', BENCH_KEY_HOST, BENCH_KEY_ONE_PROCESS,
+	'h', 'g', 'b', 'e', 'f', 'i', 'n', 'w', 'c', 'J', 'T', BENCH_KEY_BRIEF,
+	BENCH_KEY_HOST, BENCH_KEY_ONE_PROCESS,
 	BENCH_KEY_PROCESSES, BENCH_KEY_NODES, BENCH_KEY_CHUNK, BENCH_KEY_NCCL, BENCH_KEY_NO_NCCL,
 	BENCH_KEY_TRACE, BENCH_KEY_SEED, 0
 };
@@ -113,7 +118,11 @@ static error_t parse_common(int key, char *text, struct argp_state *state)
 		options->has_sizes = 1;
 		break;
 	case 'f': options->factor = (uint32_t)bench_parse_number(state, text, 2, 1024);
+		options->has_factor = 1;
 		break;
+	case 'i': options->step_bytes = bench_parse_size(state, text); break;
+	case 'h': argp_state_help(state, stdout, ARGP_HELP_STD_HELP); break;
+	case BENCH_KEY_BRIEF: options->is_brief = 1; break;
 	case 'n': options->n_samples = (uint32_t)bench_parse_number(state, text, 1,
 								     BENCH_SAMPLES_MAX);
 		break;
@@ -209,6 +218,8 @@ int bench_parse(const struct bench_command *command, struct bench_options *optio
 
 int bench_options_finish(struct bench_options *options, uint64_t default_end_bytes)
 {
+	if (options->has_factor)
+		options->step_bytes = 0;
 	if (!options->end_bytes)
 		options->end_bytes = options->has_sizes ? options->begin_bytes
 			: default_end_bytes;

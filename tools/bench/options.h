@@ -18,7 +18,8 @@ uint64_t bench_parse_size(struct argp_state *state, const char *text);
 enum bench_key {
 	BENCH_KEY_HOST = 0x100, BENCH_KEY_ONE_PROCESS, BENCH_KEY_PROCESSES,
 	BENCH_KEY_CHUNK, BENCH_KEY_NCCL,
-	BENCH_KEY_NO_NCCL, BENCH_KEY_SEED, BENCH_KEY_TRACE, BENCH_KEY_NODES, BENCH_KEY_OWN
+	BENCH_KEY_NO_NCCL, BENCH_KEY_SEED, BENCH_KEY_TRACE, BENCH_KEY_NODES, BENCH_KEY_BRIEF,
+	BENCH_KEY_OWN
 };
 
 #define BENCH_EXIT_STATUS "\n\nExit status: 0 when all ran and all data was right; 1 on wrong " \

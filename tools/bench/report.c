@@ -8,15 +8,18 @@
 #include "tools/common/output.h"
 
 #include <json-c/json.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
+#define BRIEF_COLUMNS 80u
+
 extern char **environ;
 
-static const char *mode_name(enum bench_mode mode)
+const char *bench_mode_name(enum bench_mode mode)
 {
 	switch (mode) {
 	case BENCH_OURS:    return "ours";
@@ -30,10 +33,31 @@ static const char *mode_name(enum bench_mode mode)
 void bench_report_head(FILE *out, int is_gpu, int has_nccl)
 {
 	fprintf(out, "# times in us (max over ranks); vs X: time of X / time of ours, above 1: "
-		"ours is faster\n# raw: %s%s\n",
+		"ours is faster; algbw, busbw: GB/s\n# raw: %s%s\n",
 		is_gpu ? "the driver's calls, by hand"
 		: "memcpy in one thread, which hands nothing over and wakes nobody",
 		has_nccl ? "; SM, CE: NCCL's default and zero-CTA collectives" : "");
+}
+
+void bench_note(const struct bench_options *options, const char *format, ...)
+{
+	size_t width = options->is_brief ? BRIEF_COLUMNS - 2 : SIZE_MAX, n, used = 0;
+	char text[512], *word = text;
+	va_list arguments;
+
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	putchar('#');
+	for (; *word; word += n + (word[n] != '\0')) {
+		n = strcspn(word, " ");
+		if (used && used + 1 + n > width) {
+			fputs("\n#  ", stdout);
+			used = 2;
+		}
+		used += (size_t)printf(" %.*s", (int)n, word);
+	}
+	putchar('\n');
 }
 
 /* Adds how long the two levels of a gather over nodes took, each alone. */
@@ -51,33 +75,45 @@ static void add_levels(struct cells *cells, const struct bench_row *row)
 			     row->us_median / longer);
 }
 
-void bench_fill_row(struct cells *cells, const struct bench_row *row)
+/* A brief table has the pair of ranks behind the case. */
+static void add_subject(struct cells *cells, const struct bench_row *row)
 {
 	const char *variant = row->variant[0] ? row->variant : NULL;
-	char pair[32] = "-";
+	char pair[32] = "-", brief[64];
 
-	if (row->source >= 0)
+	snprintf(brief, sizeof(brief), "%s", row->test);
+	if (row->source >= 0) {
 		snprintf(pair, sizeof(pair), "%d>%d", row->source, row->target);
-	cells_begin(cells);
+		snprintf(brief, sizeof(brief), "%s %s", row->test, pair);
+	}
+	cells_text(cells, NULL, cells->is_brief ? "case:-14!" : NULL, brief);
 	cells_text(cells, "case", "case:-14", row->test);
-	cells_text(cells, "mode", "mode:-7", mode_name(row->mode));
-	cells_text(cells, variant ? "trigger" : NULL, "trigger:-8", variant);
+	cells_text(cells, "mode", "mode:-7!", bench_mode_name(row->mode));
+	cells_text(cells, variant ? "trigger" : NULL, "trigger:-8!", variant);
 	cells_integer(cells, "ranks", "ranks:5", row->ranks);
 	cells_text(cells, NULL, "pair:7", pair);
 	if (row->source >= 0) {
 		cells_integer(cells, "source", NULL, (uint64_t)row->source);
 		cells_integer(cells, "target", NULL, (uint64_t)row->target);
 	}
-	cells_integer(cells, "bytes_per_rank", "bytes:10", row->bytes_per_rank);
+	cells_integer(cells, "bytes_per_rank", "bytes:10!", row->bytes_per_rank);
+}
+
+void bench_fill_row(struct cells *cells, const struct bench_row *row, int is_brief)
+{
+	cells_begin(cells);
+	cells->is_brief = is_brief;
+	add_subject(cells, row);
 	cells_integer(cells, "chunk_bytes", NULL, row->chunk_bytes);
-	cells_measured(cells, "us_median", "median:8.2", row->us_median);
-	cells_measured(cells, "us_min", "min:7.2", row->us_min);
+	cells_measured(cells, "us_median", "median:8.2!", row->us_median);
+	cells_measured(cells, "us_min", NULL, row->us_min);
 	cells_measured(cells, "us_p99", "p99:8.2", row->us_p99);
-	cells_measured(cells, "gb_per_s", "GB/s:6.1", row->gb_per_s);
+	cells_measured(cells, "algbw_gb_per_s", "algbw:6.2!", row->algorithm_gb_per_s);
+	cells_measured(cells, "gb_per_s", "busbw:6.2!", row->gb_per_s);
 	cells_optional(cells, "ratio_raw", "vs raw:6.3", row->ratio_raw);
 	cells_optional(cells, "ratio_nccl_sm", "vs SM:6.3", row->ratio_nccl_sm);
 	cells_optional(cells, "ratio_nccl_ce", "vs CE:6.3", row->ratio_nccl_ce);
-	cells_verified(cells, "verified", "data:-9", row->verified);
+	cells_verified(cells, "verified", "data:-9!", row->verified);
 	cells_optional(cells, "cpu_s_per_gib", "processor time, s a GiB:.3",
 			     row->cpu_s_per_gib);
 	cells_optional(cells, "us_call", "the thread's time of a call, us:.2", row->us_call);

@@ -124,8 +124,21 @@ void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples
 	row->us_p99 = worst[(n_samples * 99 + 99) / 100 - 1];
 }
 
+void bench_set_bandwidths(struct bench_row *row, double size_bytes, double factor)
+{
+	row->algorithm_gb_per_s = size_bytes / row->us_median / 1e3;
+	row->gb_per_s = row->algorithm_gb_per_s * factor;
+}
+
+/* relaxed throughout: the count is read when the ranks have ended, or have met */
+static void count_wrong(struct bench_rank *rank, uint64_t n_wrong)
+{
+	atomic_fetch_add_explicit(&rank->shared->n_all_wrong, n_wrong, memory_order_relaxed);
+}
+
 void bench_wrong(struct bench_rank *rank, uint32_t mode, uint64_t n_wrong)
 {
+	count_wrong(rank, n_wrong);
 	atomic_fetch_add(&rank->shared->n_wrong[mode], n_wrong);
 }
 
@@ -187,6 +200,12 @@ int bench_any(struct bench_rank *rank, int yes, int *ret_any)
 	*ret_any = atomic_load(&shared->any[turn]);
 	atomic_store(&shared->any[1 - turn], 0);
 	return bench_meet(rank);
+}
+
+int bench_any_wrong(struct bench_rank *rank, uint64_t n_wrong, int *ret_any)
+{
+	count_wrong(rank, n_wrong);
+	return bench_any(rank, n_wrong != 0, ret_any);
 }
 
 void *bench_blob(struct bench_rank *rank)

@@ -39,12 +39,14 @@ void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, in
 		if (!why)
 			run->cases[run->n_cases++] = asked->cases[i];
 		else if (!is_quiet)
-			printf("# %s: left out, %s\n", asked->cases[i]->name, why);
+			bench_note(run->options, "%s: left out, %s", asked->cases[i]->name, why);
 	}
 	if (is_quiet)
 		return;
 	if (run->options->overlap)
-		bench_overlap_report_head(stdout);
+		bench_overlap_report_head(stdout, run->options->is_brief);
+	else if (run->options->is_brief)
+		printf("# times in us (max over ranks); algbw, busbw: GB/s\n");
 	else
 		bench_report_head(stdout, run->n_gpus != 0, has_nccl(run));
 }
@@ -54,9 +56,9 @@ static void fill(struct cells *cells, const struct bench_options *options,
 {
 	if (options->overlap)
 		bench_overlap_fill_row(cells, &shared->overlap_rows[row],
-				       &options->overlap->tuning);
+				       options);
 	else
-		bench_fill_row(cells, &shared->rows[row]);
+		bench_fill_row(cells, &shared->rows[row], options->is_brief);
 }
 
 void bench_print_row(const struct bench_options *options, const struct bench_shared *shared)
@@ -66,6 +68,56 @@ void bench_print_row(const struct bench_options *options, const struct bench_sha
 	fill(&cells, options, shared, shared->n_rows - 1);
 	cells_print(stdout, &cells, shared->n_rows == 1);
 	cells_end(&cells);
+}
+
+/* The average bus bandwidth of the rows of a mode that have one; 0: none has. */
+static double average_of(const struct bench_shared *shared, enum bench_mode mode)
+{
+	double sum = 0;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < shared->n_rows; i++) {
+		if (shared->rows[i].mode != mode || shared->rows[i].gb_per_s <= 0)
+			continue;
+		sum += shared->rows[i].gb_per_s;
+		n++;
+	}
+	return n ? sum / n : 0;
+}
+
+static void add_totals(struct cells *report, const struct bench_shared *shared)
+{
+	struct cells averages;
+	enum bench_mode mode;
+
+	cells_integer(report, "wrong_values", NULL, shared->n_all_wrong);
+	cells_begin(&averages);
+	for (mode = BENCH_OURS; mode <= BENCH_NCCL_CE; mode++)
+		cells_optional(&averages, bench_mode_name(mode), NULL, average_of(shared, mode));
+	cells_add(report, "average_gb_per_s", cells_take(&averages));
+}
+
+static void say_totals(const struct bench_run *run)
+{
+	const struct bench_shared *shared = run->shared;
+	const char *between = "# average busbw, GB/s:";
+	enum bench_mode mode;
+	double average;
+
+	if (!run->options->check)
+		printf("# wrong values: not looked for (-c 0)\n");
+	else
+		printf("# wrong values: %llu%s\n", (unsigned long long)shared->n_all_wrong,
+		       shared->n_all_wrong || shared->n_bad_rows ? " WRONG" : " OK");
+	for (mode = BENCH_OURS; mode <= BENCH_NCCL_CE; mode++) {
+		average = average_of(shared, mode);
+		if (average <= 0)
+			continue;
+		printf("%s %s %.3f", between, bench_mode_name(mode), average);
+		between = ",";
+	}
+	if (*between == ',')
+		putchar('\n');
 }
 
 int bench_run_json(const struct bench_run *run, const char *machine, int is_complete)
@@ -85,6 +137,8 @@ int bench_run_json(const struct bench_run *run, const char *machine, int is_comp
 		json_object_array_add(list, cells_take(&cells));
 	}
 	cells_add(&report, "rows", list);
+	if (!options->overlap)
+		add_totals(&report, run->shared);
 	return bench_report_end(&report, options);
 }
 
@@ -106,6 +160,13 @@ void bench_run_head(const struct bench_run *run, const char *machine)
 {
 	const struct bench_options *options = run->options;
 
+	if (options->is_brief) {
+		printf("# ceoverlap-bench %s: %u ranks on %s, %u node%s, seed %llu\n",
+		       ceov_version(), run->n_ranks, run->n_gpus ? "GPUs" : "host memory",
+		       options->n_nodes ? options->n_nodes : 1, options->n_nodes > 1 ? "s" : "",
+		       (unsigned long long)options->seed);
+		return;
+	}
 	printf("# ceoverlap-bench %s: %u ranks on %s (%s), seed %llu\n", ceov_version(),
 	       run->n_ranks, run->n_gpus ? "GPUs" : "host memory", machine,
 	       (unsigned long long)options->seed);
@@ -131,6 +192,8 @@ int bench_run_judge(const struct bench_run *run)
 
 	if (!shared->n_rows)
 		fprintf(stderr, "ceoverlap-bench: nothing ran\n");
+	else if (!run->options->overlap)
+		say_totals(run);
 	if (shared->n_bad_rows)
 		fprintf(stderr, "ceoverlap-bench: %d rows with wrong data\n",
 			shared->n_bad_rows);

@@ -24,6 +24,8 @@ struct bench_shared {
 	double           samples[BENCH_MODES][BENCH_RANKS_MAX][BENCH_SAMPLES_MAX];
 	uint32_t         n_rows;
 	int              n_bad_rows;
+	_Atomic uint64_t n_all_wrong;   /* values, of the whole run; rank 0's memory has those of
+					 * all ranks at the end, of a launcher, too */
 	struct bench_row rows[BENCH_ROWS_MAX];
 	struct bench_overlap_row overlap_rows[OVERLAP_ROWS_MAX];
 	_Atomic int      any[2];        /* used by turns: one call of bench_any() takes the first,
@@ -66,7 +68,8 @@ void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, in
 /* Prints what the rows are about. */
 void bench_run_head(const struct bench_run *run, const char *machine);
 
-/* Checks whether anything ran. Returns 0, or EXIT_FAILURE, reported. */
+/* Says how many values were wrong and what the average bus bandwidths are, as far as these are not
+ * the rows of operators, and checks whether anything ran. Returns 0, or EXIT_FAILURE, reported. */
 int  bench_run_judge(const struct bench_run *run);
 
 /* Prints the last row that was added. */

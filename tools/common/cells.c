@@ -13,6 +13,7 @@ struct column {
 	int         width;              /* 0: a note; negative: left aligned */
 	int         decimals;
 	int         has_exponent;
+	int         is_brief;           /* a brief table has it, too */
 };
 
 static struct column read_column(const char *text)
@@ -28,6 +29,7 @@ static struct column read_column(const char *text)
 	if (*at == '.')
 		column.decimals = (int)strtol(at + 1, &at, 10);
 	column.has_exponent = *at == 'e';
+	column.is_brief = at[column.has_exponent] == '!';
 	return column;
 }
 
@@ -43,7 +45,7 @@ static void show(struct cells *cells, const struct column *column, const char *t
 {
 	char field[128];
 
-	if (!column->width && !text)
+	if ((!column->width && !text) || (cells->is_brief && !column->is_brief))
 		return;
 	if (!column->width) {
 		snprintf(field, sizeof(field), "%.*s %s", column->title_bytes, column->title, text);
@@ -61,6 +63,7 @@ void cells_begin(struct cells *cells)
 {
 	cells->object = json_object_new_object();
 	cells->indent = "";
+	cells->is_brief = 0;
 	cells->head[0] = cells->line[0] = cells->notes[0] = '\0';
 }
 

@@ -16,8 +16,11 @@
  *   "title"        not a column: the value stands behind the title in a line below the row, which
  *                  begins with '#', and "title:.2" likewise with 2 decimals
  *
- * Columns are separated by a space; a table is at most CELLS_COLUMNS wide. A value of more than 127
- * characters is cut in the table, not in JSON.
+ * A '!' behind it all, "title:9!", keeps the column in a brief table, which has no other ones, and
+ * no lines below rows.
+ *
+ * Columns are separated by a space; a table is at most CELLS_COLUMNS wide, a brief one 80. A
+ * value of more than 127 characters is cut in the table, not in JSON.
  */
 
 #include <stdint.h>
@@ -30,6 +33,7 @@
 struct cells {
 	struct json_object *object;
 	const char         *indent;     /* of its lines; "", if the caller sets nothing else */
+	int                 is_brief;   /* 0, if the caller sets nothing else */
 	char                head[640];
 	char                line[640];
 	char                notes[1024];

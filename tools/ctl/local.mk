@@ -16,7 +16,5 @@ ceoverlapctl_SOURCES = \
 	%D%/show.c \
 	tools/common/refused.c tools/common/refused.h \
 	tools/common/streams.c tools/common/streams.h
-bashcompletiondir = $(datadir)/bash-completion/completions
-# Not beside ceoverlapctl.c, from which make would make it.
-dist_bashcompletion_DATA = %D%/completions/ceoverlapctl
+dist_bashcompletion_DATA += %D%/completions/ceoverlapctl
 endif

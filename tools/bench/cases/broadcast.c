@@ -222,7 +222,7 @@ static int verify(struct broadcast *b, enum way way)
 	if (!r)
 		r = bench_verify(rank->device, at, b->bytes, seed, &n_wrong);
 	if (!r)
-		r = bench_any(rank, n_wrong != 0, &any);
+		r = bench_any_wrong(rank, n_wrong, &any);
 	b->wrong[way] |= any;
 	return r;
 }
@@ -253,7 +253,7 @@ static void add_row(struct broadcast *b, enum way way)
 	row.bytes_per_rank = b->bytes;
 	row.chunk_bytes = piece_bytes(b);
 	bench_statistics(rank, way, rank->options->n_samples, &row);
-	row.gb_per_s = (double)b->bytes / row.us_median / 1e3;
+	bench_set_bandwidths(&row, (double)b->bytes, 1);
 	row.verified = rank->options->check ? !b->wrong[way] : -1;
 	bench_add_row(rank, &row);
 }

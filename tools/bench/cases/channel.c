@@ -56,8 +56,9 @@ static void say_why(const struct bench_rank *rank)
 	struct ceov_failure failure;
 
 	if (!rank->rank)
-		printf("# channel: left out, %s\n", ceov_last_failure(rank->context, &failure)
-		       ? "another rank cannot have one" : failure.text);
+		bench_note(rank->options, "channel: left out, %s",
+			   ceov_last_failure(rank->context, &failure)
+			   ? "another rank cannot have one" : failure.text);
 }
 
 static int allocate(struct bench_calls *c, uint64_t bytes_max)
@@ -276,7 +277,7 @@ static int verify(struct bench_calls *c, uint32_t at)
 	if (!r)
 		r = bench_compare(c->rank->device, &compare);
 	if (!r)
-		r = bench_any(c->rank, compare.n_unlike != 0, &any);
+		r = bench_any_wrong(c->rank, compare.n_unlike, &any);
 	c->wrong[at] |= any;
 	return r;
 }
@@ -311,7 +312,7 @@ static void add_row(struct bench_calls *c, uint32_t at)
 	const struct bench_call_kind *kind = &bench_call_kinds[of.kind];
 	uint32_t n_samples = c->rank->options->n_samples;
 	uint32_t nccl = at + 2 * (BENCH_WAY_NCCL - of.way);
-	double moved = (double)(c->rank->n_ranks - 1) * (double)c->bytes;
+	double n_ranks = c->rank->n_ranks;
 	struct bench_row row;
 
 	memset(&row, 0, sizeof(row));
@@ -322,7 +323,8 @@ static void add_row(struct bench_calls *c, uint32_t at)
 	row.source = row.target = -1;
 	row.bytes_per_rank = c->bytes;
 	bench_statistics(c->rank, at, n_samples, &row);
-	row.gb_per_s = moved * (kind->kind == CEOV_ALL_REDUCE ? 2 : 1) / row.us_median / 1e3;
+	bench_set_bandwidths(&row, n_ranks * (double)c->bytes, (n_ranks - 1) / n_ranks *
+			     (kind->kind == CEOV_ALL_REDUCE ? 2 : 1));
 	row.verified = c->rank->options->check ? !c->wrong[at] : -1;
 	if (of.way != BENCH_WAY_NCCL && c->runs[nccl])
 		row.ratio_nccl_sm = median_of(c, nccl, n_samples) / row.us_median;
@@ -375,7 +377,7 @@ int bench_channel(struct bench_rank *rank)
 	int r;
 
 	if (rank->n_nodes > 1 && !rank->rank)
-		printf("# channel: left out, channels are for ranks of one node\n");
+		bench_note(rank->options, "channel: left out, channels are for ranks of one node");
 	if (rank->n_nodes > 1)
 		return 0;
 	for (bytes = bytes_max; bytes; bytes = bench_next_size(rank->options, bytes))

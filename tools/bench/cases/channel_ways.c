@@ -217,7 +217,7 @@ int bench_ways_open(struct bench_calls *c, uint64_t bytes_max)
 		return r;
 	r = bench_nccl_open(rank, 0, bytes_max * rank->n_ranks, &c->nccl, &why);
 	if (r == CEOV_NONE && !rank->rank)
-		printf("# channel: NCCL is left out: %s\n", why);
+		bench_note(c->rank->options, "channel: NCCL is left out: %s", why);
 	return r == CEOV_NONE ? 0 : r;
 }
 

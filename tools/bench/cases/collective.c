@@ -57,8 +57,8 @@ static int open_nccl(struct bench_collective *c, enum bench_method method, uint6
 
 	c->runs[method] = !r;
 	if (r == CEOV_NONE && !c->rank->rank)
-		printf("# NCCL %s is left out: %s\n",
-		       method == BENCH_METHOD_NCCL_CE ? "zero-CTA" : "SM", why);
+		bench_note(c->rank->options, "NCCL %s is left out: %s",
+			   method == BENCH_METHOD_NCCL_CE ? "zero-CTA" : "SM", why);
 	return r == CEOV_NONE ? 0 : r;
 }
 
@@ -231,7 +231,7 @@ static int check_data(struct bench_collective *c, enum bench_method method, cons
 		n_all += n_wrong;
 	}
 	if (!r)
-		r = bench_any(rank, n_all != 0, &any);
+		r = bench_any_wrong(rank, n_all, &any);
 	c->wrong[method] |= any;
 	return r;
 }
@@ -336,6 +336,7 @@ static void add_ratios(struct bench_row *rows, uint32_t method)
 static void add_rows(struct bench_collective *c)
 {
 	struct bench_row rows[BENCH_METHOD_WITHIN];
+	double n_ranks = c->rank->n_ranks;
 	uint32_t method;
 
 	for (method = 0; method < BENCH_METHOD_WITHIN; method++) {
@@ -343,8 +344,8 @@ static void add_rows(struct bench_collective *c)
 		if (!c->runs[method])
 			continue;
 		bench_statistics(c->rank, method, c->rank->options->n_samples, &rows[method]);
-		rows[method].gb_per_s = (double)(c->rank->n_ranks - 1) * (double)c->bytes /
-			rows[method].us_median / 1e3;
+		bench_set_bandwidths(&rows[method], n_ranks * (double)c->bytes,
+				     (n_ranks - 1) / n_ranks);
 	}
 	if (c->runs[BENCH_METHOD_WITHIN])
 		add_levels(c, &rows[BENCH_METHOD_POLLED]);

@@ -93,7 +93,7 @@ int bench_mark(struct bench_rank *rank)
 	for (i = 0; !r && i < options->n_warmup + options->n_samples; i++)
 		r = sample(&game, i < options->n_warmup ? 0 : i - options->n_warmup);
 	if (!r)
-		r = bench_any(rank, game.is_wrong, &game.is_wrong);
+		r = bench_any_wrong(rank, (uint64_t)game.is_wrong, &game.is_wrong);
 	if (!r)
 		r = bench_collect(rank, 0, options->n_samples);
 	if (!r && !rank->rank)

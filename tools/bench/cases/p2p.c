@@ -256,7 +256,7 @@ static int check_data(struct pair *p, enum mode mode)
 			: bench_verify(rank->device, at, p->bytes, seed, &n_wrong);
 	}
 	if (!r)
-		r = bench_any(rank, n_wrong != 0, &any);
+		r = bench_any_wrong(rank, n_wrong, &any);
 	p->wrong[mode] |= any;
 	return r;
 }
@@ -304,7 +304,7 @@ static void add_rows(struct pair *p)
 		rows[mode].bytes_per_rank = p->bytes;
 		rows[mode].chunk_bytes = chunk_bytes(p);
 		bench_statistics(p->rank, mode, p->rank->options->n_samples, &rows[mode]);
-		rows[mode].gb_per_s = (double)p->bytes / rows[mode].us_median / 1e3;
+		bench_set_bandwidths(&rows[mode], (double)p->bytes, 1);
 		rows[mode].verified = p->rank->options->check ? !p->wrong[mode] : -1;
 	}
 	if (p->is_far) {

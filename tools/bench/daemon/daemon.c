@@ -213,7 +213,7 @@ static int run(struct bench_daemon *bench)
 
 int bench_daemon_main(int argc, char **argv)
 {
-	static const int common[] = { 'c', 'J', 'T', BENCH_KEY_SEED, 0 };
+	static const int common[] = { 'h', 'c', 'J', 'T', BENCH_KEY_SEED, 0 };
 	static const struct bench_command command = {
 		"ceoverlap-bench daemon", options_table, parse,
 		"Has many processes launch at one ceoverlapd, each with one launch in flight, and "

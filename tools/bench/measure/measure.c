@@ -226,7 +226,7 @@ static int run(struct measure *m)
 
 int bench_measure_main(int argc, char **argv)
 {
-	static const int common[] = { 'g', 'c', 'J', 'T', BENCH_KEY_HOST, BENCH_KEY_SEED, 0 };
+	static const int common[] = { 'h', 'g', 'c', 'J', 'T', BENCH_KEY_HOST, BENCH_KEY_SEED, 0 };
 	static const struct bench_command command = {
 		"ceoverlap-bench measure", options_table, parse,
 		"Measures what the machine's links carry, alone and at once, with plain driver "

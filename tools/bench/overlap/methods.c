@@ -248,9 +248,9 @@ static int open_method(struct bench_overlap *o, enum bench_overlap_method method
 	if (bench_any(rank, r != 0, &failed))
 		return CEOV_ERR_ABORTED;
 	if (failed && !rank->rank)
-		printf("# %s: method %u is left out %s: it failed\n",
-		       bench_overlap_name(o->test), (unsigned)method,
-		       is_graph ? "of graphs" : "of streams");
+		bench_note(rank->options, "%s: method %u is left out %s: it failed",
+			   bench_overlap_name(o->test), (unsigned)method,
+			   is_graph ? "of graphs" : "of streams");
 	o->runs[is_graph][method] = !failed;
 	return bench_overlap_settle(o);
 }

@@ -145,9 +145,9 @@ const char *bench_overlap_name(enum bench_overlap_test test);
 enum bench_overlap_words { OVERLAP_WORDS_MODE, OVERLAP_WORDS_CUT, OVERLAP_WORDS_ORDER };
 const char *bench_overlap_word(enum bench_overlap_words which, unsigned value);
 
-void bench_overlap_report_head(FILE *out);
+void bench_overlap_report_head(FILE *out, int is_brief);
 void bench_overlap_fill_row(struct cells *cells, const struct bench_overlap_row *row,
-			    const struct ceov_op_tuning *asked);
+			    const struct bench_options *options);
 
 /* The test cases. Each is run on every rank. */
 int bench_overlap_ag_gemm(struct bench_rank *rank);

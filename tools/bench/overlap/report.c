@@ -10,6 +10,8 @@
 #include "tools/bench/overlap/tables.h"
 #include "tools/common/cells.h"
 
+#define MODEL_BYTES 12          /* of a model's name in a brief table */
+
 /* Of each method: its key, and the column of its time. */
 static const struct { const char *key, *column; } method_names[OVERLAP_METHODS] = {
 	[OVERLAP_GEMM] = { "gemm", "gemm:.1" },
@@ -18,7 +20,7 @@ static const struct { const char *key, *column; } method_names[OVERLAP_METHODS] 
 	[OVERLAP_COMM_CE] = { "comm_ce", "commCE:.1" },
 	[OVERLAP_SEQUENCE] = { "sequence", "seq:.1" },
 	[OVERLAP_SEQUENCE_CE] = { "sequence_ce", "seqCE:.1" },
-	[OVERLAP_OURS] = { "ours", "ours:9.1" },
+	[OVERLAP_OURS] = { "ours", "ours:9.1!" },
 };
 
 /* Whether SMs moved the bytes of ours, not copy engines. */
@@ -60,8 +62,13 @@ static double least(double a, double b)
 
 /* --- rows ----------------------------------------------------------------- */
 
-void bench_overlap_report_head(FILE *out)
+void bench_overlap_report_head(FILE *out, int is_brief)
 {
+	if (is_brief) {
+		fprintf(out, "# us a call: medians of samples, each the maximum over ranks\n"
+			"# speedup: NCCL and cuBLAS, one after the other, / ours\n");
+		return;
+	}
 	fprintf(out, "# us a call: medians of samples, each the maximum over ranks\n"
 		"# gemm: cuBLAS; our: our GEMM alone; comm: NCCL; commCE: NCCL zero-CTA\n"
 		"# seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
@@ -193,13 +200,18 @@ static void add_subject(struct cells *cells, const struct bench_overlap_row *row
 {
 	char shape[64];
 
-	cells_text(cells, NULL, "operator:-14", test_name(row).text);
+	struct test_name size = size_name(row);
+
+	if (cells->is_brief)
+		size.text[MODEL_BYTES] = '\0';
+	cells_text(cells, NULL, "operator:-14!", cells->is_brief ? bench_overlap_name(row->test)
+		   : test_name(row).text);
 	cells_text(cells, "operator", NULL, bench_overlap_name(row->test));
-	cells_text(cells, NULL, "model:-12", size_name(row).text);
-	show_size(cells, "M:9", is_plain(row) ? row->bytes : row->m);
-	show_size(cells, "N:6", row->n);
+	cells_text(cells, NULL, "model:-12!", size.text);
+	show_size(cells, "M:9!", is_plain(row) ? row->bytes : row->m);
+	show_size(cells, "N:6!", row->n);
 	show_size(cells, "K:6", row->k);
-	cells_text(cells, "launch", "launch:-6", row->is_graph ? "graph" : "stream");
+	cells_text(cells, "launch", "launch:-6!", row->is_graph ? "graph" : "stream");
 	cells_integer(cells, "ranks", NULL, row->ranks);
 	if (is_comm(row))
 		cells_integer(cells, "bytes_per_rank", NULL, row->bytes);
@@ -262,7 +274,7 @@ static void add_derived(struct cells *cells, const struct bench_overlap_row *row
 		ideal = gemm > comm ? gemm : comm;
 	if (!is_comm(row) && ideal > 0 && sequence > ideal && ours > 0)
 		fraction = (sequence / ours - 1) / (sequence / ideal - 1);
-	cells_optional(cells, "speedup", "speedup:7.3", ratio(sequence, ours));
+	cells_optional(cells, "speedup", "speedup:7.3!", ratio(sequence, ours));
 	cells_optional(cells, "over_ideal", "/ideal:6.3", ratio(ours, ideal));
 	cells_optional(cells, "fraction", "frac:5.2", fraction);
 	cells_optional(cells, "speedup_ce", "vsCE:.3",
@@ -281,16 +293,20 @@ static void add_derived(struct cells *cells, const struct bench_overlap_row *row
 /* JSON also has how the command wanted rows and copies to be cut, and tiles to be ordered; 0: the
  * operator chose. */
 void bench_overlap_fill_row(struct cells *cells, const struct bench_overlap_row *row,
-			    const struct ceov_op_tuning *asked)
+			    const struct bench_options *options)
 {
+	const struct ceov_op_tuning *asked = &options->overlap->tuning;
+
 	cells_begin(cells);
+	cells->is_brief = options->is_brief;
 	add_subject(cells, row);
 	add_methods(cells, row);
 	add_derived(cells, row);
 	cells_text(cells, "moved_by", NULL, is_by_sms(row) ? "SM" : "engine");
 	cells_text(cells, NULL, "chosen:-20", chosen_name(&row->chosen).text);
 	cells_add(cells, "chosen", chosen_to_json(&row->chosen));
-	cells_text(cells, NULL, "data:-9", verdict(row));
+	cells_text(cells, NULL, "data:-9!", cells->is_brief ? cells_verdict(row->verified)
+		   : verdict(row));
 	cells_verified(cells, "verified", NULL, row->verified);
 	cells_verified(cells, "same_bits", NULL, row->same_bits);
 	cells_number(cells, "error", "error:.1e", row->error < 0 ? NAN : row->error);

@@ -178,8 +178,8 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 	if (r != CEOV_NONE)
 		return r;
 	if (!rank->rank)
-		printf("# %s: NCCL %s is left out: %s\n", bench_overlap_name(o->test),
-		       is_ce ? "zero-CTA" : "default", why);
+		bench_note(rank->options, "%s: NCCL %s is left out: %s",
+			   bench_overlap_name(o->test), is_ce ? "zero-CTA" : "default", why);
 	return 0;
 }
 
@@ -199,7 +199,8 @@ static int open_blas(struct bench_overlap *o)
 	if (r != CEOV_NONE)
 		return r;
 	if (!rank->rank)
-		printf("# %s: cuBLAS is left out: %s\n", bench_overlap_name(o->test), why);
+		bench_note(rank->options, "%s: cuBLAS is left out: %s",
+			   bench_overlap_name(o->test), why);
 	return 0;
 }
 
@@ -215,7 +216,8 @@ static int takes_graphs(const struct bench_overlap *o)
 	else if (o->rank->n_nodes > 1)
 		why = "they hold no transfers to other nodes";
 	if (why && !o->rank->rank)
-		printf("# %s: graphs are left out: %s\n", bench_overlap_name(o->test), why);
+		bench_note(o->rank->options, "%s: graphs are left out: %s",
+			   bench_overlap_name(o->test), why);
 	return !why;
 }
 

@@ -227,7 +227,7 @@ static int run(struct bench_share *share)
 
 int bench_share_main(int argc, char **argv)
 {
-	static const int common[] = { 'J', 'T', BENCH_KEY_CHUNK, BENCH_KEY_SEED, 0 };
+	static const int common[] = { 'h', 'J', 'T', BENCH_KEY_CHUNK, BENCH_KEY_SEED, 0 };
 	static const struct bench_command command = {
 		"ceoverlap-bench share", options_table, parse,
 		"Has a few processes send large blocks at once, without a daemon and through a "

@@ -113,8 +113,8 @@ static void fill_in(struct both *both, int is_host)
 
 int bench_sweep_main(int argc, char **argv)
 {
-	static const int common[] = { 'g', 'b', 'e', 'f', 'n', 'w', 'c', 'J', 'T', BENCH_KEY_HOST,
-				      BENCH_KEY_TRACE, BENCH_KEY_SEED, 0 };
+	static const int common[] = { 'h', 'g', 'b', 'e', 'f', 'n', 'w', 'c', 'J', 'T',
+				      BENCH_KEY_HOST, BENCH_KEY_TRACE, BENCH_KEY_SEED, 0 };
 	static const struct bench_command command = {
 		"ceoverlap-bench sweep", options_table, parse,
 		"Measures what a machine's links carry: every pair of ranks, the host, "
