@@ -325,6 +325,7 @@ product_tests = \
 	model/check.sh \
 	%D%/system/test_bench.sh \
 	%D%/system/test_bench_daemon.sh \
+	%D%/system/test_daemon_socket.sh \
 	%D%/system/test_eight.sh \
 	%D%/system/test_bench_ends.sh \
 	%D%/system/test_bench_nodes.sh \

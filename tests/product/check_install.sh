@@ -142,7 +142,7 @@ else
 	echo "no nvcc: kernels among the examples are not compiled"
 fi
 
-bench=$(find "$folder/root" -name ceoverlap-bench -type f)
+bench=$(find "$folder/root" -path '*/bin/ceoverlap-bench' -type f)
 if [ -z "$bench" ] || ! "$bench" --help > /dev/null; then
 	echo "FAIL: the installed ceoverlap-bench does not print its help"
 	failed=1
@@ -171,6 +171,21 @@ if [ "$said" != "a ring of 4 ranks has passed on 6" ]; then
 	echo "FAIL: the example ring with 4 processes says '$said'"
 	failed=1
 fi
+
+# What Debian's machines run against installed packages, as far as it needs no service manager.
+commands=$folder/commands
+mkdir "$commands"
+find "$folder/root" -path '*/bin/*' \( -type f -o -type l \) -exec ln -s -t "$commands" {} +
+for name in library tools; do
+	mkdir "$folder/$name"
+	if ! (cd "$srcdir" && AUTOPKGTEST_TMP=$folder/$name PATH=$commands:$PATH \
+			LD_LIBRARY_PATH=$library timeout 120 "debian/tests/$name") \
+			> "$folder/log" 2>&1; then
+		cat "$folder/log"
+		echo "FAIL: debian/tests/$name does not pass with what was installed"
+		failed=1
+	fi
+done
 joiner=$(find "$folder/root" -name ceoverlap-trace -type f)
 if [ -z "$joiner" ] || ! "$joiner" --help > /dev/null; then
 	echo "FAIL: the installed ceoverlap-trace does not print its help"
@@ -185,7 +200,7 @@ pages=(ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-plot.1 ceoverlap-run.1 ceove
 if [ -x ./ceoverlapd ]; then
 	pages+=(ceoverlapctl.1 ceoverlapd.8 ceoverlapd.conf.5)
 	for name in ceoverlapd.service ceoverlapd.socket sysusers.d/ceoverlapd.conf \
-		ceoverlap/ceoverlapd.conf completions/ceoverlapctl; do
+		ceoverlap/ceoverlapd.conf completions/ceoverlapctl completions/ceoverlap-bench; do
 		if [ -z "$(find "$folder/root" -path "*/$name" -type f)" ]; then
 			echo "FAIL: $name was not installed"
 			failed=1

@@ -22,4 +22,10 @@ for example in "$srcdir"/examples/python_*.py; do
 		failed=1
 	fi
 done
+said=$(CEOVERLAP_PLACE=host timeout 60 ./ceoverlap-run -n 4 "$python" -W error \
+	"$srcdir/examples/python_ring.py")
+if [ "$said" != "a ring of 4 ranks has passed on 6" ]; then
+	echo "FAIL: the example python_ring.py with 4 processes says '$said'"
+	failed=1
+fi
 exit "$failed"
