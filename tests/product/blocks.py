@@ -92,25 +92,37 @@ def run_rank(path, rank, environment, output):
     runpy.run_path(path, run_name="__main__")
 
 
+def serve_store(port):
+    """Serves PyTorch's store until it is killed, as torchrun does: a rank may end before others."""
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
+    while store:
+        time.sleep(LIMIT_S)
+
+
 def run_ranks(path, n_ranks):
     """Runs a program as torchrun would; returns its exit status and what it wrote."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {"WORLD_SIZE": str(n_ranks), "LOCAL_WORLD_SIZE": str(n_ranks),
-                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                   "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
     output = path + ".out"
     context = multiprocessing.get_context("forkserver")
     ranks = [context.Process(target=run_rank, args=(path, rank, environment, output))
              for rank in range(n_ranks)]
-    for rank in ranks:
-        rank.start()
+    store = context.Process(target=serve_store, args=(port,), daemon=True)
+    for process in (store, *ranks):
+        process.start()
     end = time.monotonic() + LIMIT_S
     while any(rank.is_alive() for rank in ranks) and time.monotonic() < end and not any(
             rank.exitcode for rank in ranks):
         time.sleep(0.02)
     if any(rank.exitcode for rank in ranks):
         time.sleep(1)           # what the others say of it
+    store.kill()
     for rank in ranks:
         if rank.is_alive():
             rank.kill()
@@ -138,8 +150,8 @@ class Runner:
         self.nvcc = shlex.split(os.environ.get("NVCC", ""))
         os.makedirs(f"{self.folder}/bin")
         if python:
-            for name in ("python", "python3"):
-                os.symlink(python, f"{self.folder}/bin/{name}")
+            self._command_of("python3", f'"{python}"')
+            self._command_of("torchrun", f'"{python}" -m torch.distributed.run')
         os.makedirs(f"{self.folder}/pkgconfig")
         with open(f"{self.folder}/pkgconfig/ceoverlap.pc", "w", encoding="ascii") as file:
             file.write("Name: ceoverlap\nDescription: that of the build folder\nVersion: 0\n"
@@ -147,6 +159,13 @@ class Runner:
                        f"Libs: -L{build}/.libs -Wl,-rpath,{build}/.libs -lceoverlap\n")
         if python:                      # entry points, as an installed package has them
             subprocess.run([python, f"{top}/debian/dist_info.py", self.folder], cwd=top, check=True)
+
+    def _command_of(self, name, command):
+        """Makes a command of the pages; a link would hide a virtual environment."""
+        path = f"{self.folder}/bin/{name}"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nexec {command} "$@"\n')
+        os.chmod(path, 0o755)
 
     def lacks(self, block):
         """What the block needs and is not there."""

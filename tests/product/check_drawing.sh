@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# The files and folders that ARCHITECTURE.md and docs/internals/ name are there
+# The files and folders that ARCHITECTURE.md and docs/internals/ name are there: a drawing that
+# names what has gone is worse than none.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)

@@ -6,7 +6,7 @@
 # docs/python.md 100 times each, half of them on one processor, and write nothing to stderr, though
 # they close their context as soon as they have seen their last mark. CEOVERLAP_TEST_README_RUNS is
 # half the number of runs. check_blocks.sh runs each block of the pages once.
-# And what the pages lead to is there.
+# And what the pages lead to is there, as are the messages that docs/guides/troubleshooting.md quotes.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -87,6 +87,10 @@ if command -v python3 > /dev/null && [ -e .libs/libceoverlap.so ]; then
 		2> "$folder/err" || fail "docs/python.md, its first program"
 	is_quiet "docs/python.md, its first program,"
 fi
+
+! command -v python3 > /dev/null ||
+	python3 "$srcdir/tests/product/messages.py" "$srcdir" \
+		"$srcdir/docs/guides/troubleshooting.md" || failed=1
 
 # The files and pages that pages lead to.
 n_links=0
