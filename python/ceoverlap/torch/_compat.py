@@ -6,7 +6,8 @@ PyTorch's; tests/python/torch/test_compat.py checks that.
 
 look_at_fsdp2() finds out what is missing of FSDP2 before anything of it is used, because its
 internal parts change between versions; where something is, FSDP2 is reached by its public hooks.
-TRIED lists the versions with which all tests of the internal parts passed; messages name them."""
+TRIED lists the versions with which all tests of the internal parts passed, TESTED those with which
+the tests of all else are run; messages name them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import datetime
 import functools
 import inspect
 from types import ModuleType
-from typing import NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,7 @@ from torch.autograd import forward_ad
 from .. import errors
 
 TRIED = ("2.11.0",)
+TESTED = ("2.9.1", "2.11.0", "2.15.0")
 
 
 # --- streams -----------------------------------------------------------------------------
@@ -165,6 +167,8 @@ def process_group_named(name: str):
 
 Work = dist._Work                       # classes that Python classes may derive from
 Backend = dist._Backend
+ProcessGroup = dist.ProcessGroup
+AllgatherOptions = dist.distributed_c10d.AllgatherOptions       # the only one not in dist
 
 # Methods of PyTorch's own backends by their names since 2.14: those before.
 _FORMER = {"all_gather_single": "_allgather_base", "all_to_all_single": "alltoall_base",
@@ -177,17 +181,68 @@ def has_backend(name: str) -> bool:
 
 
 def takes_backends() -> bool:
-    """Returns whether process groups of this PyTorch take backends that are written in Python:
-    from 2.14 on."""
+    """Returns whether process groups of this PyTorch take backends that are written in Python,
+    one for a device: from 2.14 on. In others a class of Python's may be a whole process group."""
     return (hasattr(Backend, "all_gather_single") and
             "rank" in (Backend.__init__.__doc__ or ""))
 
 
 def check_takes_backends(name: str) -> None:
-    """Raises VersionError where process groups take no backends that are written in Python."""
-    if not takes_backends():
-        raise errors.VersionError(f"backend {name}: PyTorch {torch.__version__} takes no backends "
-                                  "that are written in Python: 2.14 and later do")
+    """Raises VersionError where neither backends nor process groups can be written in Python as
+    this package does."""
+    if takes_backends():
+        return
+    if not hasattr(dist.AllreduceOptions, "asyncOp"):
+        raise errors.VersionError(f"backend {name}: PyTorch {torch.__version__} lacks what it "
+                                  f"needs: 2.9 and later have it, {', '.join(TESTED)} are tested")
+    if not dist.is_gloo_available():
+        raise errors.VersionError(f"backend {name}: PyTorch {torch.__version__} was built without "
+                                  "Gloo, which the backend needs before 2.14")
+
+
+def asked_backends() -> Dict[str, str]:
+    """Returns the names of the backends by types of devices of the process group that is being
+    made. PyTorch before 2.14 does not tell those who make a backend for it, so its own variable is
+    looked at. Raises VersionError if that is not there."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    config = frame.f_locals.get("backend_config") if frame is not None else None
+    if config is None:
+        raise errors.VersionError(f"PyTorch {torch.__version__}: it is not known for which devices "
+                                  f"a process group is made: {', '.join(TESTED)} are tested")
+    return config.get_device_backend_map()
+
+
+def add_backend(group, device_type: str, name: str, backend) -> None:
+    """Makes one of PyTorch's own backends, "gloo" or "nccl", that of a process group's device. None:
+    the group has the device, but who asks for its backend gets none."""
+    kind = getattr(dist.ProcessGroup.BackendType, name.upper())
+    group._register_backend(torch.device(device_type), kind, backend)
+    if backend is not None:
+        group._set_default_backend(kind)
+
+
+def timeout_of(backend) -> datetime.timedelta:
+    """Returns the timeout of one of PyTorch's own backends."""
+    return backend.options._timeout
+
+
+def make_backend(name: str, ranks, timeout: datetime.timedelta, global_ranks, options):
+    """Returns PyTorch's own backend of this name, as it makes one itself for these ranks; see
+    make_nccl(). Raises VersionError if it cannot be had."""
+    made = None
+    if name == "gloo":
+        made = make_gloo(ranks.store, ranks.rank, ranks.size, timeout)
+    elif name == "nccl":
+        made = make_nccl(ranks, timeout, global_ranks, options)
+    if made is None:
+        raise errors.VersionError(f"backend {name}: PyTorch {torch.__version__} cannot have it "
+                                  "beside ceov: before 2.14 only gloo and nccl can be, where "
+                                  "PyTorch was built with them")
+    made.options.global_ranks_in_group = global_ranks
+    made.options.group_name = ranks.name
+    return made
 
 
 def make_gloo(store, rank: int, size: int, timeout: datetime.timedelta):

@@ -5,13 +5,20 @@ awkward places."""
 
 import atexit
 import os
+import unittest
 from unittest import mock
 
 import rig
 import torch
 import torch.distributed as dist
 
+from ceoverlap.torch import _compat
+
 BACKEND = "cpu:ceov"
+# Whether PyTorch takes a backend for each device, or else a whole process group of ours.
+IS_BY_DEVICE = _compat.takes_backends()
+by_device = unittest.skipUnless(IS_BY_DEVICE, "is about what PyTorch has from 2.14 on")
+whole = unittest.skipIf(IS_BY_DEVICE, "is about PyTorch before 2.14")
 HOWS = ("plain", "misaligned", "gaps", "turned")
 
 

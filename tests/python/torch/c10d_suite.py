@@ -36,10 +36,15 @@ if MODE == "ceov":                      # before the tests are there, whose deco
 from torch.testing._internal.distributed import distributed_test        # noqa: E402
 
 import ceoverlap.torch.backend as backend       # noqa: E402
-from ceoverlap.torch.backend import _base       # noqa: E402
+from ceoverlap.torch import _compat     # noqa: E402
+from ceoverlap.torch.backend import _base, _whole       # noqa: E402
+
+# Where the class is that makes one device's calls, and its name there: a process group of PyTorch's
+# before 2.14 has several.
+PLACE = (_base, "Backend") if _compat.takes_backends() else (_whole, "Part")
 
 
-class Counted(_base.Backend):
+class Counted(getattr(*PLACE)):
     """Writes down what it made, because the processes of a test end without any notice."""
 
     def _close(self, timeout_s):
@@ -50,7 +55,7 @@ class Counted(_base.Backend):
 
 
 backend.register()
-_base.Backend = Counted
+setattr(*PLACE, Counted)
 if MODE == "as-gloo":
     dist.Backend._plugins["GLOO"] = dist.Backend._plugins["CEOV"]
     # Whose calls have to be shown to a profiler as events named "gloo:...".

@@ -17,7 +17,7 @@ import rig
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
-from backend_rig import gloo, run_here
+from backend_rig import by_device, gloo, run_here
 from rig import equal, raises
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -198,12 +198,14 @@ class Users(unittest.TestCase):
     def test_together(self):
         run_here(together)
 
+    @by_device
     def test_parts_of_the_world(self):
         run_here(parts_of_the_world)
 
     def test_with_functions_of_ours(self):
         run_here(with_functions_of_ours)
 
+    @by_device
     def test_a_script_that_imports_nothing(self):
         """PyTorch finds the backend by the entry point that pyproject.toml declares."""
         entry = re.search(r'\[project.entry-points."(.*)"\]\n(\w+) = "(.*)"', PYPROJECT.read_text())
@@ -217,9 +219,22 @@ class Users(unittest.TestCase):
             subprocess.run([sys.executable, "-c", SCRIPT, os.path.join(folder, "store")],
                            check=True, timeout=rig.START_S, env={**os.environ, "PYTHONPATH": path})
 
-    def test_an_older_version_is_refused(self):
-        with mock.patch.object(ct._compat, "takes_backends", lambda: False):
-            raises(errors.VersionError, "2.14", ct.backend._create, None, None)
+    def test_a_script_that_imports_ours(self):
+        """As one has to before PyTorch 2.14."""
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-c", "import ceoverlap.torch\n" + SCRIPT,
+                            os.path.join(folder, "store")], check=True, timeout=rig.START_S)
+
+    def test_a_version_that_lacks_much_is_refused(self):
+        with mock.patch.object(ct._compat, "takes_backends", lambda: False), \
+                mock.patch.object(dist, "AllreduceOptions", object):
+            raises(errors.VersionError, f"PyTorch {torch.__version__} lacks what it needs: 2.9 "
+                   "and later have it, 2.9.1, ", ct.backend._create, None, None)
+
+    def test_a_version_without_gloo_is_refused(self):
+        with mock.patch.object(ct._compat, "takes_backends", lambda: False), \
+                mock.patch.object(dist, "is_gloo_available", lambda: False):
+            raises(errors.VersionError, "was built without Gloo", ct.backend._create, None, None)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@
 
     torch.distributed.init_process_group("cuda:ceov,cpu:gloo")      # or "ceov", or "cpu:ceov"
 
-Nothing has to be imported for it. It needs PyTorch 2.14 or later. Moves of all dtypes, messages,
-and sums of floats (on the host of integers, too) go by the channel of the process group's Group, if
-its ranks are on one node; the rest is NCCL's, and on the host Gloo's. See docs/pytorch.md.
+From PyTorch 2.14 on nothing has to be imported for it; before, `import ceoverlap.torch` makes it
+known. Moves of all dtypes, messages, and sums of floats (on the host of integers, too) go by the
+channel of the process group's Group, if its ranks are on one node; the rest is NCCL's, and on the
+host Gloo's. See docs/pytorch.md.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import Dict, Optional
 import torch.distributed as dist
 
 from .. import _compat
+from . import _base, _whole
+from ._base import NAME
 from ._calls import Calls
-
-NAME = "ceov"
 
 
 def register() -> None:
@@ -28,24 +29,20 @@ def register() -> None:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
 
 
-def _create(options, backend_options) -> Calls:
+def _create(options, backend_options):
     _compat.check_takes_backends(NAME)
-    from ._base import create           # whose class older versions cannot have
-
+    create = _base.create if _compat.takes_backends() else _whole.create
     return create(options, backend_options)
 
 
 def backend_of(process_group=None) -> Optional[Calls]:
     """Returns the backend of a process group (None: the default one); None if it has another one.
     """
-    if not _compat.takes_backends():
-        return None
-    from ._base import live
-
     at = dist.group.WORLD if process_group is None else process_group
     if at is None:
         return None
-    return live.get((at.group_name, "cuda")) or live.get((at.group_name, "cpu"))
+    return (_base.live.get((at.group_name, "cuda")) or
+            _base.live.get((at.group_name, "cpu")))
 
 
 def stats(process_group=None) -> Dict[str, Dict[str, int]]:

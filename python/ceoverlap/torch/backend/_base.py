@@ -13,6 +13,8 @@ from .. import _compat
 from ..group import Ranks
 from ._calls import Calls, device_of
 
+NAME = "ceov"
+
 # By the group_name of the process group and the device. PyTorch keeps no more than the C++ half of
 # a backend that it wraps (TORCH_DISTRIBUTED_DEBUG=DETAIL), so the backends are kept here until they
 # are shut down.
@@ -28,7 +30,7 @@ class Backend(Calls, _compat.Backend):
                  global_ranks=(), options=None):
         _compat.Backend.__init__(self, ranks.rank, ranks.size)
         self._device, self._given = device, options
-        self._options = _compat.Backend.Options("ceov", timeout)
+        self._options = _compat.Backend.Options(NAME, timeout)
         self._options.group_name = ranks.name
         self._begin(ranks, timeout, device, lambda: live.pop((ranks.name, device.type), None),
                     global_ranks, options)

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from ... import errors
+from .. import _compat
 from ..group import Group, Ranks
 from . import _tensors
 from ._gpu import Gpu
@@ -119,7 +120,7 @@ class Calls:
     # --- moves -----------------------------------------------------------------------------
 
     def all_gather_single(self, output, input, opts=None):
-        opts = opts or dist.AllgatherOptions()
+        opts = opts or _compat.AllgatherOptions()
         side = self._side(input)
         if not side.ways.is_ours("all_gather", input):
             return side.run_plain("all_gather_single", opts, [output], output, input)
@@ -129,10 +130,10 @@ class Calls:
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         return self._each(self.all_gather_single, zip(outputs, inputs),
-                          opts or dist.AllgatherOptions(), outputs)
+                          opts or _compat.AllgatherOptions(), outputs)
 
     def allgather(self, outputs, inputs, opts=None):
-        opts = opts or dist.AllgatherOptions()
+        opts = opts or _compat.AllgatherOptions()
         targets, x = outputs[0], inputs[0]
         side = self._side(x)
         if not side.ways.is_ours("all_gather", x):
@@ -143,7 +144,7 @@ class Calls:
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         calls = [([[of_rank[i] for of_rank in outputs]], [x]) for i, x in enumerate(inputs)]
-        return self._each(self.allgather, calls, opts or dist.AllgatherOptions(), outputs)
+        return self._each(self.allgather, calls, opts or _compat.AllgatherOptions(), outputs)
 
     def gather(self, outputs, inputs, opts=None):
         opts = opts or dist.GatherOptions()

@@ -29,7 +29,7 @@ class Host:
         self._at = ranks
         self._timeout = timeout         # of the channel's waits
         self._limit_s = 0.0             # of each call, if it is shorter
-        self._plain = _compat.make_gloo(dist.PrefixStore("plain", ranks.store), ranks.rank,
+        self.plain = _compat.make_gloo(dist.PrefixStore("plain", ranks.store), ranks.rank,
                                         ranks.size, timeout)
         self.group: Optional[Group] = Group.of_ranks(ranks, torch.device("cpu"),
                                                      seconds_of(timeout))
@@ -80,9 +80,9 @@ class Host:
         return self.run(opts, make, result)
 
     def _method_of_plain(self, name: str) -> Callable:
-        if self._plain is None:
+        if self.plain is None:
             raise errors.InvalidError(f"{name} is Gloo's, which this PyTorch does not have")
-        return _compat.method_of(self._plain, name)
+        return _compat.method_of(self.plain, name)
 
     def last_of(self, works: Sequence[Work], result: list) -> Work:
         """Returns a handle that ends behind all of these."""
@@ -141,8 +141,8 @@ class Host:
             logging.getLogger("ceoverlap").warning(
                 "group %s: calls end after %s, with which the group was made: a longer timeout "
                 "needs a new group", self._at.name, self._timeout)
-        if self._plain is not None:
-            self._plain.set_timeout(timeout)
+        if self.plain is not None:
+            self.plain.set_timeout(timeout)
 
     def end_calls(self) -> None:
         """Ends the channel, and with it the calls of all ranks that are under way."""
