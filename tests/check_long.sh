@@ -13,6 +13,8 @@
 #   suites   all suites that draw, 5 times each, two at once
 #   torch    300 random programs of PyTorch, twice, and PyTorch's own tests of process groups over
 #            our backend; PYTHON names the Python that has it
+#   versions the suites of PyTorch with each Python that CEOVERLAP_PYTHONS names ("/a/python3
+#            /b/python3"), for versions of PyTorch beside the newest, which .ci/run has
 #   readme   the README's programs, 1,000 runs each
 #   group    100,000 schedules of a group's state machine, and rules left out that they have to miss
 #   models   the models of the protocols, with more ranks and runs
@@ -28,7 +30,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 srcdir=$(cd "$here/.." && pwd) || exit 99
 export srcdir
-parts=(nodes daemon channel suites torch readme group models fuzz)
+parts=(nodes daemon channel suites torch versions readme group models fuzz)
 first_seed=${CEOVERLAP_TEST_SEED:-$((RANDOM << 15 | RANDOM))}
 passed=0
 failed=0
@@ -112,6 +114,24 @@ run_torch() {
 	done
 	CEOVERLAP_TEST_C10D_ALL=1 CEOVERLAP_TEST_BACKEND_CALLS=3000 \
 		run "$1" 3000 "$srcdir/tests/system/test_torch_backend.sh"
+}
+
+# All that PyTorch has in "make check", with other versions of it. A Python without PyTorch is none
+# that should have been named, so nothing may be skipped.
+run_versions() {
+	local one suite pythons
+
+	read -ra pythons <<< "${CEOVERLAP_PYTHONS:-}"
+	[ ${#pythons[@]} != 0 ] || return 77
+	for one in "${pythons[@]}"; do
+		echo "with $one: PyTorch $("$one" -c 'import torch; print(torch.__version__)')"
+		for suite in torch torch_layers torch_backend torch_programs torch_nodes; do
+			if ! PYTHON=$one run "$1" 1800 "$srcdir/tests/system/test_$suite.sh"; then
+				echo "check_long.sh: test_$suite.sh failed, or was skipped, with $one"
+				return 1
+			fi
+		done
+	done
 }
 
 run_readme() {
