@@ -10,6 +10,7 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_builder.h"
+#include "ce_engine/plan/plan_release.h"
 #include "ce_engine/remote/remote.h"
 #include "net/network.h"
 
@@ -91,7 +92,6 @@ int ceov_plan_query(const ceov_plan *plan, struct ceov_plan_info *ret_info)
 {
 	struct ceov_plan_info info = CEOV_PLAN_INFO_INIT;
 	int r = cei_object_check(plan, &cei_plan_type, "ceov_plan_query");
-	pthread_mutex_t *lock;
 	uint32_t i;
 
 	if (r)
@@ -102,11 +102,10 @@ int ceov_plan_query(const ceov_plan *plan, struct ceov_plan_info *ret_info)
 		info.bytes += plan->program.transfers[i].row_bytes *
 			plan->program.transfers[i].n_rows;
 	info.is_committed = !plan->builder;
-	lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;       /* it may change in a const plan */
-	pthread_mutex_lock(lock);
+	pthread_mutex_lock(cei_plan_lock_of(plan));
 	info.n_in_flight = plan->object.context->door->n_in_flight(plan);
 	info.is_by_daemon = cei_remote_has(plan);
-	pthread_mutex_unlock(lock);
+	pthread_mutex_unlock(cei_plan_lock_of(plan));
 	return cei_sized_answer(cei_object_report(&plan->object), ret_info, &info, sizeof(info),
 				"ceov_plan_query: ret_info");
 }

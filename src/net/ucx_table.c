@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Opens libucp at run time, and undoes what UCX does to the process's signal handlers. */
+/* Opens libucp at run time, undoes what UCX does to the process's signal handlers, and has it log
+ * to standard error. */
 
 #include "net/ucx_table.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <ucs/debug/log_def.h>
 
 #define LIBRARY  "libucp.so.0"
+#define BASE     "libucs.so.0"          /* what libucp logs by */
 #define N_SIGNALS 32                    /* the standard signals, 1 to 31 */
 
 struct symbol {
@@ -66,16 +71,67 @@ static int is_same_handler(const struct sigaction *a, const struct sigaction *b)
 		a->sa_sigaction == b->sa_sigaction : a->sa_handler == b->sa_handler);
 }
 
+/* Writes a line of UCX's log, which UCX would write to standard output, into the program's results.
+ */
+static ucs_log_func_rc_t log_to_stderr(const char *file, unsigned line, const char *function,
+				       ucs_log_level_t level,
+				       const ucs_log_component_config_t *component,
+				       const char *message, va_list arguments)
+{
+	static const char *const levels[] = { "fatal", "error", "warning", "diagnostic", "info" };
+	const char *name = strrchr(file, '/');
+	char text[1024];
+
+	(void)function;
+	(void)component;
+	(void)vsnprintf(text, sizeof(text), message, arguments);
+	fprintf(stderr, "ceoverlap: UCX: %s: %s (%s:%u)\n",
+		(unsigned)level < sizeof(levels) / sizeof(levels[0]) ? levels[level] : "debug",
+		text, name ? name + 1 : file, line);
+	return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* Has UCX log to standard error, unless the user says where its log goes, by UCX_LOG_FILE or UCX's
+ * file of settings. What this needs is no part of UCX's documented interface: where that is
+ * missing, the log stays as it is. */
+static void take_log(void *library)
+{
+	void (*push)(ucs_log_func_t handler);
+	ucs_status_t (*ask)(const char *name, char *value, size_t n_bytes);
+	void *const found[] = { dlsym(library, "ucs_log_push_handler"),
+				dlsym(library, "ucs_global_opts_get_value") };
+	const char *asked = secure_getenv("UCX_LOG_FILE");
+	char path[8] = "";              /* long enough to see whether there is one */
+
+	if (!found[0] || !found[1] || (asked && *asked))
+		return;
+	memcpy(&push, &found[0], sizeof(push));
+	memcpy(&ask, &found[1], sizeof(ask));
+	/* 1.13.1 answers with LOG_FILE_FILTER, which is "*" as a rule. */
+	if (ask("LOG_FILE", path, sizeof(path)) == UCS_OK && (!path[0] || !strcmp(path, "*")))
+		push(log_to_stderr);
+}
+
+static int is_loaded(const char *name)
+{
+	void *library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+
+	if (library)
+		(void)dlclose(library);
+	return library != NULL;
+}
+
 /* Puts back only handlers that have changed, to leave those alone that another thread of the
  * application sets meanwhile. */
 static void *load(void)
 {
 	struct sigaction before[N_SIGNALS], now;
-	int is_known[N_SIGNALS];
+	int is_known[N_SIGNALS], is_first;
 	void *library;
 	int i;
 
 	pthread_mutex_lock(&load_lock);
+	is_first = !is_loaded(BASE);
 	for (i = 1; i < N_SIGNALS; i++)
 		is_known[i] = !sigaction(i, NULL, &before[i]);
 	library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -83,6 +139,8 @@ static void *load(void)
 		if (is_known[i] && !sigaction(i, NULL, &now) &&
 		    !is_same_handler(&before[i], &now))
 			(void)sigaction(i, &before[i], NULL);
+	if (library && is_first)
+		take_log(library);
 	pthread_mutex_unlock(&load_lock);
 	return library;
 }

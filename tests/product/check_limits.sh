@@ -68,7 +68,7 @@ awk '
 	columns($0) > 100 { complain("more than 100 columns") }
 	/^\{$/ {
 		in_function = FNR
-		if (head !~ /[ *]ceov_|ucp_am_recv_param_t/ && parameters(head) > 5)
+		if (head !~ /[ *]ceov_|ucp_am_recv_param_t|ucs_log_level_t/ && parameters(head) > 5)
 			complain("more than 5 parameters")
 		head = ""
 		next

@@ -157,6 +157,24 @@ if ldconfig -p | grep -q 'libucp\.so\.0' && ! opens_ucx $run -g 2 --nodes 2 -t m
 	failed=1
 fi
 
+# UCX's log does not get into the table, unless its settings say where it goes.
+if ldconfig -p | grep -q 'libucp\.so\.0' &&
+	UCX_LOG_LEVEL=info CEOVERLAP_TRANSPORTS=tcp "$bench" $run -g 2 --nodes 2 -t mark \
+		> "$out" 2> "$out.log"; then
+	holds "$out.log" "^ceoverlap: UCX: info: " "UCX's log on standard error"
+	if grep -i "ucx .*info" "$out"; then
+		echo "FAIL: UCX writes into the table"
+		failed=1
+	fi
+	UCX_LOG_LEVEL=info UCX_LOG_FILE=$folder/ucx.log CEOVERLAP_TRANSPORTS=tcp \
+		"$bench" $run -g 2 --nodes 2 -t mark > "$out" 2> "$out.log"
+	# UCX writes the file when the process ends by exit(), which ranks of the bench do not.
+	[ -e "$folder/ucx.log" ] || { echo "FAIL: UCX makes no file that the user names"; failed=1; }
+	if grep -i "ucx.*info" "$out" "$out.log"; then
+		echo "FAIL: the log goes elsewhere than the user says"
+		failed=1
+	fi
+fi
 expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --pieces 3
 expect 0 "a channel" $run -g 3 -t channel -b 24 -e 24K -f 1024 -J "$json"
 for name in all_gather reduce_scatter all_reduce all_to_all; do

@@ -14,8 +14,7 @@
 #include "ce_engine/plan/plan_commit.h"
 #include "ce_engine/sched/launch.h"
 
-/* The lock may change in a const plan. */
-static pthread_mutex_t *lock_of(const struct ceov_plan *plan)
+pthread_mutex_t *cei_plan_lock_of(const struct ceov_plan *plan)
 {
 	return (pthread_mutex_t *)(uintptr_t)&plan->lock;
 }
@@ -29,9 +28,9 @@ uint32_t cei_plan_in_flight(const struct ceov_plan *plan)
 {
 	uint32_t n;
 
-	pthread_mutex_lock(lock_of(plan));
+	pthread_mutex_lock(cei_plan_lock_of(plan));
 	n = plan->object.context->door->n_in_flight(plan);
-	pthread_mutex_unlock(lock_of(plan));
+	pthread_mutex_unlock(cei_plan_lock_of(plan));
 	return n;
 }
 
@@ -80,9 +79,9 @@ int cei_plan_is_moving(const struct ceov_plan *plan)
 {
 	int is;
 
-	pthread_mutex_lock(lock_of(plan));
+	pthread_mutex_lock(cei_plan_lock_of(plan));
 	is = plan->object.context->door->n_in_flight(plan) || is_stuck(plan);
-	pthread_mutex_unlock(lock_of(plan));
+	pthread_mutex_unlock(cei_plan_lock_of(plan));
 	return is;
 }
 

@@ -11,6 +11,9 @@
 /* Implements cei_local_door. */
 uint32_t cei_plan_in_flight_here(const struct ceov_plan *plan);
 
+/* The lock of a plan that otherwise does not change: it may be taken in a const plan, too. */
+pthread_mutex_t *cei_plan_lock_of(const struct ceov_plan *plan);
+
 /* How many launches of the plan are in flight, whoever carries them out. Any thread that does not
  * hold the plan's lock. */
 uint32_t cei_plan_in_flight(const struct ceov_plan *plan);
