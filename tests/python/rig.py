@@ -14,24 +14,11 @@ import time
 import unittest
 
 import ceoverlap
+from kept import Kept
 
 TIMEOUT_S = 20.0
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(FOLDER))
-
-
-class Kept(logging.Handler):
-    """Keeps lines and prints none."""
-
-    def __init__(self):
-        super().__init__(logging.DEBUG)
-        self.records = []
-
-    def emit(self, record):
-        self.records.append(record)
-
-    def lines(self, level=logging.DEBUG):
-        return [record.getMessage() for record in self.records if record.levelno >= level]
 
 
 def logger_of(handler):

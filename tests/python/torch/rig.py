@@ -30,6 +30,10 @@ import torch.distributed as dist
 import ceoverlap
 from ceoverlap.torch import group as group_module
 
+# Behind: the folder above has a rig, too.
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from kept import Kept  # noqa: E402
+
 HAS_GPUS = torch.cuda.is_available()
 N_GPUS = torch.cuda.device_count() if HAS_GPUS else 0
 SIZE = int(os.environ.get("CEOVERLAP_TEST_RANKS", 0)) or (
@@ -128,24 +132,15 @@ def raises(kind, text: str, function, *args, **options) -> None:
     raise AssertionError(f"no {kind.__name__} was raised")
 
 
-class _Kept(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(record.getMessage())
-
-
 @contextlib.contextmanager
 def logged():
-    """The list of the lines that ceoverlap logs meanwhile, from level info on."""
-    handler, logger = _Kept(), logging.getLogger("ceoverlap")
+    """Keeps the lines that ceoverlap logs meanwhile, from level info on."""
+    handler, logger = Kept(), logging.getLogger("ceoverlap")
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        yield handler.lines
+        yield handler
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)

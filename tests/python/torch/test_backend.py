@@ -343,7 +343,7 @@ def plain_calls():
 
 
 def ways():
-    with rig.logged() as lines:
+    with rig.logged() as kept:
         group = dist.new_group()
         for _ in range(2):
             plain_calls()
@@ -353,8 +353,8 @@ def ways():
                 work.wait()
             except RuntimeError:        # gloo's own refusal
                 pass
-    said = [line for line in lines if f"group {group.group_name}: all_reduce goes" in line]
-    assert len(said) == 1 and "BOR" in said[0], lines
+    said = [line for line in kept.lines() if f"group {group.group_name}: all_reduce goes" in line]
+    assert len(said) == 1 and "BOR" in said[0], kept.lines()
     assert ct.backend.stats(group)["plain"] == {"all_reduce": 2}, ct.backend.stats(group)
     dist.destroy_process_group(group)
     dist.barrier()

@@ -326,14 +326,14 @@ def is_refused(at, asked):
     """One rank can have no channel. All go on without, or raise the reason where one is a must."""
     rank = dist.get_rank()
     kind = type("Refused", (), {"__init__": refuse}) if rank == at else ceoverlap.Channel
-    with rig.logged() as lines, mock.patch.object(group_module, "Channel", kind):
+    with rig.logged() as kept, mock.patch.object(group_module, "Channel", kind):
         if asked is True:
             raises(errors.InvalidError, "no channel: for a test", Group, channel=True)
             return
         group = Group()
     assert group.channel is None
-    said = [line for line in lines if "it has no channel" in line]
-    assert len(said) == (rank == 0) and all("for a test" in line for line in said), lines
+    said = [line for line in kept.lines() if "it has no channel" in line]
+    assert len(said) == (rank == 0) and all("for a test" in line for line in said), said
     equal(ct.all_reduce(torch.ones(40), group), torch.full((40,), float(group.size)), at)
     dist.barrier()
     group.close()
