@@ -47,14 +47,16 @@ class Calls:
                options=None) -> None:
         """Begins with what the backend has on the host, if the device is there, together with all
         ranks; the rest is made by the first call that needs it. on_close is called when the backend
-        is shut down; global_ranks, options: see Gpu."""
+        is shut down; global_ranks: the group's, in the default process group; options: NCCL's that
+        the process group was made with, or something else."""
         self._on_close = on_close
         # After destroy_process_group() and another init_process_group() the store may still have
         # the first group's keys, whose name comes again.
         number = ranks.store.add(f"made/{ranks.rank}", 1)
         self._at = ranks._replace(store=dist.PrefixStore(str(number), ranks.store))
         self._timeout = timeout
-        self._of_gpus = (list(global_ranks), options)
+        self._global_ranks, self._given = list(global_ranks), options
+        self._nccl = None
         self._host: Optional[Host] = None
         self._gpu: Optional[Gpu] = None
         self._making = threading.RLock()
@@ -88,11 +90,19 @@ class Calls:
                 self._check_open()
                 if device is None or device.index is None:
                     device = torch.device("cuda", torch.cuda.current_device())
-                ranks, (global_ranks, options) = self._at, self._of_gpus
-                ranks = ranks._replace(store=dist.PrefixStore("gpu", ranks.store))
-                self._gpu = Gpu(ranks, device, self._timeout, global_ranks=global_ranks,
-                                options=options, defers=not self.knows_batches)
+                ranks = self._at._replace(store=dist.PrefixStore("gpu", self._at.store))
+                self._gpu = Gpu(ranks, device, self._timeout, self.nccl, not self.knows_batches)
             return self._gpu
+
+    def nccl(self):
+        """Returns NCCL's backend of the same ranks, which is made when it is first needed; None if
+        PyTorch was built without it."""
+        with self._making:
+            if self._nccl is None:
+                store = dist.PrefixStore("nccl", self._at.store)
+                self._nccl = _compat.make_nccl(self._at._replace(store=store), self._timeout,
+                                               self._global_ranks, self._given)
+            return self._nccl
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -353,6 +363,10 @@ class Calls:
         if not self._is_open:
             return
         self._is_open = False
+        if self._nccl is not None and not timeout_s:
+            self._nccl.abort()
         for side in self._sides():
             side.close(timeout_s)
+        if self._nccl is not None and timeout_s:
+            self._nccl.shutdown()
         self._on_close()

@@ -83,22 +83,21 @@ def _is_capturing(stream: torch.cuda.Stream) -> bool:
 class Gpu:
     """What a backend has for tensors on a GPU. All ranks make it together.
 
-    global_ranks    the group's, in the default process group
-    options         of NCCL's backend, which the process group was made with; None: its defaults
-    defers          whether messages wait for the first handle that is waited for, or for another
-                    call: PyTorch does not tell which ones belong together, and one after the
-                    other they would wait for each other"""
+    nccl    makes NCCL's backend of the same ranks, or returns it; None if there is none
+    defers  whether messages wait for the first handle that is waited for, or for another call:
+            PyTorch does not tell which ones belong together, and one after the other they would
+            wait for each other"""
 
-    def __init__(self, ranks: Ranks, device: torch.device, timeout: datetime.timedelta, *,
-                 global_ranks: Sequence[int] = (), options=None, defers: bool = False):
+    def __init__(self, ranks: Ranks, device: torch.device, timeout: datetime.timedelta,
+                 nccl: Callable[[], object], defers: bool):
         if _compat.is_capturing():
             raise errors.InvalidError(
                 f"group {ranks.name}: its first call with a tensor on a GPU is captured into a "
                 "graph: make one before, in which all its ranks meet")
         self._at, self.device, self._timeout = ranks, device, timeout
-        self._global_ranks, self._options, self._defers = list(global_ranks), options, defers
-        self._nccl = None               # or Gloo
-        found = Group.of_ranks(ranks, device, seconds_of(timeout), channel="any")
+        self._make_nccl, self._defers = nccl, defers
+        self._plain = None
+        found = Group.of_ranks(ranks, device, seconds_of(timeout))
         self.group: Optional[Group] = found if found.n_nodes == 1 else None
         self._shares_gpus = found.shares_gpus
         self.ways = Ways(ranks.name, self._refusal(), "Gloo" if self._shares_gpus else "NCCL",
@@ -155,18 +154,14 @@ class Gpu:
     def plain(self):
         """NCCL's backend of the same ranks, or, as NCCL refuses ranks that share a GPU, Gloo's. It
         is made when it is first needed."""
-        if self._nccl is None:
-            store = dist.PrefixStore("plain", self._at.store)
-            if self._shares_gpus:
-                self._nccl = _compat.make_gloo(store, self._at.rank, self._at.size, self._timeout)
-            else:
-                self._nccl = _compat.make_nccl(
-                    self._at._replace(store=store), self._timeout, self._global_ranks,
-                    self._options)
-            if self._nccl is None:
-                raise errors.InvalidError(f"group {self._at.name}: the call is NCCL's, which "
-                                          "this PyTorch does not have")
-        return self._nccl
+        if self._plain is None:
+            self._plain = _compat.make_gloo(
+                dist.PrefixStore("plain", self._at.store), self._at.rank, self._at.size,
+                self._timeout) if self._shares_gpus else self._make_nccl()
+        if self._plain is None:
+            raise errors.InvalidError(f"group {self._at.name}: the call is NCCL's, which this "
+                                      "PyTorch does not have")
+        return self._plain
 
     def last_of(self, works: Sequence[object], result: list):
         """Returns a handle that ends behind all of these, which have come one after the other."""
@@ -275,28 +270,24 @@ class Gpu:
             logging.getLogger("ceoverlap").warning(
                 "group %s: calls on GPUs end after %s, with which the group was made: another "
                 "timeout needs a new group", self._at.name, self._timeout)
-        if self._nccl is not None:
-            _compat.set_timeout_of(self._nccl, timeout)
+        if self._plain is not None:
+            _compat.set_timeout_of(self._plain, timeout)
 
     def end_calls(self) -> None:
         """Ends the channel, and with it the calls of all ranks that are under way."""
         if self.group is not None:
             self.group.end_channel()
-        if self._nccl is not None and not self._shares_gpus:
-            self._nccl.abort()
 
     def close(self, timeout_s: float) -> None:
         """Closes it, once the calls that were made are through, which takes no longer than their
-        deadline. timeout_s: 0: they are ended."""
-        if not timeout_s:
-            self.end_calls()
-        else:
+        deadline. timeout_s: 0: they are ended. NCCL's backend belongs to the caller."""
+        if timeout_s:
             self.flush()
-            if self._nccl is not None and not self._shares_gpus:
-                torch.cuda.synchronize(self.device)
-                self._nccl.shutdown()
+        else:
+            self.end_calls()
         if self.group is not None:
             self.group.close()
+        torch.cuda.synchronize(self.device)
         self._kept.clear()
 
 
