@@ -41,7 +41,8 @@ def shared_group():
 
 def bytes_of(tensors):
     """Of all tensors, one behind the other."""
-    return torch.cat([one.contiguous().view(-1).view(torch.uint8) for one in tensors])
+    flat = [one.contiguous().as_strided((one.numel(),), (1,)) for one in tensors]
+    return torch.cat([one.view(torch.uint8) for one in flat])
 
 
 def numbers(seed, n, limit):
