@@ -34,7 +34,7 @@ def start():
     other = dist.new_group(backend="nccl") if has_one_each else (
         None if is_gpu else dist.new_group(backend="gloo"))
     dist.all_reduce(torch.ones(1, device=device))       # all ranks meet
-    group = ct.backend.backend_of(None, device.type).group_on(device.type)
+    group = ct.backend.backend_of().group_on(device.type)
     if group is None or group.channel is None:
         raise SystemExit("these ranks have no channel: nothing of ceov's is there to be measured")
     return group, other

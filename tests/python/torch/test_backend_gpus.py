@@ -58,7 +58,7 @@ def nccl():
 
 
 def on_gpus(group=None):
-    return ct.backend.backend_of(group, "cuda").group_on("cuda")
+    return ct.backend.backend_of(group).group_on("cuda")
 
 
 def channel_of(group=None):

@@ -88,7 +88,7 @@ def one_differs(is_async):
 def one_aborts():
     group, begun = started(), time.monotonic()
     if dist.get_rank() == 0:
-        ct.backend.backend_of(group, "cuda").abort()
+        ct.backend.backend_of(group).abort()
     else:
         try:
             dist.all_reduce(full(3, 1.0), group=group)
@@ -106,7 +106,7 @@ def one_aborts():
 def again(n):
     """destroy_process_group() and init_process_group() on the same store, whose keys stay."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    store = ct.backend.backend_of(None, "cuda")._at.store
+    store = ct.backend.backend_of()._at.store
     for i in range(n):
         calls._nccl.clear()
         dist.destroy_process_group()
