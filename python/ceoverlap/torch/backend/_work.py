@@ -122,6 +122,8 @@ class OnStream(_compat.Work):
     def synchronize(self) -> None:
         self.wait()
 
+    block_current_stream = synchronize
+
     def get_future(self) -> torch.futures.Future:
         """Returns a future that has the tensors already: the streams that wait for it, or in which
         its then() runs, begin behind the call."""
