@@ -66,6 +66,9 @@ def parameters_of(module: torch.nn.Module) -> dict:
     return module._parameters
 
 
+# PyTorch 2.10 shows it to all.
+grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+
 # Many copies in one kernel.
 copy_each = getattr(torch, "_foreach_copy_", _copy_each)
 

@@ -42,7 +42,7 @@ from torch.distributed.tensor import Shard
 from torch.nn import functional as F
 
 from .. import errors
-from . import _experts
+from . import _compat, _experts
 from ._experts import Routing
 from ._ring import Side
 from ._shares import local, mesh_and_group, shared
@@ -282,8 +282,8 @@ def _in_groups(x, expert_ids, weights, parts: List[Experts], n_experts: int, gro
 
 def _swiglu(rows: torch.Tensor, ends: torch.Tensor, gate_up: torch.Tensor,
             down: torch.Tensor) -> torch.Tensor:
-    gate, up = F.grouped_mm(rows, gate_up, offs=ends).chunk(2, -1)
-    return F.grouped_mm(F.silu(gate) * up, down, offs=ends)
+    gate, up = _compat.grouped_mm(rows, gate_up, offs=ends).chunk(2, -1)
+    return _compat.grouped_mm(F.silu(gate) * up, down, offs=ends)
 
 
 class SwiGLUExperts(nn.Module):

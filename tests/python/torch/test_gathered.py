@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 import ceoverlap.torch as ct
 from ceoverlap import errors
-from ceoverlap.torch import Group, gathered
+from ceoverlap.torch import Group, _compat, gathered
 
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
@@ -79,7 +79,7 @@ class Case:
 
     def run(self, ids=None):
         return ct.ag_moe(self.x, self.ids[self.group.rank] if ids is None else ids,
-                         lambda rows, ends: F.grouped_mm(rows, self.weight, offs=ends),
+                         lambda rows, ends: _compat.grouped_mm(rows, self.weight, offs=ends),
                          self.n_experts)
 
     def check(self):
@@ -186,8 +186,8 @@ def is_a_layer():
     up, down = whole[0].chunk(group.size, 2)[group.rank], whole[1].chunk(group.size, 1)[group.rank]
 
     def experts(rows, ends):
-        made = F.silu(F.grouped_mm(rows, up.contiguous(), offs=ends))
-        return F.grouped_mm(made, down.contiguous(), offs=ends)
+        made = F.silu(_compat.grouped_mm(rows, up.contiguous(), offs=ends))
+        return _compat.grouped_mm(made, down.contiguous(), offs=ends)
 
     weights = ct.all_gather(scores)[..., None]
     y = ct.reduce_scatter((ct.ag_moe(x, ids, experts, n_experts) * weights).sum(1))
