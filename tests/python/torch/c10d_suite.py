@@ -2,8 +2,9 @@
 # Copyright (c) The ceoverlap developers
 """PyTorch's own tests of process groups, from its installed package, with our backend.
 
-    c10d_suite.py TEST...       runs them, and ends with a line of JSON: what became of each, and
-                                how many calls of each kind our backend made
+    c10d_suite.py TEST...       runs them, and ends with a line of JSON: what became of each
+                                ("absent": this version of PyTorch does not have it), and how many
+                                calls of each kind our backend made
     c10d_suite.py               prints the names of all
 
 CEOVERLAP_TEST_C10D says which backend: "ceov" (the default); "as-gloo", which is ours under the
@@ -56,8 +57,25 @@ class Counted(getattr(*PLACE)):
 
 backend.register()
 setattr(*PLACE, Counted)
+def as_gloo(helper):
+    """PyTorch's function that makes process groups, before 2.14, where it asks nobody for Gloo's:
+    it makes ours, whose name is said to be the one that was asked for."""
+    def make(size, rank, ranks, name, *args, **options):
+        group, store = helper(size, rank, ranks, dist.Backend(str(name).replace("gloo", "ceov")),
+                              *args, **options)
+        if store is not None:
+            dist.distributed_c10d._world.pg_map[group] = (name, store)
+        return group, store
+
+    return make
+
+
 if MODE == "as-gloo":
-    dist.Backend._plugins["GLOO"] = dist.Backend._plugins["CEOV"]
+    if _compat.takes_backends():
+        dist.Backend._plugins["GLOO"] = dist.Backend._plugins["CEOV"]
+    else:
+        dist.distributed_c10d._new_process_group_helper = as_gloo(
+            dist.distributed_c10d._new_process_group_helper)
     # Whose calls have to be shown to a profiler as events named "gloo:...".
     distributed_test.PROFILING_SUPPORTED_BACKENDS.remove("gloo")
     distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS.remove("gloo")
@@ -114,10 +132,12 @@ def main(wanted):
     if not wanted:
         print("\n".join(names()))
         return
+    present = set(names()) & set(wanted)
     with tempfile.NamedTemporaryFile() as counts, contextlib.redirect_stdout(sys.stderr):
         os.environ[COUNTS] = counts.name
         runner = unittest.TextTestRunner(stream=sys.stderr, verbosity=2, resultclass=Told)
-        outcomes = runner.run(unittest.TestSuite(map(Suite, wanted))).outcomes
+        outcomes = runner.run(unittest.TestSuite(map(Suite, sorted(present)))).outcomes
+        outcomes.update((name, "absent") for name in wanted if name not in present)
         ours, plain = counted(counts.name)
     print(json.dumps({"outcomes": outcomes, "ours": ours, "plain": plain}))
 

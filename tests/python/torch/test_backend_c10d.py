@@ -19,6 +19,7 @@ import tempfile
 import unittest
 
 import rig
+from backend_rig import IS_BY_DEVICE
 
 SUITE = pathlib.Path(__file__).with_name("c10d_suite.py")
 IS_LONG = os.environ.get("CEOVERLAP_TEST_C10D_ALL") == "1"
@@ -82,7 +83,10 @@ class OfPyTorch(unittest.TestCase):
 
     def passes(self, mode, names, size=2):
         told, log = outcome(mode, names, size)
-        wanted = {name: "passed" for name in names}
+        absent = set() if IS_BY_DEVICE else {       # older versions lack some
+            name for name, became in told["outcomes"].items() if became == "absent"}
+        self.assertLess(len(absent), len(names) / 2)
+        wanted = {name: "absent" if name in absent else "passed" for name in names}
         self.assertEqual(told["outcomes"], wanted, log[-4000:])
         self.assertGreater(sum(told["ours"].values()), 0, told)
 
