@@ -239,6 +239,7 @@ class Group:
         """Makes what the group has of the library. _find() comes before."""
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
+        self.why_no_channel = "it has not asked for one"
         self.channel: Optional[Channel] = self._make_channel(channel)
         self.queue: Optional[CallQueue] = None  # of the channel's collectives, or the like
         self._lock = threading.RLock()
@@ -340,11 +341,11 @@ class Group:
             return None
         made, refusal = self._try_channel()
         if made is not None:
-            made.connect(self.deadline_s)
             made.barrier()              # a rank may close the group before others have connected
             return made
         if asked is True:
             raise errors.InvalidError(f"group {self.name}: it can have no channel: {refusal}")
+        self.why_no_channel = refusal
         if self.rank == 0:
             logging.getLogger("ceoverlap").info(
                 "group %s: it has no channel, so operators make its moves and sums: %s", self.name,
@@ -352,19 +353,25 @@ class Group:
         return None
 
     def _try_channel(self) -> Tuple[Optional[Channel], str]:
-        """Returns a channel that is to be connected, if one could be made at all ranks; else None,
-        and why not. One rank's refusal is all ranks', because their calls have to go one way."""
-        made, own = None, ""
-        try:
-            made = Channel(self.context, "torch")
-        except errors.CeoverlapError as error:
-            own = str(error)
-        refusals = [one for one in self.exchange(own) if one]
-        if not refusals:
-            return made, ""
-        if made is not None:
-            made.close()
-        return None, refusals[0]
+        """Returns a connected channel, if all ranks have one; else None, and why not. One rank's
+        refusal is all ranks', because their calls have to go one way. Between GPUs it may be found
+        when they connect."""
+        made: Optional[Channel] = None
+        for _ in ("create", "connect"):
+            own = ""
+            try:
+                if made is None:
+                    made = Channel(self.context, "torch")
+                else:
+                    made.connect(self.deadline_s)
+            except errors.CeoverlapError as error:
+                own = str(error)
+            refusals = [one for one in self.exchange(own) if one]
+            if refusals:
+                if made is not None:
+                    made.close()
+                return None, refusals[0]
+        return made, ""
 
     def end_channel(self) -> None:
         """Ends the channel, if there is one, and with it the calls of all ranks under way."""

@@ -377,8 +377,12 @@ def plays(first, n_sequences):
 def handles():
     """The host does not wait, the stream does."""
     x, late = full(5000, float(dist.get_rank())), torch.cuda.Event()
-    dist.all_reduce(x.clone())
+    for is_async in (False, True):      # kernels are loaded before, for which the host may wait
+        work = dist.all_reduce(x + 0, async_op=is_async)
+    work.wait()
+    torch.cuda._sleep(1)
     torch.cuda.synchronize()
+    dist.barrier()
     torch.cuda._sleep(DELAY_CYCLES)
     late.record()
     work = dist.all_reduce(x, async_op=True)

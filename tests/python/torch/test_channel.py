@@ -339,6 +339,19 @@ def is_refused(at, asked):
     group.close()
 
 
+def is_refused_at_the_end(at):
+    """One rank's GPU has no link to a peer's, for one, which is found when they connect."""
+    kind = ceoverlap.Channel
+    if dist.get_rank() == at:
+        kind = type("Alone", (kind,), {"connect": refuse})
+    with mock.patch.object(group_module, "Channel", kind):
+        group = Group()
+    assert group.channel is None and "for a test" in group.why_no_channel, group.why_no_channel
+    equal(ct.all_reduce(torch.ones(40), group), torch.full((40,), float(group.size)), at)
+    dist.barrier()
+    group.close()
+
+
 def refuse(*_):
     raise errors.InvalidError("for a test")
 
@@ -393,6 +406,7 @@ class OfGroups(unittest.TestCase):
         for at in (0, rig.SIZE - 1):
             for asked in ("auto", True):
                 rig.run(is_refused, at, asked)
+            rig.run(is_refused_at_the_end, at)
 
     def test_nothing_is_made(self):
         rig.run(makes_nothing)

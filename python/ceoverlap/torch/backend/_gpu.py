@@ -117,7 +117,9 @@ class Gpu:
     def _refusal(self) -> str:
         if self.group is None:
             return "its ranks are on several nodes"
-        return "" if self.group.channel is not None else "its ranks can have no channel"
+        if self.group.channel is None:
+            return f"its ranks can have no channel: {self.group.why_no_channel}"
+        return ""
 
     def check_place(self, device: torch.device) -> None:
         if device != self.device:

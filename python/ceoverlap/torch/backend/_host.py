@@ -38,7 +38,7 @@ class Host:
             self.group = None           # of() makes it when somebody asks for it
             refusal = "its ranks are on several nodes"
         elif self.group.channel is None:
-            refusal = "its ranks can have no channel"
+            refusal = f"its ranks can have no channel: {self.group.why_no_channel}"
         self.ways = Ways(ranks.name, refusal, "Gloo", HOST_SUMS)
         self._queue = CallQueue(f"ceoverlap {ranks.name}")
         self._messages: Dict[Tuple[str, int], CallQueue] = {}

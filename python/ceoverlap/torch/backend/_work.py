@@ -94,6 +94,7 @@ class OnStream(_compat.Work):
         super().__init__()
         self._side, self._result, self._held, self._event = side, result, held, event
         self.blocks = False             # whether wait() blocks the host, as a barrier's does
+        self._is_captured = _compat.is_capturing()      # into a graph, whose memory is its own
 
     def _reached(self) -> torch.cuda.Event:
         """Returns the event, once the stream has the call."""
@@ -157,7 +158,7 @@ class OnStream(_compat.Work):
     _source_rank = source_rank
 
     def __del__(self):
-        if self._held is not None and self._event is not None:
+        if self._held is not None and self._event is not None and not self._is_captured:
             self._side.keep(self._event, self._held)
 
 
