@@ -33,6 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from multiprocessing import forkserver
 
 LANGUAGES = {"c", "cuda", "python", "sh"}
 NEEDS = {"torch": "import torch.distributed as d; d.TCPStore; d.ReduceOp",
@@ -293,6 +294,7 @@ def main():
             failed, n_ran, skipped = (a + b for a, b in zip((failed, n_ran, skipped), counts))
     finally:
         shutil.rmtree(runner.folder, ignore_errors=True)
+        forkserver._forkserver._stop()          # else it ends some time after this process
     for line in skipped:
         print(f"not run: {line}")
     print(f"{n_ran} blocks ran, {failed} failed, {len(skipped)} were not run")
