@@ -75,6 +75,8 @@ struct ceov_embedding_bags {
 /* 0: the create function would refuse these arguments. */
 uint64_t ceov_embedding_a2a_scratch_bytes(const struct ceov_embedding *shape, uint32_t n_ranks);
 
+/* Creates the op for embedding bags + all-to-all of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_embedding_a2a_create(ceov_workspace *workspace, const struct ceov_embedding *shape,
 			       ceov_op **ret_op);
 
@@ -89,6 +91,7 @@ struct ceov_embedding_a2a_run {
 
 #define CEOV_EMBEDDING_A2A_RUN_INIT CEOV_SIZED(struct ceov_embedding_a2a_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_embedding_a2a_run(ceov_op *op, const struct ceov_embedding_a2a_run *run);
 
 /*
@@ -108,6 +111,8 @@ int  ceov_embedding_a2a_run(ceov_op *op, const struct ceov_embedding_a2a_run *ru
 uint64_t ceov_embedding_backward_scratch_bytes(const struct ceov_embedding *shape,
 					       uint32_t n_ranks);
 
+/* Creates the op for the backward of embedding bags + all-to-all of this shape, in a workspace that
+ * is connected. It is released by ceov_op_release(). */
 int  ceov_embedding_backward_create(ceov_workspace *workspace, const struct ceov_embedding *shape,
 				    ceov_op **ret_op);
 
@@ -128,6 +133,7 @@ struct ceov_embedding_backward_run {
 
 #define CEOV_EMBEDDING_BACKWARD_RUN_INIT CEOV_SIZED(struct ceov_embedding_backward_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_embedding_backward_run(ceov_op *op, const struct ceov_embedding_backward_run *run);
 
 #ifdef __cplusplus

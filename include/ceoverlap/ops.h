@@ -396,6 +396,8 @@ struct ceov_ag_gemm {
  * these arguments. n_ranks is the group's. */
 uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *shape, uint32_t n_ranks);
 
+/* Creates the op for an all-gather + GEMM of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *shape,
 			 ceov_op **ret_op);
 
@@ -412,6 +414,7 @@ struct ceov_ag_gemm_run {
 
 #define CEOV_AG_GEMM_RUN_INIT CEOV_SIZED(struct ceov_ag_gemm_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *run);
 
 /* --- GEMM + reduce-scatter ------------------------------------------------ */
@@ -428,9 +431,12 @@ struct ceov_gemm_rs {
 
 #define CEOV_GEMM_RS_INIT CEOV_SIZED(struct ceov_gemm_rs)
 
-/* As ceov_ag_gemm_scratch_bytes(). */
+/* The scratch_bytes that the op needs of its workspace. 0: ceov_gemm_rs_create() would refuse
+ * these arguments. n_ranks is the group's. */
 uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *shape, uint32_t n_ranks);
 
+/* Creates the op for a GEMM + reduce-scatter of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *shape,
 			 ceov_op **ret_op);
 
@@ -444,6 +450,7 @@ struct ceov_gemm_rs_run {
 
 #define CEOV_GEMM_RS_RUN_INIT CEOV_SIZED(struct ceov_gemm_rs_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
 /* --- GEMM + all-reduce ------------------------------------------------------ */
@@ -474,6 +481,8 @@ struct ceov_gemm_ar {
  * most 1 MiB, if that is more, as many times as there are ranks. */
 uint64_t ceov_gemm_ar_scratch_bytes(const struct ceov_gemm_ar *shape, uint32_t n_ranks);
 
+/* Creates the op for a GEMM + all-reduce of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_gemm_ar_create(ceov_workspace *workspace, const struct ceov_gemm_ar *shape,
 			 ceov_op **ret_op);
 
@@ -487,6 +496,7 @@ struct ceov_gemm_ar_run {
 
 #define CEOV_GEMM_AR_RUN_INIT CEOV_SIZED(struct ceov_gemm_ar_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_gemm_ar_run(ceov_op *op, const struct ceov_gemm_ar_run *run);
 
 /* --- GEMM with marks -------------------------------------------------------- */
@@ -550,6 +560,7 @@ struct ceov_gemm_marks_run {
 
 #define CEOV_GEMM_MARKS_RUN_INIT CEOV_SIZED(struct ceov_gemm_marks_run)
 
+/* Makes one run of the op, in the order of run->stream, without any other rank. */
 int  ceov_gemm_marks_run(ceov_op *op, const struct ceov_gemm_marks_run *run);
 
 /*
@@ -600,9 +611,12 @@ struct ceov_gemm_a2a {
 
 #define CEOV_GEMM_A2A_INIT CEOV_SIZED(struct ceov_gemm_a2a)
 
-/* As ceov_ag_gemm_scratch_bytes(). */
+/* The scratch_bytes that the op needs of its workspace. 0: ceov_gemm_a2a_create() would refuse
+ * these arguments. n_ranks is the group's. */
 uint64_t ceov_gemm_a2a_scratch_bytes(const struct ceov_gemm_a2a *shape, uint32_t n_ranks);
 
+/* Creates the op for a GEMM + all-to-all of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_gemm_a2a_create(ceov_workspace *workspace, const struct ceov_gemm_a2a *shape,
 			  ceov_op **ret_op);
 
@@ -618,6 +632,7 @@ struct ceov_gemm_a2a_run {
 
 #define CEOV_GEMM_A2A_RUN_INIT CEOV_SIZED(struct ceov_gemm_a2a_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_gemm_a2a_run(ceov_op *op, const struct ceov_gemm_a2a_run *run);
 
 /* Each rank sends blocks of its A: the rows for each target, of which, where columns are divided,
@@ -637,9 +652,12 @@ struct ceov_a2a_gemm {
 
 #define CEOV_A2A_GEMM_INIT CEOV_SIZED(struct ceov_a2a_gemm)
 
-/* As ceov_ag_gemm_scratch_bytes(). */
+/* The scratch_bytes that the op needs of its workspace. 0: ceov_a2a_gemm_create() would refuse
+ * these arguments. n_ranks is the group's. */
 uint64_t ceov_a2a_gemm_scratch_bytes(const struct ceov_a2a_gemm *shape, uint32_t n_ranks);
 
+/* Creates the op for an all-to-all + GEMM of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_a2a_gemm_create(ceov_workspace *workspace, const struct ceov_a2a_gemm *shape,
 			  ceov_op **ret_op);
 
@@ -655,6 +673,7 @@ struct ceov_a2a_gemm_run {
 
 #define CEOV_A2A_GEMM_RUN_INIT CEOV_SIZED(struct ceov_a2a_gemm_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_a2a_gemm_run(ceov_op *op, const struct ceov_a2a_gemm_run *run);
 
 /* --- reduce-scatter and all-reduce ----------------------------------------- */
@@ -698,6 +717,8 @@ uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *shape,
 					   uint32_t n_ranks);
 uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *shape, uint32_t n_ranks);
 
+/* Create the op for a reduce-scatter, or an all-reduce, of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_reduce_scatter_create(ceov_workspace *workspace, const struct ceov_reduce *shape,
 				ceov_op **ret_op);
 int  ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *shape,
@@ -713,6 +734,7 @@ struct ceov_reduce_run {
 
 #define CEOV_REDUCE_RUN_INIT CEOV_SIZED(struct ceov_reduce_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *run);
 
 /* --- all-gather and all-to-all --------------------------------------------- */
@@ -741,6 +763,8 @@ struct ceov_move {
 uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
 uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
 
+/* Create the op for an all-gather, or an all-to-all, of this shape, in a workspace that is
+ * connected. It is released by ceov_op_release(). */
 int  ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *shape,
 			    ceov_op **ret_op);
 int  ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *shape,
@@ -875,6 +899,7 @@ struct ceov_moe_dispatch_run {
 
 #define CEOV_MOE_DISPATCH_RUN_INIT CEOV_SIZED(struct ceov_moe_dispatch_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_moe_dispatch_run(ceov_op *op, const struct ceov_moe_dispatch_run *run);
 
 struct ceov_moe_combine_run {
@@ -893,6 +918,7 @@ struct ceov_moe_combine_run {
 
 #define CEOV_MOE_COMBINE_RUN_INIT CEOV_SIZED(struct ceov_moe_combine_run)
 
+/* Makes one run of the op, in the order of run->stream. */
 int  ceov_moe_combine_run(ceov_op *op, const struct ceov_moe_combine_run *run);
 
 #ifdef __cplusplus
