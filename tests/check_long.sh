@@ -15,7 +15,7 @@
 #            our backend; PYTHON names the Python that has it
 #   versions the suites of PyTorch with each Python that CEOVERLAP_PYTHONS names ("/a/python3
 #            /b/python3"), for versions of PyTorch beside the newest, which .ci/run has
-#   readme   the README's programs, 1,000 runs each
+#   readme   the first programs of the documents, 1,000 runs each; the site, without a warning
 #   group    100,000 schedules of a group's state machine, and rules left out that they have to miss
 #   models   the models of the protocols, with more ranks and runs
 #   fuzz     each fuzzer, for 2 minutes
@@ -135,7 +135,9 @@ run_versions() {
 }
 
 run_readme() {
-	CEOVERLAP_TEST_README_RUNS=500 run "$1" 900 "$srcdir/tests/product/check_readme.sh"
+	CEOVERLAP_TEST_README_RUNS=500 run "$1" 900 "$srcdir/tests/product/check_readme.sh" || return
+	CEOVERLAP_TEST_SITE=1 run "$1" 900 "$srcdir/tests/product/check_reference.sh" ||
+		[ $? = 77 ]
 }
 
 run_group() {

@@ -316,6 +316,7 @@ product_tests = \
 	%D%/product/check_install.sh \
 	%D%/product/check_readme.sh \
 	%D%/product/check_blocks.sh \
+	%D%/product/check_reference.sh \
 	%D%/product/check_drawing.sh \
 	%D%/product/check_runner.sh \
 	%D%/product/check_steps.sh \

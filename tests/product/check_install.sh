@@ -46,6 +46,12 @@ END
 	examples=("$folder/version.c")
 fi
 
+# Manual pages of calls are made while they are installed, where there is Doxygen.
+if command -v doxygen > /dev/null && [ -z "$(find "$folder/root" -path '*/man3/ceov_open.3')" ]; then
+	echo "FAIL: no manual page of ceov_open() was installed"
+	exit 1
+fi
+
 # A project of CMake builds the first example; the installed files, which stand below DESTDIR, are
 # found there though they were made for another folder. Versions that are too new are refused.
 check_cmake() {
