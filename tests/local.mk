@@ -313,6 +313,7 @@ product_tests = \
 	%D%/product/check_limits.sh \
 	%D%/product/check_dist.sh \
 	%D%/product/check_reuse.sh \
+	%D%/product/check_types.sh \
 	%D%/product/check_install.sh \
 	%D%/product/check_readme.sh \
 	%D%/product/check_blocks.sh \

@@ -47,13 +47,13 @@ class CeoverlapError(RuntimeError):
                  of the failure; None where there is no failure
     """
 
-    code = 0
+    code: int = 0
 
     def __init__(self, text: str, code: Optional[int] = None,
                  failure: Optional[Failure] = None) -> None:
         super().__init__(text)
         if code is not None:
-            self.code: int = code
+            self.code = code
         self.failure = failure
 
     @property

@@ -69,7 +69,8 @@ def backward(grad: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tens
     return ((grad_scores @ wide_k).to(q.dtype), _of_heads(grad_k, k), _of_heads(grad_v, v))
 
 
-def _scores(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, scale: float):
+def _scores(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool,
+            scale: float) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns the scores, and k and v with as many heads as q, in fp32 or wider."""
     dtype = torch.promote_types(q.dtype, torch.float32)
     n_each = q.shape[1] // k.shape[1]
@@ -99,7 +100,7 @@ class Merge:
     no step just converts: such a step takes as long as another one that adds."""
 
     def __init__(self, out: torch.Tensor, lse: torch.Tensor, n_more: int,
-                 kernel: Optional[MergeKernel] = None):
+                 kernel: Optional[MergeKernel] = None) -> None:
         self._out, self._lse, self._n_left = out, lse, n_more
         self._kernel = kernel if kernel is not None and kernel.takes(out, lse) else None
         self._sum: Optional[torch.Tensor] = None        # in the dtype of lse; None: it is out
@@ -113,6 +114,7 @@ class Merge:
             self._add_at_once(more_out, more_lse)
 
     def _add_at_once(self, more_out: torch.Tensor, more_lse: torch.Tensor) -> None:
+        assert self._kernel is not None
         is_first, is_last = self._sum is None, not self._n_left
         if is_first and not is_last:
             self._sum = torch.empty(self._out.shape, dtype=self._lse.dtype,

@@ -16,7 +16,7 @@ import torch
 
 from .. import _abi
 from .._operands import CODES
-from ..channel import Counts, counts, packed
+from ..channel import Channel, Counts, counts, packed
 from ._seen import by_channel
 from .group import Group
 
@@ -57,12 +57,17 @@ def _counts_of(elements: Sequence[int], items: int) -> Counts:
     return counts([n * items for n in elements])
 
 
+def _channel_of(group: Group) -> Channel:
+    assert group.channel is not None    # callers have looked
+    return group.channel
+
+
 def _make(group: Group, call: bytes) -> None:
     """Makes a collective, behind what the group's queue has."""
     if group.queue is None:
-        group.channel._make(call)
+        _channel_of(group)._make(call)
     else:
-        group.queue.run(group.channel._make, call)
+        group.queue.run(_channel_of(group)._make, call)
 
 
 @by_channel
@@ -129,15 +134,16 @@ def barrier(group: Group) -> None:
 def send(group: Group, x: torch.Tensor, peer: int) -> None:
     """Sends x to a rank that calls receive(). It has no order with collectives."""
     code, items = _dtype_and_items(x)
-    group.channel._make(packed(_abi.CEOV_SEND, code, x.data_ptr(), 0, x.numel() * items, root=peer,
-                               stream=group.run_stream()))
+    _channel_of(group)._make(packed(_abi.CEOV_SEND, code, x.data_ptr(), 0, x.numel() * items,
+                                    root=peer, stream=group.run_stream()))
 
 
 def receive(group: Group, target: torch.Tensor, peer: int) -> None:
     """Sets target to what that rank sends: as many elements, of the same dtype."""
     code, items = _dtype_and_items(target)
-    group.channel._make(packed(_abi.CEOV_RECEIVE, code, 0, target.data_ptr(),
-                               target.numel() * items, root=peer, stream=group.run_stream()))
+    _channel_of(group)._make(packed(_abi.CEOV_RECEIVE, code, 0, target.data_ptr(),
+                                    target.numel() * items, root=peer,
+                                    stream=group.run_stream()))
 
 
 def messages(group: Group, calls: Sequence[Tuple[bool, torch.Tensor, int]]) -> None:
@@ -151,7 +157,7 @@ def messages(group: Group, calls: Sequence[Tuple[bool, torch.Tensor, int]]) -> N
     most = _MOST_GPU_MESSAGES if group.is_gpu else _MOST_MESSAGES
     for first in range(0, len(made), most):
         some = made[first:first + most]
-        group.channel._make(b"".join(some), len(some))
+        _channel_of(group)._make(b"".join(some), len(some))
 
 
 def reduction_of(group: Group, scale: float) -> Optional[int]:

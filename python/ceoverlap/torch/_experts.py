@@ -5,7 +5,7 @@ behind experts.py."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 import torch
 
@@ -31,25 +31,33 @@ class _Shape(NamedTuple):
     total_capacity: int
 
 
-class _OfShape:
+def _named(shape: Sequence[Any]) -> Dict[str, Any]:
+    """Returns the arguments behind a workspace for a _Shape's fields."""
+    named = _Shape(*shape)._asdict()
+    del named["n_ranks"]
+    return named
+
+
+class MoeDispatch(ops_experts.MoeDispatch):
     """Has a _Shape's fields as arguments."""
 
-    def __init__(self, workspace: ops.Workspace, *shape):
-        named = _Shape(*shape)._asdict()
-        del named["n_ranks"]
-        super().__init__(workspace, **named)
+    def __init__(self, workspace: ops.Workspace, *shape: Any) -> None:
+        super().__init__(workspace, **_named(shape))
 
     @classmethod
-    def scratch_bytes(cls, *shape) -> int:
+    def scratch_bytes(cls, *shape: Any, **_none: Any) -> int:
         return super().scratch_bytes(**_Shape(*shape)._asdict())
 
 
-class MoeDispatch(_OfShape, ops_experts.MoeDispatch):
-    pass
+class MoeCombine(ops_experts.MoeCombine):
+    """Has a _Shape's fields as arguments."""
 
+    def __init__(self, workspace: ops.Workspace, *shape: Any) -> None:
+        super().__init__(workspace, **_named(shape))
 
-class MoeCombine(_OfShape, ops_experts.MoeCombine):
-    pass
+    @classmethod
+    def scratch_bytes(cls, *shape: Any, **_none: Any) -> int:
+        return super().scratch_bytes(**_Shape(*shape)._asdict())
 
 
 _run_dispatch = RunCall("ceov_moe_dispatch_run", _abi.ceov_moe_dispatch_run)
@@ -75,9 +83,20 @@ class Routing:
                 rows of the result behind the last expert's are undefined
     """
 
+    n: int
+    n_most: int
+    n_experts: int
+    top_k: int
+    n_groups: int
+    number: int                         # of the group that runs serve
+    slots: torch.Tensor                 # the routing, as ops_experts has it
+    arrived: torch.Tensor
+    sent: torch.Tensor
+    ends: torch.Tensor
+
     def __init__(self, group: Group, n: int, n_most: int, n_experts: int, top_k: int,
                  capacity: Optional[int] = None, n_received: Optional[int] = None,
-                 n_groups: int = 1, total_capacity: Optional[int] = None):
+                 n_groups: int = 1, total_capacity: Optional[int] = None) -> None:
         if n > n_most:
             raise errors.InvalidError(f"moe: rank {group.rank} has {n} tokens, above n_tokens, "
                                       f"which is {n_most}: pass the most that a rank has")
@@ -89,13 +108,13 @@ class Routing:
             raise errors.InvalidError(f"moe: {top_k} experts of a token: top_k, the columns of "
                                       f"expert_ids, must be 1 to {most}")
         n_each = n_experts // group.size // n_groups
-        self.group = group
+        self.group: Group = group
         self.n, self.n_most = n, n_most
         self.n_experts, self.top_k = n_experts, top_k
         self.capacity: int = capacity or n_most * min(top_k, n_each)
         self.n_received: int = n_received or group.size * self.capacity
         self.n_groups, self.number = n_groups, 0
-        self.total_capacity = total_capacity or 0
+        self.total_capacity: int = total_capacity or 0
         self._same: Optional[torch.Tensor] = None       # see named_once()
         # Zeros, because a run that fails does not write them, and who follows takes them for rows.
         step, end_step = round_up(n_experts, COUNT_STEP), round_up(n_each, COUNT_STEP)
@@ -151,7 +170,7 @@ class Routing:
         copies.top_k = 1
         return copies
 
-    def key(self, kind: type, rows: torch.Tensor):
+    def key(self, kind: type, rows: torch.Tensor) -> Any:
         """Returns the key of the operator for such rows; see Operators.find()."""
         return kind, _Shape(self.group.size, self.n_most, rows.shape[1], self.n_experts,
                             self.top_k, DTYPES[rows.dtype], self.capacity, self.n_received,

@@ -7,7 +7,7 @@ Triton has to be installed, and needs a C compiler at first use."""
 from __future__ import annotations
 
 import logging
-from typing import List, Optional, Set, Tuple
+from typing import Any, List, Optional, Set, Tuple
 
 import torch
 
@@ -37,12 +37,12 @@ if triton is not None:
     # are aligned is said by strides in units of ALIGNED numbers.
     @triton.jit(do_not_specialize=["n", "n_heads", *STRIDES],
                 do_not_specialize_on_alignment=["lse", "more_lse"])
-    def _merge(out, total, lse, more_out, more_lse, n, n_heads,
-               out_batch, out_head, out_query, total_batch, total_head, total_query,
-               lse_batch, lse_head, more_batch, more_head, more_query,
-               more_lse_batch, more_lse_head,
-               width: tl.constexpr, block: tl.constexpr, queries: tl.constexpr,
-               unit: tl.constexpr, is_first: tl.constexpr, is_last: tl.constexpr):
+    def _merge(out: torch.Tensor, total: Any, lse: torch.Tensor, more_out: Any, more_lse: Any,
+               n: Any, n_heads: Any, out_batch: Any, out_head: Any, out_query: Any,
+               total_batch: Any, total_head: Any, total_query: Any, lse_batch: Any, lse_head: Any,
+               more_batch: Any, more_head: Any, more_query: Any, more_lse_batch: Any,
+               more_lse_head: Any, width: tl.constexpr, block: tl.constexpr, queries: tl.constexpr,
+               unit: tl.constexpr, is_first: tl.constexpr, is_last: tl.constexpr) -> None:
         """Queries of one head. Rows of results are contiguous, and so are log-sum-exps of a head.
         Strides of out, total and more_out are in units of so many numbers.
         is_first: the pieces so far are in out, else in total; is_last: the result goes to out."""
@@ -74,7 +74,8 @@ if triton is not None:
         tl.debug_barrier()
         tl.store(lse_at, tl.maximum(a, b) + tl.log(1 + tl.exp(-tl.abs(a - b))), is_query)
         if is_last:
-            tl.store(out_at, merged.to(out.dtype.element_ty), is_there)
+            tl.store(out_at, merged.to(out.dtype.element_ty),  # type: ignore[attr-defined]
+                     is_there)
         else:
             tl.store(total_at, merged, is_there)
 
@@ -111,7 +112,7 @@ def merge(out: torch.Tensor, total: Optional[torch.Tensor], lse: torch.Tensor,
 class MergeKernel:
     """The kernel of a group's GPU, as far as it is compiled and loaded."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         self._group = group
         self._is_usable = triton is not None and group.is_gpu
         self._prepared: Set[Tuple[torch.dtype, int]] = set()    # dtype and width of a head
@@ -154,7 +155,7 @@ class MergeKernel:
                 lse.stride(2) == 1 and is_aligned(out) and
                 triton.cdiv(out.shape[2], QUERIES) <= PROGRAMS_MAX)
 
-    def merge(self, *arguments) -> None:
+    def merge(self, *arguments: Any) -> None:
         """As the function, on the group's GPU, whatever the current one is."""
         with torch.cuda.device(self._group.device):
             merge(*arguments)

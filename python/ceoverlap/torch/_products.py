@@ -6,14 +6,14 @@ backward passes need them."""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from .. import errors, ops
+from .. import _abi, errors, ops
 from ._moves import all_gather, check, gathered_rows, reduce_scatter, scattered_rows
 from .group import Group
-from .operators import (DTYPES, ELEMENT_STEP, all_gather_gemm, columns_of,
+from .operators import (Key, DTYPES, ELEMENT_STEP, all_gather_gemm, columns_of,
                         gemm_reduce_scatter, operand, run_all_gather_gemm,
                         run_gemm_reduce_scatter)
 
@@ -32,7 +32,7 @@ def multiply(x: torch.Tensor, weight: torch.Tensor, is_k_by_n: bool) -> torch.Te
 def is_fit(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n: bool) -> bool:
     """Returns whether the operators on copy engines accept these operands as they are."""
     sizes = [x.shape[1], *(columns_of(weight, is_k_by_n) for weight in weights)]
-    return (x.dtype in _PRODUCT_DTYPES and len(weights) <= ops._abi.CEOV_OP_GEMMS_MAX and
+    return (x.dtype in _PRODUCT_DTYPES and len(weights) <= _abi.CEOV_OP_GEMMS_MAX and
             all(size and size % ELEMENT_STEP == 0 for size in sizes))
 
 
@@ -59,17 +59,17 @@ class _Products(NamedTuple):
     results   the shape of the result for each weight
     """
     rows: Tuple[int, ...]
-    operator: Optional[Tuple[type, tuple]]
+    operator: Optional[Key]
     results: Tuple[Tuple[int, int], ...]
 
 
 def _signature(kind: str, x: torch.Tensor, weights: Sequence[torch.Tensor],
-               rows: Optional[Sequence[int]], is_k_by_n: bool) -> tuple:
+               rows: Optional[Sequence[int]], is_k_by_n: bool) -> Tuple[Any, ...]:
     """Returns the key of Operators.known under which a _Products is kept: everything that it
     and its checks depend on."""
     if len(weights) == 1:
         weight = weights[0]
-        of_weights = weight.shape, weight.dtype, weight.device
+        of_weights: Tuple[Any, ...] = weight.shape, weight.dtype, weight.device
     else:
         of_weights = tuple([(one.shape, one.dtype, one.device) for one in weights])
     return (kind, x.shape, x.dtype, x.device, of_weights,
@@ -105,12 +105,12 @@ def all_gather_matmul(x: torch.Tensor, weights: Sequence[torch.Tensor],
         gathered = all_gather(x, products.rows, at)
         return gathered, [multiply(gathered, weight, is_k_by_n) for weight in weights]
     results = [x.new_empty(shape) for shape in products.results]
-    gathered = None
+    kept: Optional[torch.Tensor] = None
     if keeps_gathered:
-        gathered = x.new_empty((sum(products.rows), x.shape[1]))
+        kept = x.new_empty((sum(products.rows), x.shape[1]))
     run_all_gather_gemm(at, products.operator, operand(x),
-                        [operand(weight) for weight in weights], gathered, results)
-    return gathered, results
+                        [operand(weight) for weight in weights], kept, results)
+    return kept, results
 
 
 def _scattered_products(x: torch.Tensor, weight: torch.Tensor,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import queue
 import threading
-from typing import Callable, Optional
+from typing import Any, Callable, List, Optional
 
 from .. import errors
 
@@ -18,13 +18,13 @@ class Queued:
     where nobody has begun it yet, together with what came before: a thread that has to wake up
     first takes longer than a short call does."""
 
-    def __init__(self, function: Callable[[], object]):
+    def __init__(self, function: Callable[[], object]) -> None:
         self._function: Optional[Callable[[], object]] = function
-        self.is_done = False
+        self.is_done: bool = False
         self.error: Optional[BaseException] = None
         self._gate = threading.Lock()   # free from the end on
         self._gate.acquire()
-        self._told: list = []           # functions that wait for the end
+        self._told: List[Callable[[Queued], None]] = []         # who wait for the end
 
     def tell(self, function: Callable[[Queued], None]) -> None:
         """Calls function(self) at the end: from the thread that makes the call, or now, if it has
@@ -46,10 +46,11 @@ class Queued:
         self._gate.release()
         self._tell_all()
 
-    def make(self, inside: Callable[[Callable], object]) -> None:
+    def make(self, inside: Callable[[Callable[[], object]], object]) -> None:
         """Makes the call, by inside(function). Its exception is kept for who waits; one that is no
         error, as KeyboardInterrupt, is also raised here."""
         try:
+            assert self._function is not None       # only one call makes it
             inside(self._function)
         except Exception as error:
             self._end(error)
@@ -71,17 +72,17 @@ class CallQueue:
 
     A function that runs in the queue may use the queue itself: what it calls is made at once."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str) -> None:
         self._name = name
         self._turn = threading.RLock()  # of who makes calls
         self._is_inside = False         # whether it is in one
-        self._waiting: collections.deque = collections.deque()
-        self._alarm: queue.SimpleQueue = queue.SimpleQueue()    # whether the thread goes on
+        self._waiting: collections.deque[Queued] = collections.deque()
+        self._alarm: queue.SimpleQueue[bool] = queue.SimpleQueue()      # whether it goes on
         self._thread: Optional[threading.Thread] = None
         self._starting = threading.Lock()
         self._is_closed = False
 
-    def run(self, function: Callable, *args):
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Returns function(*args), called behind what is in the queue."""
         with self._turn:
             if self._is_inside:
@@ -90,7 +91,7 @@ class CallQueue:
                 self._make_next()
             return self._inside(function, *args)
 
-    def _inside(self, function: Callable, *args):
+    def _inside(self, function: Callable[..., Any], *args: Any) -> Any:
         self._is_inside = True
         try:
             return function(*args)

@@ -6,7 +6,7 @@ rest is still on its way."""
 
 from __future__ import annotations
 
-from typing import Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple, TypeVar
 
 import torch
 
@@ -21,11 +21,14 @@ class Side:
     """A group's stream for moves, above others in priority: the few blocks that a move has come
     before those of products and attention, which fill the GPU."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         self.stream = torch.cuda.Stream(group.device, priority=-1)
 
     def close(self) -> None:
         """Nothing: PyTorch keeps its streams."""
+
+
+_Self = TypeVar("_Self", bound="Ring")
 
 
 class Ring:
@@ -40,7 +43,7 @@ class Ring:
     """
 
     def __init__(self, group: Group, n_rows: Callable[[int, int], int], row: int, call: Call,
-                 is_aside: bool = True):
+                 is_aside: bool = True) -> None:
         self.group, self._n_rows, self._row, self._call = group, n_rows, row, call
         self._side = group.part(Side).stream if group.is_gpu and is_aside else None
         self._kept: List[torch.Tensor] = []
@@ -49,10 +52,10 @@ class Ring:
             raise errors.InvalidError(f"{call[0]}: rows of {row} bytes: a rank's rows have to be a "
                                       f"multiple of {ALIGN_BYTES} bytes")
 
-    def __enter__(self) -> Ring:
+    def __enter__(self: _Self) -> _Self:
         return self
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         if self._side is not None:
             torch.cuda.current_stream(self.group.device).wait_stream(self._side)
         self._kept.clear()
@@ -78,7 +81,8 @@ class Ring:
             n_bytes[at] = self._n_rows(rank, source) * self._row
         return n_bytes
 
-    def _move(self, x: torch.Tensor, n_bytes: List[int], n: int, kind=ops.AllToAll) -> Moved:
+    def _move(self, x: torch.Tensor, n_bytes: List[int], n: int,
+              kind: Any = ops.AllToAll) -> Moved:
         """Moves rows. Returns the n rows that arrive, and the event behind which they are there;
         None on the caller's stream and on the host."""
         result = x.new_empty((n, *x.shape[1:]))
@@ -111,8 +115,9 @@ class Ring:
         return self._move(made, self._bytes(step, True),
                           self._n_rows(self.target(step), self.group.rank))
 
-    def fetch(self, moved: Moved) -> torch.Tensor:
+    def fetch(self, moved: Optional[Moved]) -> torch.Tensor:
         """Returns rows that have been moved; the caller's stream waits for them."""
+        assert moved is not None        # only a rank's own rows are not
         rows, event = moved
         if event is not None:
             torch.cuda.current_stream(self.group.device).wait_event(event)

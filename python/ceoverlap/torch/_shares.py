@@ -5,7 +5,7 @@ clipping and optimizers of PyTorch's are right. Modules compute with the local t
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Union, overload
 
 import torch
 from torch import nn
@@ -15,13 +15,16 @@ from torch.distributed.tensor import DTensor, Placement, Replicate
 from .. import errors
 from ._compat import parameters_of
 from .functional import all_reduce, name_of
-from .group import Group, named
+from .group import Group, GroupLike, named
+
+# Layers also take a DeviceMesh of one dimension.
+MeshOrGroup = Union[GroupLike, DeviceMesh]
 
 
 class _Mesh:
     """A DeviceMesh of one dimension with a group's ranks. See Group.part()."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         process_group = group.process_group
         if process_group is None:
             raise errors.StateError(
@@ -35,7 +38,7 @@ class _Mesh:
         """Does nothing, because there is nothing to release."""
 
 
-def mesh_and_group(group) -> Tuple[DeviceMesh, Group]:
+def mesh_and_group(group: MeshOrGroup) -> Tuple[DeviceMesh, Group]:
     """Returns the mesh of one dimension and the Group for a DeviceMesh, or for what else callers
     pass as group."""
     if not isinstance(group, DeviceMesh):
@@ -56,6 +59,14 @@ def shared(local: torch.Tensor, mesh: DeviceMesh, placement: Placement,
     are equal at all ranks, which is not checked."""
     whole = DTensor.from_local(local.detach(), mesh, [placement], run_check=False)
     return nn.Parameter(whole, requires_grad)
+
+
+@overload
+def local(tensor: torch.Tensor) -> torch.Tensor: ...
+
+
+@overload
+def local(tensor: None) -> None: ...
 
 
 def local(tensor: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
@@ -80,12 +91,12 @@ class Replicated(torch.autograd.Function):
     So its gradient is the sum over ranks."""
 
     @staticmethod
-    def forward(ctx, x: torch.Tensor, group: str) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, group: str) -> torch.Tensor:
         ctx.group = group
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Any) -> Any:
         return all_reduce(grad, ctx.group), None
 
 
@@ -101,7 +112,7 @@ class _Lent(NamedTuple):
     """A tensor that stands in the place of a parameter."""
     owner: nn.Module
     name: str
-    parameter: nn.Parameter
+    parameter: torch.Tensor
     tensor: torch.Tensor
 
 
@@ -111,7 +122,7 @@ class _Lender:
     own hooks before forward() see local tensors, too. One thread at a time. Copies of the model
     have copies of it, as deepcopy() makes them."""
 
-    def __init__(self, module: nn.Module, places: List[_Place]):
+    def __init__(self, module: nn.Module, places: List[_Place]) -> None:
         self._forward = module.forward
         self._places = places
         self._lent: List[_Lent] = []
@@ -120,7 +131,7 @@ class _Lender:
         module.register_forward_pre_hook(self.lend, prepend=True)
         module.register_forward_hook(self.take_back, always_call=True)  # a hook may have failed
 
-    def forward(self, *arguments, **options):
+    def forward(self, *arguments: Any, **options: Any) -> Any:
         """Takes the tensors back in every case, also if the user ends the call (Ctrl-C), for which
         PyTorch calls no hooks."""
         try:
@@ -134,7 +145,7 @@ class _Lender:
         finally:
             self.take_back()
 
-    def lend(self, *_of_hook) -> None:
+    def lend(self, *_of_hook: object) -> None:
         if self._n_running:             # a call within itself: all is lent
             return
         self.take_back()                # what another hook left, which the user ended (Ctrl-C)
@@ -147,7 +158,7 @@ class _Lender:
             self._lent.append(_Lent(owner, name, parameter, tensor))
             parameters_of(owner)[name] = tensor
 
-    def take_back(self, *_of_hook) -> None:
+    def take_back(self, *_of_hook: object) -> None:
         while self._lent and not self._n_running:
             owner, name, parameter, tensor = self._lent.pop()
             if parameters_of(owner)[name] is tensor:    # else FSDP2 has sharded it meanwhile

@@ -46,7 +46,7 @@ def _weights(Bs: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], bool]:
 
 
 def fused_all_gather_matmul(
-        A_shard: torch.Tensor, Bs: List[torch.Tensor], gather_dim: int, group_name, *,
+        A_shard: torch.Tensor, Bs: List[torch.Tensor], gather_dim: int, group_name: str, *,
         return_A: bool = True) -> Tuple[Optional[torch.Tensor], List[torch.Tensor]]:
     """(A, [A @ B for B in Bs]), where A is all ranks' A_shard (... x k) along gather_dim,
     without a gradient, and None unless return_A; each B is k x n. No copy is made where
@@ -72,8 +72,8 @@ def fused_all_gather_matmul(
     return shaped(A).detach() if return_A else None, [shaped(result) for result in results]
 
 
-def fused_matmul_reduce_scatter(A: torch.Tensor, B: torch.Tensor, reduce_op: str,
-                                scatter_dim: int, group_name) -> torch.Tensor:
+def fused_matmul_reduce_scatter(A: torch.Tensor, B: torch.Tensor, reduce_op: str, scatter_dim: int,
+                                group_name: str) -> torch.Tensor:
     """The own part along scatter_dim of the sum over ranks of A @ B, or of their mean: A is
     ... x k, B is k x n, reduce_op is "sum" or "avg"."""
     _check_operands(A, [B], scatter_dim, "fused_matmul_reduce_scatter")

@@ -24,7 +24,7 @@ Causal      A rank gets no keys behind its last query. With parts in order the l
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -33,9 +33,9 @@ from torch.nn import functional as F
 from .. import errors
 from . import _attend
 from ._merge_kernel import MergeKernel
-from ._ring import Ring
-from .functional import all_to_all, group_of
-from .group import Group
+from ._ring import Moved, Ring
+from .functional import all_to_all, group_of, uncompiled
+from .group import Group, GroupLike
 from .linear import cast
 from .operators import Call
 
@@ -79,7 +79,7 @@ class _Ring(Ring):
     row   bytes of a row
     """
 
-    def __init__(self, group: Group, mask: _Mask, row: int, call: Call):
+    def __init__(self, group: Group, mask: _Mask, row: int, call: Call) -> None:
         super().__init__(group, mask.n_keys, row, call)
         self.mask = mask
 
@@ -133,7 +133,7 @@ class _Merges:
     kernel  as in _attend.Merge"""
 
     def __init__(self, out: torch.Tensor, lse: torch.Tensor, wanted: List[Optional[slice]],
-                 kernel: Optional[MergeKernel] = None):
+                 kernel: Optional[MergeKernel] = None) -> None:
         some = [queries for queries in wanted if queries is not None]
         self._parts = [(slice(None), len(wanted))]
         if some:
@@ -150,7 +150,8 @@ class _Merges:
             merge.add(out[:, :, part], lse[:, :, part])
 
 
-def _attend_in_ring(ring: _Ring, q, k, v, scale: float) -> Tuple[torch.Tensor, torch.Tensor]:
+def _attend_in_ring(ring: _Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+                    scale: float) -> Tuple[torch.Tensor, torch.Tensor]:
     """Returns the result, in the dtype of q, and its log-sum-exp, in fp32 or wider."""
     rank, mask = ring.group.rank, ring.mask
     kernel = ring.group.part(MergeKernel)
@@ -168,8 +169,8 @@ def _attend_in_ring(ring: _Ring, q, k, v, scale: float) -> Tuple[torch.Tensor, t
     return out, lse
 
 
-def _piece_gradients(ring: _Ring, step: int, operands, rows: torch.Tensor, grad_q: torch.Tensor,
-                     scale: float) -> torch.Tensor:
+def _piece_gradients(ring: _Ring, step: int, operands: Any, rows: torch.Tensor,
+                     grad_q: torch.Tensor, scale: float) -> torch.Tensor:
     """Returns the gradients of the keys and values that came at this step, as rows, and adds to
     that of the queries. operands: grad, q, out and lse."""
     rank, source = ring.group.rank, ring.source(step)
@@ -183,11 +184,13 @@ def _piece_gradients(ring: _Ring, step: int, operands, rows: torch.Tensor, grad_
     return _pack(*of_keys)
 
 
-def _gradients_in_ring(ring: _Ring, grad, q, k, v, out, lse, scale: float):
+def _gradients_in_ring(ring: _Ring, grad: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+                       out: torch.Tensor, lse: torch.Tensor, scale: float) -> Any:
     """Returns the gradients of q, k and v."""
     rank, mask, n_steps = ring.group.rank, ring.mask, ring.group.size
     pairs = _pack(k, v)
-    moved, home = ring.send(pairs), [None] * n_steps
+    moved = ring.send(pairs)
+    home: List[Optional[Moved]] = [None] * n_steps
     grad_q, *own = _attend.backward(grad, q, k, v, out, lse, mask.is_causal, scale)
     grad_q, grad_pairs = grad_q.to(lse.dtype), _pack(*own).to(lse.dtype)
     for step in range(1, n_steps):
@@ -207,7 +210,8 @@ class _RingAttention(torch.autograd.Function):
     """ring_attention() with checked arguments."""
 
     @staticmethod
-    def forward(ctx, q, k, v, group, mask, scale):
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Any, mask: Any,
+                scale: Any) -> Any:
         q, k, v = (one if one.stride(3) == 1 else one.contiguous() for one in (q, k, v))
         call = _call_of("ring_attention", k, mask.is_causal, mask.is_balanced)
         with _ring_of(group, k, mask, call) as ring:
@@ -218,7 +222,7 @@ class _RingAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Any) -> Any:
         q, k, v, out, lse = ctx.saved_tensors
         mask = ctx.mask
         call = _call_of("gradient of ring_attention", k, mask.is_causal, mask.is_balanced)
@@ -247,8 +251,8 @@ def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Group, what
                                       f"{group.device}")
 
 
-@torch.compiler.disable
-def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None, *,
+@uncompiled
+def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: GroupLike = None, *,
                    is_causal: bool = False, is_balanced: bool = False,
                    scale: Optional[float] = None) -> torch.Tensor:
     """Returns attention of this rank's queries over the keys and values of all ranks, whose parts
@@ -269,7 +273,7 @@ def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None
         return _RingAttention.apply(q, k, v, at, mask, scale)
 
 
-def balanced_part(x: torch.Tensor, dim: int = 0, group=None) -> torch.Tensor:
+def balanced_part(x: torch.Tensor, dim: int = 0, group: GroupLike = None) -> torch.Tensor:
     """Returns this rank's part of a whole sequence for ring_attention() with is_balanced: of
     2 * size equal parts along dim, the r-th and the r-th from the end. Of positions, too:
     balanced_part(torch.arange(n))."""
@@ -286,8 +290,8 @@ def _by_heads(x: torch.Tensor, size: int) -> torch.Tensor:
     return x.unflatten(1, (size, -1)).permute(1, 3, 2, 0, 4)
 
 
-def all_to_all_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group=None, *,
-                         is_causal: bool = False,
+def all_to_all_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
+                         group: GroupLike = None, *, is_causal: bool = False,
                          scale: Optional[float] = None) -> torch.Tensor:
     """Returns attention of this rank's queries over the keys and values of all ranks, whose parts
     are equally long and in order. The numbers of heads are multiples of the number of ranks. Each
@@ -304,7 +308,8 @@ def all_to_all_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grou
     n_heads = [one.shape[1] // at.size for one in (q, k, v)]
     blocks = torch.cat([_by_heads(one, at.size) for one in (q, k, v)], 2)
     whole = all_to_all(blocks.flatten(0, 1), group).permute(2, 1, 0, 3)
-    out = F.scaled_dot_product_attention(*whole.split(n_heads, 1), is_causal=is_causal,
-                                         scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+    own_q, own_k, own_v = whole.split(n_heads, 1)
+    out = F.scaled_dot_product_attention(own_q, own_k, own_v, is_causal=is_causal, scale=scale,
+                                         enable_gqa=q.shape[1] != k.shape[1])
     parts = all_to_all(out.permute(2, 1, 0, 3), group).unflatten(0, (at.size, -1))
     return parts.permute(3, 0, 2, 1, 4).flatten(1, 2)

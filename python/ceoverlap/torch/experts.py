@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Callable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -45,9 +45,9 @@ from .. import errors
 from . import _compat, _experts
 from ._experts import Routing
 from ._ring import Side
-from ._shares import local, mesh_and_group, shared
-from .functional import group_of
-from .group import Group
+from ._shares import MeshOrGroup, local, mesh_and_group, shared
+from .functional import group_of, uncompiled
+from .group import Group, GroupLike
 from .operators import ELEMENT_STEP
 
 Experts = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -61,12 +61,12 @@ class _Dispatch(torch.autograd.Function):
     """Sends tokens to the ranks of their experts; see _experts.dispatch()."""
 
     @staticmethod
-    def forward(ctx, x, expert_ids, routing):
+    def forward(ctx: Any, x: torch.Tensor, expert_ids: torch.Tensor, routing: Any) -> Any:
         ctx.routing = routing
         return _experts.dispatch(x, expert_ids, routing)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Any) -> Any:
         return _Combine.apply(grad, None, ctx.routing), None, None
 
 
@@ -74,14 +74,14 @@ class _Combine(torch.autograd.Function):
     """Brings rows back to their tokens and adds them up; see _experts.combine()."""
 
     @staticmethod
-    def forward(ctx, rows, weights, routing):
+    def forward(ctx: Any, rows: Any, weights: Any, routing: Any) -> Any:
         ctx.routing = routing
         wants_weights = weights is not None and ctx.needs_input_grad[1]
         ctx.save_for_backward(rows if wants_weights else None, weights)
         return _experts.combine(rows, weights, routing)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Any) -> Any:
         rows, weights = ctx.saved_tensors
         wants_rows, wants_weights = ctx.needs_input_grad[:2]
         grads = _Dispatch.apply(grad, None, ctx.routing)
@@ -133,8 +133,8 @@ def _at_tokens(numbers: torch.Tensor, routing: Routing) -> torch.Tensor:
 # --- what users call ---------------------------------------------------------------------
 
 
-@torch.compiler.disable
-def dispatch(x: torch.Tensor, expert_ids: torch.Tensor, n_experts: int, group=None, *,
+@uncompiled
+def dispatch(x: torch.Tensor, expert_ids: torch.Tensor, n_experts: int, group: GroupLike = None, *,
              n_tokens: Optional[int] = None, capacity: Optional[int] = None,
              n_received: Optional[int] = None) -> Tuple[torch.Tensor, Routing]:
     """Sends a copy of each token of x (n x hidden, hidden a multiple of 8) to each of its
@@ -160,7 +160,7 @@ def dispatch(x: torch.Tensor, expert_ids: torch.Tensor, n_experts: int, group=No
     return _Dispatch.apply(x, routing.named_once(expert_ids), routing), routing
 
 
-@torch.compiler.disable
+@uncompiled
 def combine(rows: torch.Tensor, routing: Routing,
             weights: Optional[torch.Tensor] = None) -> torch.Tensor:
     """Returns for each token, n x hidden, the sum over its experts of what they made of it,
@@ -170,8 +170,8 @@ def combine(rows: torch.Tensor, routing: Routing,
 
 
 def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tensor],
-        experts: Union[Experts, Sequence[Experts]], n_experts: int, group=None,
-        **sizes) -> torch.Tensor:
+        experts: Union[Experts, Sequence[Experts]], n_experts: int, group: GroupLike = None,
+        **sizes: Any) -> torch.Tensor:
     """Returns for each token of x (... x hidden) the sum over its experts (expert_ids,
     ... x top_k, -1 for none) of what they make of it, times weights (... x top_k; None: all
     are 1). experts: see the module; sizes: n_tokens, capacity and n_received, see dispatch().
@@ -187,7 +187,7 @@ def moe(x: torch.Tensor, expert_ids: torch.Tensor, weights: Optional[torch.Tenso
     if weights is not None:
         weights = weights.reshape(expert_ids.shape)
     is_list = isinstance(experts, (Sequence, nn.ModuleList))    # the latter is callable, too
-    parts = list(experts) if is_list else [experts]
+    parts: List[Any] = list(experts) if is_list else [experts]      # type: ignore[arg-type]
     if len(parts) != 1:
         return _in_groups(x, expert_ids, weights, parts, n_experts, group_of(group),
                           **sizes).view(shape)
@@ -204,18 +204,18 @@ class _Lane:
     """The steps of one call that run beside the caller's stream, on a stream of the group's. On
     the host they run at once."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         self._device = group.device
         self._stream = group.part(Side).stream if group.is_gpu else None
 
-    def mark(self):
+    def mark(self) -> Any:
         """Returns what run() takes: all that the caller's stream has got so far."""
         return None if self._stream is None else self._current().record_event()
 
     def _current(self) -> torch.cuda.Stream:
         return torch.cuda.current_stream(self._device)
 
-    def run(self, behind, call, *arguments, **sizes):
+    def run(self, behind: Any, call: Callable[..., Any], *arguments: Any, **sizes: Any) -> Any:
         """Queues call(*arguments, **sizes) behind a mark. Returns its result and a mark, for
         take()."""
         if self._stream is None:
@@ -227,7 +227,7 @@ class _Lane:
         with torch.cuda.stream(self._stream):
             return call(*arguments, **sizes), self._stream.record_event()
 
-    def take(self, mark, *tensors: torch.Tensor) -> None:
+    def take(self, mark: Any, *tensors: torch.Tensor) -> None:
         """The caller's stream waits for a mark of run() and then uses its tensors."""
         if mark is not None:
             self._current().wait_event(mark)
@@ -236,7 +236,7 @@ class _Lane:
 
 
 def _sizes_of_groups(n_groups: int, size: int, most: int, capacity: Optional[int] = None,
-                     n_received: Optional[int] = None) -> dict:
+                     n_received: Optional[int] = None) -> Dict[str, Any]:
     """Returns Routing's sizes for moe()'s capacity and n_received, where a rank sends at most so
     many rows of a group to another one. The same copies are dropped for any number of groups."""
     each = min(capacity or most, most)
@@ -245,9 +245,10 @@ def _sizes_of_groups(n_groups: int, size: int, most: int, capacity: Optional[int
             "n_received": min(room, -(-n_received // n_groups)) if n_received else room}
 
 
-@torch.compiler.disable
-def _in_groups(x, expert_ids, weights, parts: List[Experts], n_experts: int, group: Group, *,
-               n_tokens: Optional[int] = None, **sizes) -> torch.Tensor:
+@uncompiled
+def _in_groups(x: torch.Tensor, expert_ids: torch.Tensor, weights: Any, parts: List[Experts],
+               n_experts: int, group: Group, *, n_tokens: Optional[int] = None,
+               **sizes: Any) -> torch.Tensor:
     """Returns what moe() does, for x of n x hidden and several groups of experts. Steps are
     queued in the order in which they can run: also where calls wait for their runs, a group's
     products run while the next group's tokens come."""
@@ -298,11 +299,14 @@ class SwiGLUExperts(nn.Module):
     The parameters are plain tensors, of which checkpoints would keep one rank's, until share(),
     which MoeLayer and parallelize() call."""
 
-    def __init__(self, n_local: int, hidden: int, ffn: int, device=None, dtype=None):
+    def __init__(self, n_local: int, hidden: int, ffn: int,
+                 device: Union[None, str, torch.device] = None,
+                 dtype: Optional[torch.dtype] = None) -> None:
         super().__init__()
-        self.gate_up = nn.Parameter(torch.empty(n_local, hidden, 2 * ffn, device=device,
-                                                dtype=dtype))
-        self.down = nn.Parameter(torch.empty(n_local, ffn, hidden, device=device, dtype=dtype))
+        self.gate_up: nn.Parameter = nn.Parameter(
+            torch.empty(n_local, hidden, 2 * ffn, device=device, dtype=dtype))
+        self.down: nn.Parameter = nn.Parameter(
+            torch.empty(n_local, ffn, hidden, device=device, dtype=dtype))
         self.reset_parameters()
 
     @torch.no_grad()
@@ -348,8 +352,10 @@ class MoeLayer(nn.Module):
               exchange, see the module. 1: all tokens come before the first product
     sizes     see moe()"""
 
-    def __init__(self, hidden: int, ffn: int, n_experts: int, top_k: int, device=None,
-                 dtype=None, *, group=None, n_groups: int = 1, **sizes):
+    def __init__(self, hidden: int, ffn: int, n_experts: int, top_k: int,
+                 device: Union[None, str, torch.device] = None,
+                 dtype: Optional[torch.dtype] = None, *, group: MeshOrGroup = None,
+                 n_groups: int = 1, **sizes: Any) -> None:
         super().__init__()
         mesh, at = mesh_and_group(group)
         if n_experts % at.size:
@@ -361,11 +367,14 @@ class MoeLayer(nn.Module):
         if n_groups < 1 or n_local % n_groups:
             raise errors.InvalidError(f"MoeLayer: {n_groups} groups of {n_local} experts: must be "
                                       "at least one, and divide them")
-        self.n_experts, self.top_k, self.n_groups = n_experts, top_k, n_groups
+        self.n_experts: int = n_experts
+        self.top_k: int = top_k
+        self.n_groups: int = n_groups
         self.group: str = at.name
         self.sizes = sizes
-        self.router = nn.Linear(hidden, n_experts, bias=False, device=device, dtype=dtype)
-        self.experts = SwiGLUExperts(n_local, hidden, ffn, device, dtype)
+        self.router: nn.Linear = nn.Linear(hidden, n_experts, bias=False, device=device,
+                                           dtype=dtype)
+        self.experts: SwiGLUExperts = SwiGLUExperts(n_local, hidden, ffn, device, dtype)
         self.experts.share(mesh)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar, cast
 
 import torch
 
 from . import _moves, _products
 from ._compat import is_watched
-from .group import Group, named
+from .group import Group, GroupLike, named
 from .operators import columns_of
 
 # The k of a product that takes as long as its sum's exchange: n columns of a row are 2 n k
@@ -44,39 +44,50 @@ _library.define("matmul_reduce_scatter(Tensor x, Tensor weight, int[]? rows, "
                 "bool is_k_by_n, str group) -> Tensor")
 
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def uncompiled(function: _Function) -> _Function:
+    """For functions that torch.compile leaves alone: torch.compiler.disable, which forgets their
+    types."""
+    return cast(_Function, torch.compiler.disable(function))
+
+
 # --- shapes for torch.compile ------------------------------------------------------------
 
 
-def _fake_all_gather(x, rows, group):
+def _fake_all_gather(x: torch.Tensor, rows: Any, group: str) -> Any:
     n = x.shape[0] * named(group).size if rows is None else sum(rows)
     return x.new_empty((n, *x.shape[1:]))
 
 
-def _fake_all_to_all(x, splits, group):
+def _fake_all_to_all(x: torch.Tensor, splits: Any, group: str) -> Any:
     at = named(group)
     if splits is None:
         return x.new_empty(x.shape)
     return x.new_empty((sum(splits[at.rank::at.size]), *x.shape[1:]))
 
 
-def _fake_reduce_scatter(x, rows, group):
+def _fake_reduce_scatter(x: torch.Tensor, rows: Any, group: str) -> Any:
     at = named(group)
     n = x.shape[0] // at.size if rows is None else rows[at.rank]
     return x.new_empty((n, *x.shape[1:]))
 
 
-def _fake_all_reduce(x, group):
+def _fake_all_reduce(x: torch.Tensor, group: str) -> Any:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _fake_all_gather_matmul(x, weights, rows, keeps_gathered, is_k_by_n, group):
+def _fake_all_gather_matmul(x: torch.Tensor, weights: Any, rows: Any, keeps_gathered: bool,
+                            is_k_by_n: bool, group: str) -> Any:
     n = x.shape[0] * named(group).size if rows is None else sum(rows)
     is_kept = keeps_gathered or not _products.is_fit(x, weights, is_k_by_n)
     return (x.new_empty((n if is_kept else 0, x.shape[1])),
             [x.new_empty((n, columns_of(weight, is_k_by_n))) for weight in weights])
 
 
-def _fake_matmul_reduce_scatter(x, weight, rows, is_k_by_n, group):
+def _fake_matmul_reduce_scatter(x: torch.Tensor, weight: Any, rows: Any, is_k_by_n: bool,
+                                group: str) -> Any:
     at = named(group)
     n = x.shape[0] // at.size if rows is None else rows[at.rank]
     return x.new_empty((n, columns_of(weight, is_k_by_n)))
@@ -87,23 +98,23 @@ def _fake_matmul_reduce_scatter(x, weight, rows, is_k_by_n, group):
 # other way round; all-reduce is its own, as in torch.distributed.nn.
 
 
-def _keep_rows(ctx, inputs, output):
+def _keep_rows(ctx: Any, inputs: Any, output: Any) -> None:
     _, ctx.rows, ctx.group = inputs
 
 
-def _back_all_gather(ctx, grad):
+def _back_all_gather(ctx: Any, grad: Any) -> Any:
     return reduce_scatter(grad, ctx.group, ctx.rows), None, None
 
 
-def _back_reduce_scatter(ctx, grad):
+def _back_reduce_scatter(ctx: Any, grad: Any) -> Any:
     return all_gather(grad, ctx.group, ctx.rows), None, None
 
 
-def _keep_splits(ctx, inputs, output):
+def _keep_splits(ctx: Any, inputs: Any, output: Any) -> None:
     _, ctx.splits, ctx.group = inputs
 
 
-def _back_all_to_all(ctx, grad):
+def _back_all_to_all(ctx: Any, grad: Any) -> Any:
     splits = ctx.splits
     if splits is not None:
         n = group_of(ctx.group).size
@@ -111,27 +122,27 @@ def _back_all_to_all(ctx, grad):
     return all_to_all(grad, ctx.group, splits), None, None
 
 
-def _keep_group(ctx, inputs, output):
+def _keep_group(ctx: Any, inputs: Any, output: Any) -> None:
     _, ctx.group = inputs
 
 
-def _back_all_reduce(ctx, grad):
+def _back_all_reduce(ctx: Any, grad: Any) -> Any:
     return all_reduce(grad, ctx.group), None
 
 
-def _keep_all_gather_matmul(ctx, inputs, output):
+def _keep_all_gather_matmul(ctx: Any, inputs: Any, output: Any) -> None:
     _, weights, ctx.rows, _, ctx.is_k_by_n, ctx.group = inputs
     ctx.wants_weights = [weight.requires_grad for weight in weights]
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*weights, output[0])
 
 
-def _back_all_gather_matmul(ctx, grad_gathered, grads):
+def _back_all_gather_matmul(ctx: Any, grad_gathered: Any, grads: Any) -> Any:
     grad_x, grad_weights = _grads_of_all_gather_matmul(ctx, grad_gathered, grads)
     return grad_x, grad_weights, None, None, None, None
 
 
-def _grads_of_all_gather_matmul(ctx, grad_gathered, grads):
+def _grads_of_all_gather_matmul(ctx: Any, grad_gathered: Any, grads: Any) -> Any:
     """Returns the gradients of x and of each weight. A weight's gradient is the transposed
     gradient of its product times the gathered rows; for x see _grad_of_shard(). grad_gathered
     is the gradient of the gathered rows, from those who use them."""
@@ -147,7 +158,7 @@ def _grads_of_all_gather_matmul(ctx, grad_gathered, grads):
                     for grad, wants in zip(grads, ctx.wants_weights)]
 
 
-def _grad_of_shard(ctx, weights, grads) -> Optional[torch.Tensor]:
+def _grad_of_shard(ctx: Any, weights: Any, grads: Any) -> Optional[torch.Tensor]:
     """Returns this rank's rows of the sum over ranks and weights of gradient times weight. It
     takes a GEMM + reduce-scatter for each weight, or, if that is slower, all products and one
     reduce-scatter."""
@@ -178,13 +189,13 @@ def _grad_of_weight(grad: torch.Tensor, x: torch.Tensor, is_k_by_n: bool) -> tor
     return x.t() @ grad if is_k_by_n else grad.t() @ x
 
 
-def _keep_matmul_reduce_scatter(ctx, inputs, output):
+def _keep_matmul_reduce_scatter(ctx: Any, inputs: Any, output: Any) -> None:
     x, weight, ctx.rows, ctx.is_k_by_n, ctx.group = inputs
     wants_x, wants_weight = ctx.needs_input_grad[:2]
     ctx.save_for_backward(x if wants_weight else None, weight if wants_x else None)
 
 
-def _back_matmul_reduce_scatter(ctx, grad):
+def _back_matmul_reduce_scatter(ctx: Any, grad: Any) -> Any:
     """Returns the gradients. That of x is the gathered gradient of the result times the weight,
     which is an all-gather + GEMM."""
     x, weight = ctx.saved_tensors
@@ -211,11 +222,12 @@ def _back_matmul_reduce_scatter(ctx, grad):
 class _Operator:
     """One operator of torch.ops.ceoverlap, with a direct call that avoids the dispatcher."""
 
-    def __init__(self, name: str, implementation, fake, back, keep):
+    def __init__(self, name: str, implementation: Callable[..., Any], fake: Callable[..., Any],
+                 back: Callable[..., Any], keep: Callable[..., Any]) -> None:
         self.long = getattr(torch.ops.ceoverlap, name)
         self._implementation = implementation
 
-        def by_name(*arguments):
+        def by_name(*arguments: Any) -> Any:
             return implementation(*arguments[:-1], named(arguments[-1]))
 
         _library.impl(name, by_name, "CPU")
@@ -229,7 +241,7 @@ class _Operator:
             themselves, not members of lists."""
 
             @staticmethod
-            def forward(*arguments):
+            def forward(*arguments: Any) -> Any:
                 return implementation(*arguments[:-1], group_of(arguments[-1]))
 
             setup_context = staticmethod(keep)
@@ -237,7 +249,7 @@ class _Operator:
 
         self._function = Function
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Calls the operator. The first one or two arguments are tensors; the last one is a
         Group, a process group or a group's name."""
         tensors = [one for one in arguments[:2] if isinstance(one, torch.Tensor)]
@@ -253,7 +265,8 @@ class _AllGatherMatmul(torch.autograd.Function):
     arguments, because autograd does not look into lists."""
 
     @staticmethod
-    def forward(ctx, x, rows, keeps_gathered, group, *weights):
+    def forward(ctx: Any, x: torch.Tensor, rows: Any, keeps_gathered: bool, group: Any,
+                *weights: Any) -> Any:
         gathered, results = _products.all_gather_matmul(x, weights, rows, keeps_gathered, False,
                                                group_of(group))
         ctx.rows, ctx.is_k_by_n, ctx.group = rows, False, group
@@ -264,7 +277,7 @@ class _AllGatherMatmul(torch.autograd.Function):
         return gathered, *results
 
     @staticmethod
-    def backward(ctx, grad_gathered, *grads):
+    def backward(ctx: Any, grad_gathered: Any, *grads: Any) -> Any:
         grad_x, grad_weights = _grads_of_all_gather_matmul(ctx, grad_gathered, grads)
         return grad_x, None, None, None, *grad_weights
 
@@ -280,8 +293,8 @@ def _is_eager(*tensors: torch.Tensor) -> bool:
             not is_watched())
 
 
-def _all_gather_matmul_by_name(x: torch.Tensor, *arguments
-                               ) -> Tuple[torch.Tensor, List[torch.Tensor]]:
+def _all_gather_matmul_by_name(x: torch.Tensor,
+                               *arguments: Any) -> Tuple[torch.Tensor, List[torch.Tensor]]:
     """The implementation for torch.library, whose operators cannot return None: rows that were
     not gathered are returned as a tensor without rows."""
     gathered, results = _products.all_gather_matmul(x, *arguments)
@@ -305,7 +318,8 @@ _op_matmul_reduce_scatter = _Operator("matmul_reduce_scatter", _products.matmul_
                                       _keep_matmul_reduce_scatter)
 
 
-def _gather_and_multiply(x, weights, rows, keeps_gathered: bool, is_k_by_n: bool, group):
+def _gather_and_multiply(x: torch.Tensor, weights: Any, rows: Any, keeps_gathered: bool,
+                         is_k_by_n: bool, group: GroupLike) -> Any:
     """Returns the gathered rows and the products. Without gradients if it can avoid PyTorch's
     dispatcher."""
     if _is_eager(x, *weights):
@@ -318,18 +332,18 @@ def _gather_and_multiply(x, weights, rows, keeps_gathered: bool, is_k_by_n: bool
 # --- what users call -----------------------------------------------------------------------
 
 
-def group_of(group) -> Group:
+def group_of(group: GroupLike) -> Group:
     """Returns the Group for what a caller passed as group: a Group, its name, a process group
     or None; see Group.of()."""
     return group if type(group) is Group else Group.of(group)
 
 
-@torch.compiler.disable
-def _find(group) -> str:
+@uncompiled
+def _find(group: GroupLike) -> str:
     return Group.of(group).name
 
 
-def name_of(group) -> str:
+def name_of(group: GroupLike) -> str:
     """Returns the name by which the operators of torch.library find a group."""
     if isinstance(group, str):
         return group
@@ -338,14 +352,14 @@ def name_of(group) -> str:
     return _find(group)
 
 
-def all_gather(x: torch.Tensor, group=None,
+def all_gather(x: torch.Tensor, group: GroupLike = None,
                rows: Optional[Sequence[int]] = None) -> torch.Tensor:
     """Returns the x of all ranks one after another, sum(rows) x ..., where this rank's x is
     rows[rank] x ... Its gradient is the sum over ranks."""
     return _op_all_gather(x, rows, group)
 
 
-def reduce_scatter(x: torch.Tensor, group=None,
+def reduce_scatter(x: torch.Tensor, group: GroupLike = None,
                    rows: Optional[Sequence[int]] = None) -> torch.Tensor:
     """Returns this rank's rows of the sum over ranks of x: x is sum(rows) x ..., the result
     rows[rank] x ... Sums are in fp32 and in the order of ranks, so that repeated runs yield the
@@ -353,12 +367,12 @@ def reduce_scatter(x: torch.Tensor, group=None,
     return _op_reduce_scatter(x, rows, group)
 
 
-def all_reduce(x: torch.Tensor, group=None) -> torch.Tensor:
+def all_reduce(x: torch.Tensor, group: GroupLike = None) -> torch.Tensor:
     """Returns the sum over ranks of x, in x's shape; for rounding see reduce_scatter()."""
     return _op_all_reduce(x, group)
 
 
-def all_to_all(x: torch.Tensor, group=None,
+def all_to_all(x: torch.Tensor, group: GroupLike = None,
                splits: Optional[Sequence[Sequence[int]]] = None) -> torch.Tensor:
     """Sends rows of x to all ranks and returns the rows received from all of them. x holds the
     rows for rank 0, then for rank 1, ...; the result those from rank 0, then from rank 1, ...
@@ -368,8 +382,8 @@ def all_to_all(x: torch.Tensor, group=None,
     return _op_all_to_all(x, flat, group)
 
 
-def all_gather_matmul(x: torch.Tensor, weights, group=None,
-                      rows: Optional[Sequence[int]] = None):
+def all_gather_matmul(x: torch.Tensor, weights: Any, group: GroupLike = None,
+                      rows: Optional[Sequence[int]] = None) -> Any:
     """Returns the x of all ranks (rows[rank] x k each) times the transposed weight (n x k, as
     nn.Linear keeps it): sum(rows) x n. Products are computed while x still arrives. A list of
     weights, up to 4 at once, yields a list of products."""
@@ -384,7 +398,7 @@ def all_gather_matmul(x: torch.Tensor, weights, group=None,
     return results if several else results[0]
 
 
-def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, group=None,
+def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, group: GroupLike = None,
                           rows: Optional[Sequence[int]] = None) -> torch.Tensor:
     """Returns this rank's rows, rows[rank] x n, of the sum over ranks of x (sum(rows) x k)
     times the transposed weight (n x k). Rows are sent while others are still computed."""

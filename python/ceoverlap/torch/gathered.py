@@ -22,15 +22,15 @@ A layer of which each rank has a part of ffn is
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 
 from .. import errors
 from . import _compat
-from ._ring import Ring
-from .functional import group_of, reduce_scatter
-from .group import Group
+from ._ring import Moved, Ring
+from .functional import group_of, reduce_scatter, uncompiled
+from .group import Group, GroupLike
 from .operators import ALIGN_BYTES, DTYPES, operand, round_up
 
 ID_DTYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -50,7 +50,7 @@ PART_COPIES = 512
 # --- gradients ---------------------------------------------------------------------------
 
 
-def _apply(function: type, *args):
+def _apply(function: Any, *args: Any) -> Any:
     """Calls a torch.autograd.Function whose forward() takes no context if there may be gradients,
     and that alone otherwise: apply() takes the calling thread as long as a kernel's launch does."""
     if torch.is_grad_enabled() or _compat.is_watched():
@@ -64,15 +64,15 @@ class _Gathered(torch.autograd.Function):
     The gradient of this rank's rows is the sum over all ranks."""
 
     @staticmethod
-    def forward(_group, steps, x, *others):
+    def forward(_group: Any, steps: Any, x: torch.Tensor, *others: Any) -> Any:
         return others if steps is None else (x.view_as(x), *others)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.group, ctx.steps = inputs[:2]
 
     @staticmethod
-    def backward(ctx, *grads):
+    def backward(ctx: Any, *grads: Any) -> Any:
         whole = grads[0] if ctx.steps is None else torch.cat([grads[step] for step in ctx.steps])
         grad = reduce_scatter(whole, ctx.group)
         return None, None, grad, *[None] * (len(grads) - (ctx.steps is not None))
@@ -83,15 +83,15 @@ class _Copied(torch.autograd.Function):
     The gradient adds up a token's copies in their order, so repeated runs yield the same bits."""
 
     @staticmethod
-    def forward(x, order, top_k):
+    def forward(x: torch.Tensor, order: Any, top_k: Any) -> Any:
         return x.index_select(0, order // top_k)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.order, ctx.top_k = inputs[1:]
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Any) -> Any:
         copies = torch.empty_like(grad).index_copy_(0, ctx.order, grad)
         return copies.unflatten(0, (-1, ctx.top_k)).sum(1), None, None
 
@@ -101,17 +101,17 @@ class _Placed(torch.autograd.Function):
     copies. Nothing has read these rows of y, so y's gradient passes as it is."""
 
     @staticmethod
-    def forward(y, made, order, first):
+    def forward(y: Any, made: Any, order: Any, first: Any) -> Any:
         y[first:first + len(order)].index_copy_(0, order, made)
         return y
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.order, ctx.first = inputs[2:]
         ctx.mark_dirty(inputs[0])
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Any) -> Any:
         part = grad[ctx.first:ctx.first + len(ctx.order)]
         return grad, part.index_select(0, ctx.order), None, None
 
@@ -218,11 +218,13 @@ class _Parts:
 
     ranks   by step, the number of the part in the order of ranks"""
 
-    def __init__(self, ring: Ring, x: torch.Tensor, is_apart: bool):
+    def __init__(self, ring: Ring, x: torch.Tensor, is_apart: bool) -> None:
         self._ring = ring
         size = ring.group.size
+        self._moved: List[Optional[Moved]]
+        steps: Optional[List[int]] = None
         if not is_apart and size > 1:
-            self._moved, self.ranks, steps = [ring.gather(x.detach())], [0], None
+            self._moved, self.ranks = [ring.gather(x.detach())], [0]
         else:
             self._moved = ring.send(x.detach())
             self.ranks = [ring.source(step) for step in range(size)]
@@ -237,10 +239,10 @@ class _Parts:
         return self._rows[step]
 
 
-@torch.compiler.disable
+@uncompiled
 def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
            experts: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], n_experts: int,
-           group=None) -> torch.Tensor:
+           group: GroupLike = None) -> torch.Tensor:
     """Returns what experts make of the tokens of all ranks: (size n) x top_k x width, by rank,
     token and the expert's place in expert_ids.
 
@@ -277,4 +279,5 @@ def ag_moe(x: torch.Tensor, expert_ids: torch.Tensor,
             if y is None:
                 y = made.new_empty((orders.numel(), made.shape[1]))
             y = _apply(_Placed, y, made, orders[rank], rank * n_copies)
+    assert y is not None                # there is one part at least
     return y.unflatten(0, (-1, top_k))

@@ -13,7 +13,8 @@ import shutil
 import threading
 import uuid
 import weakref
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence,
+                    TYPE_CHECKING, Tuple, TypeVar, Union)
 
 import torch
 import torch.distributed as dist
@@ -26,6 +27,19 @@ from ..place import Place
 from . import _compat
 from ._queue import CallQueue
 
+if TYPE_CHECKING:
+    from .operators import Operators
+
+
+class _Closes(Protocol):
+    """What close() ends."""
+
+    def close(self) -> object:
+        """Ends it."""
+
+
+_Made = TypeVar("_Made")
+_Closed = TypeVar("_Closed", bound=_Closes)
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
 _MOST_S = 1e9                           # of a deadline
@@ -37,13 +51,13 @@ class _Given:
 
     __slots__ = ("_handle",)
 
-    def __init__(self, handle: Optional[int]):
+    def __init__(self, handle: Optional[int]) -> None:
         self._handle = handle
 
     def __enter__(self) -> Optional[int]:
         return self._handle
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         pass
 
 
@@ -58,7 +72,7 @@ class _Beside:
 
     __slots__ = ("_default", "_side", "_begun", "_ended")
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device) -> None:
         self._default = torch.cuda.default_stream(device)
         self._side = torch.cuda.Stream(device)
         self._begun, self._ended = torch.cuda.Event(), torch.cuda.Event()
@@ -68,7 +82,7 @@ class _Beside:
         self._side.wait_event(self._begun)
         return self._side.cuda_stream
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._ended.record(self._side)
         self._default.wait_event(self._ended)
 
@@ -96,7 +110,8 @@ def _gpu_id(device: torch.device) -> str:
     return f"{seen}:{device.index}".replace(" ", "")
 
 
-def _device_of(process_group, device) -> torch.device:
+def _device_of(process_group: Any,
+               device: Union[None, str, torch.device]) -> torch.device:
     """Returns the device that the caller named; else the current GPU if the process group has a
     backend for CUDA, else the CPU."""
     if device is not None:
@@ -121,7 +136,7 @@ def seconds_of(timeout: datetime.timedelta) -> float:
 
 class Ranks(NamedTuple):
     """Ranks that can meet in a store of their own."""
-    store: object
+    store: Any                          # of torch.distributed
     rank: int
     size: int
     name: str                           # of them all
@@ -193,9 +208,9 @@ class Group:
     made, so with a GPU for each rank call torch.cuda.set_device() first.
     """
 
-    def __init__(self, process_group=None, device: Union[None, str, torch.device] = None, *,
-                 deadline_s: float = DEADLINE_S, n_sms: int = 0,
-                 channel: Union[bool, str] = "auto"):
+    def __init__(self, process_group: Optional[dist.ProcessGroup] = None,
+                 device: Union[None, str, torch.device] = None, *, deadline_s: float = DEADLINE_S,
+                 n_sms: int = 0, channel: Union[bool, str] = "auto") -> None:
         if channel != "auto" and not isinstance(channel, bool):
             raise errors.InvalidError(f"channel {channel!r}: must be \"auto\", True or False")
         if process_group is None and dist.is_available() and dist.is_initialized():
@@ -227,7 +242,9 @@ class Group:
     def _find(self, ranks: Ranks, device: torch.device, channel: str) -> None:
         """Lets the ranks meet in their store, and finds out where they are."""
         self._n_exchanges = 0
-        self._store, self.rank, self.size, base = ranks
+        self.rank: int = ranks.rank
+        self.size: int = ranks.size
+        self._store, base = ranks.store, ranks.name
         self.device: torch.device = device
         self.is_gpu: bool = device.type == "cuda"
         self.name: str = self._agree_on_name(base)
@@ -239,14 +256,14 @@ class Group:
         """Makes what the group has of the library. _find() comes before."""
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
-        self.why_no_channel = "it has not asked for one"
+        self.why_no_channel: str = "it has not asked for one"
         self.channel: Optional[Channel] = self._make_channel(channel)
         self.queue: Optional[CallQueue] = None  # of the channel's collectives, or the like
         self._lock = threading.RLock()
-        self._parts: dict = {}
+        self._parts: Dict[Callable[[Group], Any], Any] = {}
         _groups[self.name] = self
 
-    def _ranks_of(self, process_group) -> Ranks:
+    def _ranks_of(self, process_group: Optional[dist.ProcessGroup]) -> Ranks:
         if process_group is None:
             return _environment_ranks(self.deadline_s)
         rank = dist.get_rank(process_group)
@@ -416,7 +433,7 @@ class Group:
         if len(set(told)) > 1:
             raise errors.InvalidError(f"{what}: {_by_ranks(told)}: must be the same at all ranks")
 
-    def together(self, what: str, make):
+    def together(self, what: str, make: Callable[[], _Closed]) -> _Closed:
         """Calls make() at all ranks and returns its result, an object with close(), if it
         succeeded everywhere. If it fails at one rank, that one raises its error at once, and
         the others close their result and raise a StateError with it. Then all may try again."""
@@ -464,24 +481,26 @@ class Group:
 
     # --- what belongs to it --------------------------------------------------------------
 
-    def part(self, kind: type):
+    def part(self, kind: Callable[[Group], _Made]) -> _Made:
         """Returns the group's only object of this class, which is made with the group as
         argument at first use. The group's close() closes these objects, the last one made
         first."""
         with self._lock:
             if kind not in self._parts:
                 self._parts[kind] = kind(self)
-            return self._parts[kind]
+            made: _Made = self._parts[kind]
+            return made
 
     @functools.cached_property
-    def operators(self):
+    def operators(self) -> Operators:
         """The operators that the group has made so far; see operators.py."""
         from .operators import Operators
 
         return self.part(Operators)
 
     @classmethod
-    def of(cls, process_group=None, device=None) -> Group:
+    def of(cls, process_group: GroupLike = None,
+           device: Union[None, str, torch.device] = None) -> Group:
         """Returns the Group of a process group (None: as in Group()), the group of a name, or
         the Group that was passed. It is made at first use, by all ranks together."""
         if isinstance(process_group, Group):
@@ -498,7 +517,7 @@ class Group:
             return _group_of(process_group, device) or cls(process_group, device)
 
     @property
-    def process_group(self):
+    def process_group(self) -> Optional[dist.ProcessGroup]:
         """The process group that it was made for; None if there was none, or it is gone."""
         for known, group in list(_known):       # other threads may close groups
             if group is self:
@@ -527,7 +546,8 @@ class Group:
         if self.channel is not None:
             self.channel.close()
         self.context.close()
-        for named_so in (_groups, _of_backends):
+        tables: Tuple[Dict[Any, Group], ...] = (_groups, _of_backends)
+        for named_so in tables:
             for name in [name for name, group in list(named_so.items()) if group is self]:
                 del named_so[name]
         _known[:] = [entry for entry in _known if entry[1] is not self]
@@ -545,7 +565,7 @@ def _by_ranks(told: Sequence[str]) -> str:
                      f"ranks {', '.join(some)} have {one}" for one, some in ranks.items())
 
 
-def _is_of(known: Optional[weakref.ref], process_group) -> bool:
+def _is_of(known: Optional[weakref.ref[Any]], process_group: Any) -> bool:
     """Returns whether `known`, a reference that a Group keeps, is to this process group. A
     process group that was destroyed equals none, not even None."""
     if known is None or process_group is None:
@@ -553,13 +573,13 @@ def _is_of(known: Optional[weakref.ref], process_group) -> bool:
     return known() is process_group
 
 
-def _group_of(process_group, device) -> Optional[Group]:
+def _group_of(process_group: GroupLike, device: Union[None, str, torch.device]) -> Optional[Group]:
     """Returns the Group that was made first of this process group, if one is open; else that of
     the process group's backend, if it has one for the device that the Group would have."""
     for known, group in list(_known):
         if _is_of(known, process_group):
             return group
-    name = getattr(process_group, "group_name", None)
+    name: Any = getattr(process_group, "group_name", None)
     if not any((name, kind) in _of_backends for kind in ("cpu", "cuda")):
         return None
     asked = _device_of(process_group, device)
@@ -569,8 +589,8 @@ def _group_of(process_group, device) -> Optional[Group]:
 
 # Operators registered with torch.library name their group by a string, as PyTorch's do.
 _groups: Dict[str, Group] = {}
-_of_backends: Dict[tuple, Group] = {}   # by the process groups' group_name, and the kind of device
-_known: list = []                       # (reference to a process group or None, its Group)
+_of_backends: Dict[Tuple[str, str], Group] = {}         # by group_name, and the kind of device
+_known: List[Tuple[Any, Group]] = []    # (reference to a process group or None, its Group)
 _making: Dict[Optional[str], threading.RLock] = {}      # of the process groups by name
 
 
@@ -587,3 +607,7 @@ def named(name: str) -> Group:
             pass
     raise errors.InvalidError(f"no group is named {name!r}: make it by "
                               "ceoverlap.torch.Group()")
+
+
+# What callers pass as group: a Group or its name, a process group, or None; see Group.of().
+GroupLike = Union[None, str, Group, dist.ProcessGroup]

@@ -23,15 +23,15 @@ autocast is followed.
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple, TypeVar, Union
 
 import torch
 from torch import nn
-from torch.distributed.tensor import Placement, Replicate, Shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.nn import functional as F
 
 from .. import errors
-from ._shares import Replicated, local, local_input, mesh_and_group, shared
+from ._shares import MeshOrGroup, Replicated, local, local_input, mesh_and_group, shared
 from .functional import all_gather_matmul, all_reduce, matmul_reduce_scatter
 
 
@@ -40,16 +40,20 @@ class _Summed(torch.autograd.Function):
     is complete at each rank already."""
 
     @staticmethod
-    def forward(ctx, x: torch.Tensor, group: str) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, group: str) -> torch.Tensor:
         return all_reduce(x, group)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx: Any, grad: Any) -> Any:
         return grad, None
 
 
-def cast(*tensors: Optional[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+_Some = TypeVar("_Some", torch.Tensor, Optional[torch.Tensor])
+
+
+def cast(*tensors: _Some) -> List[_Some]:
     """Returns the tensors in the dtype that autocast would give the operands of nn.Linear."""
+    assert tensors[0] is not None
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind):
         return list(tensors)
@@ -61,9 +65,11 @@ class _ParallelLinear(nn.Module):
     """What ColumnParallelLinear and RowParallelLinear have in common."""
 
     _placements: Tuple[Placement, Placement]    # of weight and bias
+    weight: nn.Parameter
+    bias: Optional[nn.Parameter]
 
-    def __init__(self, in_features: int, out_features: int, group, sequence_parallel: bool,
-                 sequence_dim: int):
+    def __init__(self, in_features: int, out_features: int, group: MeshOrGroup,
+                 sequence_parallel: bool, sequence_dim: int) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
@@ -81,7 +87,8 @@ class _ParallelLinear(nn.Module):
                 f"group's {self.size} ranks: pad the layer, or take a group that divides it")
         return n // self.size
 
-    def _make(self, group, shape: Tuple[int, int], n_bias: int, **options) -> None:
+    def _make(self, group: MeshOrGroup, shape: Tuple[int, int], n_bias: int,
+              **options: Any) -> None:
         mesh, (of_weight, of_bias) = mesh_and_group(group)[0], self._placements
         self.weight = shared(torch.empty(shape, **options), mesh, of_weight)
         if n_bias:
@@ -92,6 +99,7 @@ class _ParallelLinear(nn.Module):
     def _take(self, linear: nn.Linear, weight: torch.Tensor,
               bias: Optional[torch.Tensor]) -> None:
         """Makes copies of this rank's shares of a whole layer the parameters."""
+        assert isinstance(self.weight, DTensor)
         mesh, (of_weight, of_bias) = self.weight.device_mesh, self._placements
         self.weight = shared(weight.clone(memory_format=torch.contiguous_format), mesh,
                              of_weight, linear.weight.requires_grad)
@@ -146,9 +154,10 @@ class ColumnParallelLinear(_ParallelLinear):
 
     _placements = (Shard(0), Shard(0))
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device=None,
-                 dtype=None, *, group=None, sequence_parallel: bool = True,
-                 sequence_dim: int = 0):
+    def __init__(self, in_features: int, out_features: int, bias: bool = True,
+                 device: Union[None, str, torch.device] = None,
+                 dtype: Optional[torch.dtype] = None, *, group: MeshOrGroup = None,
+                 sequence_parallel: bool = True, sequence_dim: int = 0) -> None:
         super().__init__(in_features, out_features, group, sequence_parallel, sequence_dim)
         share = self._share(out_features, "out_features")
         self._make(group, (share, in_features), share if bias else 0, device=device,
@@ -162,8 +171,8 @@ class ColumnParallelLinear(_ParallelLinear):
                 nn.init.uniform_(local(parameter), -self._bound(), self._bound())
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
-                    sequence_dim: int = 0) -> ColumnParallelLinear:
+    def from_linear(cls, linear: nn.Linear, group: MeshOrGroup = None, *,
+                    sequence_parallel: bool = True, sequence_dim: int = 0) -> ColumnParallelLinear:
         """Returns a layer with a copy of this rank's share of a layer that all ranks hold
         alike."""
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, "meta",
@@ -225,9 +234,10 @@ class RowParallelLinear(_ParallelLinear):
 
     _placements = (Shard(1), Replicate())
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, device=None,
-                 dtype=None, *, group=None, sequence_parallel: bool = True,
-                 sequence_dim: int = 0):
+    def __init__(self, in_features: int, out_features: int, bias: bool = True,
+                 device: Union[None, str, torch.device] = None,
+                 dtype: Optional[torch.dtype] = None, *, group: MeshOrGroup = None,
+                 sequence_parallel: bool = True, sequence_dim: int = 0) -> None:
         super().__init__(in_features, out_features, group, sequence_parallel, sequence_dim)
         share = self._share(in_features, "in_features")
         self._make(group, (out_features, share), out_features if bias else 0, device=device,
@@ -241,8 +251,8 @@ class RowParallelLinear(_ParallelLinear):
             nn.init.zeros_(local(self.bias))
 
     @classmethod
-    def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
-                    sequence_dim: int = 0) -> RowParallelLinear:
+    def from_linear(cls, linear: nn.Linear, group: MeshOrGroup = None, *,
+                    sequence_parallel: bool = True, sequence_dim: int = 0) -> RowParallelLinear:
         """Returns a layer with a copy of this rank's share of a layer that all ranks hold
         alike."""
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, "meta",

@@ -6,7 +6,7 @@ for one: ceoverlap.GemmMarks on tensors."""
 from __future__ import annotations
 
 import collections
-from typing import Callable, Optional
+from typing import Any, Callable, Optional, Set, Tuple
 
 import torch
 
@@ -15,7 +15,7 @@ from ..ops import Tuning, Workspace
 from ..ops_marks import GemmMarks
 from ._products import _check_products, is_fit, multiply
 from .functional import group_of
-from .group import Group
+from .group import Group, GroupLike
 from .operators import DTYPES, OPERATORS_MAX, operand
 
 OnGroup = Callable[[int, torch.Tensor], object]
@@ -26,10 +26,10 @@ class Marks:
     but the first use makes a workspace, for which all ranks meet. Its kernels take tiles as they
     get SMs, because those of the communication hold some."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         self._group = group
-        self._made: collections.OrderedDict = collections.OrderedDict()
-        self._captured: set = set()
+        self._made: collections.OrderedDict[Tuple[Any, ...], GemmMarks] = collections.OrderedDict()
+        self._captured: Set[Tuple[Any, ...]] = set()
         what = "workspace for products with marks"
         self._workspace = group.together(what, lambda: Workspace(
             group.context, "torch.marks", GemmMarks.scratch_bytes(8, 8, 8, group.size),
@@ -40,7 +40,7 @@ class Marks:
         if group.is_gpu:
             self.side = torch.cuda.Stream(group.device)
 
-    def find(self, *shape) -> GemmMarks:
+    def find(self, *shape: Any) -> GemmMarks:
         """Returns the operator of a shape, which is GemmMarks' arguments behind the workspace."""
         op = self._made.get(shape)
         if op is None:
@@ -89,7 +89,9 @@ def _tell_beside(op: GemmMarks, result: torch.Tensor, on_group: OnGroup,
             on_group(i, result[first:first + n_rows])
 
 
-def _multiply_on_gpu(marks: Marks, at: Group, op: GemmMarks, operands, on_group: OnGroup) -> None:
+def _multiply_on_gpu(marks: Marks, at: Group, op: GemmMarks,
+                     operands: Tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+                     on_group: OnGroup) -> None:
     """The current stream goes on behind both the product and what on_group queued, also if that
     raises an error: else the memory of the result might be used again before they have ended."""
     result = operands[2]
@@ -120,8 +122,8 @@ def _multiply_whole(marks: Marks, at: Group, x: torch.Tensor, weight: torch.Tens
     return result
 
 
-def gemm_with_marks(x: torch.Tensor, weight: torch.Tensor, on_group: OnGroup, group=None,
-                    n_groups: int = 0) -> torch.Tensor:
+def gemm_with_marks(x: torch.Tensor, weight: torch.Tensor, on_group: OnGroup,
+                    group: GroupLike = None, n_groups: int = 0) -> torch.Tensor:
     """Returns x (m x k) times the transposed weight (n x k), computed in groups of rows. For each
     group, in order, on_group(i, rows) is called, where rows is the group's part of the result, a
     view. What it queues on the current stream begins when these rows are stored, while further

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import os
 import struct
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Type
 
 import torch
 import torch.distributed as dist
@@ -27,7 +28,10 @@ ELEMENT_STEP = 8                        # what k, n and counts are multiples of
 # What a rank calls: a name; a tensor; the numbers of rows of all ranks, or None if all have as many
 # as the tensor; and further tensors and values. All but the tensor's own number of rows, where
 # those of all ranks are given, has to be the same at all ranks.
-Call = tuple
+Call = Tuple[Any, ...]
+
+# Of an operator: its class in ceoverlap.ops, and the arguments behind the workspace.
+Key = Tuple[Any, Tuple[Any, ...]]
 
 # What a reduce-scatter takes of scratch, twice, the same at all ranks: a larger one goes
 # column by column in several runs. But not in more than these: each costs the calling thread
@@ -57,20 +61,20 @@ class Operators:
               ranks call something different. The same at all ranks; set by
               TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its own calls"""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         self._group = group
         self._workspaces: Dict[bool, List[Tuple[int, ops.Workspace]]] = {False: [], True: []}
         self._leader: Optional[ops.Workspace] = None    # the first one; all others follow it
-        self._made: collections.OrderedDict = collections.OrderedDict()
-        self._captured: set = set()
+        self._made: collections.OrderedDict[Key, Any] = collections.OrderedDict()
+        self._captured: Set[Key] = set()
         self._n_names = 0
-        self.known: dict = {}
+        self.known: Dict[Any, Any] = {}
         self.tunes = False
         self.waits: bool = (group.is_gpu and
                             os.environ.get("CUDA_MODULE_LOADING", "").upper() != "EAGER")
         self.compares: bool = dist.get_debug_level() == dist.DebugLevel.DETAIL
 
-    def get(self, kind: type, *shape):
+    def get(self, kind: type, *shape: Any) -> Any:
         """Returns the operator of a class of ceoverlap.ops and of a shape, which is the class'
         arguments behind the workspace. At first use all ranks make it together, also during a
         capture."""
@@ -97,7 +101,7 @@ class Operators:
             raise errors.InvalidError(f"{what}: {', '.join(refused)}: must be {least} to "
                                       f"{limit - 1}")
 
-    def find(self, key: Tuple[type, tuple], call: Optional[Call] = None):
+    def find(self, key: Key, call: Optional[Call] = None) -> Any:
         """Returns the operator of a key (kind, shape), as get() does. call: for which it is needed;
         ranks that make the operator compare it, too."""
         op = self._made.get(key)
@@ -116,11 +120,11 @@ class Operators:
             self._captured.add(key)     # the graph holds its memory
         return op
 
-    def _can_capture(self, kind: type) -> bool:
+    def _can_capture(self, kind: Any) -> bool:
         """Returns whether operators of this class can be captured into CUDA graphs."""
-        return self._group.is_gpu and self._group.n_nodes == 1 and kind.can_be_captured
+        return self._group.is_gpu and self._group.n_nodes == 1 and bool(kind.can_be_captured)
 
-    def _make(self, key):
+    def _make(self, key: Any) -> Any:
         kind, shape = key
         group = self._group
         workspace = self._workspace(kind.scratch_bytes(*shape), self._can_capture(kind))
@@ -130,7 +134,7 @@ class Operators:
         self._made[key] = op
         return op
 
-    def _create(self, workspace: ops.Workspace, kind: type, shape):
+    def _create(self, workspace: ops.Workspace, kind: type, shape: Any) -> Any:
         op = kind(workspace, *shape)
         if (self.tunes and self._group.is_gpu and hasattr(op, "tune") and
                 not self._group.is_capturing()):
@@ -172,7 +176,7 @@ class Operators:
         known.append((size, workspace))
         return workspace
 
-    def remember(self, key, value):
+    def remember(self, key: Any, value: Any) -> Any:
         """Keeps value in the table `known` and returns it."""
         if len(self.known) >= OPERATORS_MAX:
             self.known.clear()
@@ -235,25 +239,26 @@ class RunCall:
     """A call of one of the library's ceov_*_run() functions. Its struct of pointers is written
     by one struct.pack(): assigned one by one, the fields would take longer than the call."""
 
-    def __init__(self, name: str, struct_type: type):
-        n_bytes = _abi.sizeof(struct_type)
+    def __init__(self, name: str, struct_type: Type[ctypes.Structure]) -> None:
+        n_bytes = ctypes.sizeof(struct_type)
         self.name = name
         self._n_bytes = n_bytes
         self._pack = struct.Struct(f"={n_bytes // 8}Q").pack
         self._call = _abi.lib[name]     # not the attribute: argument types of its own
-        self._call.argtypes = [_abi.c_void_p, _abi.c_char_p]
-        self._call.restype = _abi.c_int
+        self._call.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+        self._call.restype = ctypes.c_int
 
-    def __call__(self, group: Group, op, x: torch.Tensor, *pointers: int) -> None:
+    def __call__(self, group: Group, op: Any, x: torch.Tensor, *pointers: int) -> None:
         """Runs the operator. x is what this rank gives, for profilers; the further arguments are
         the pointers and numbers behind the struct's field `stream`, in the struct's order."""
         if not _compat.is_profiling():
             self._run(group, op, pointers)
             return
-        with shown(name_of_kind(type(op)), group, x, op.chosen().mode):
+        kind: Any = type(op)
+        with shown(name_of_kind(kind), group, x, op.chosen().mode):
             self._run(group, op, pointers)
 
-    def _run(self, group: Group, op, pointers: Sequence[int]) -> None:
+    def _run(self, group: Group, op: Any, pointers: Sequence[int]) -> None:
         handle = op._open_handle()
         if group.is_gpu and not op._workspace.capturable:   # not on the default stream
             with group.stream() as stream:
@@ -279,14 +284,14 @@ _NONE = [0] * _abi.CEOV_OP_GEMMS_MAX
 
 
 def all_gather_gemm(x: torch.Tensor, weights: Sequence[torch.Tensor], rows: Sequence[int],
-                    is_k_by_n: bool) -> Tuple[type, tuple]:
+                    is_k_by_n: bool) -> Key:
     """Returns the key of the operator that run_all_gather_gemm() needs; see Operators.find()."""
     n = tuple(columns_of(weight, is_k_by_n) for weight in weights)
     return ops.AllGatherGemm, (tuple(rows), x.shape[1], n, DTYPES[x.dtype], None, is_k_by_n)
 
 
 def gemm_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, rows: Sequence[int],
-                        is_k_by_n: bool) -> Tuple[type, tuple]:
+                        is_k_by_n: bool) -> Key:
     """Returns the key of the operator that run_gemm_reduce_scatter() needs; see
     Operators.find()."""
     n = columns_of(weight, is_k_by_n)
@@ -299,7 +304,7 @@ def columns_of(weight: torch.Tensor, is_k_by_n: bool) -> int:
     return weight.shape[1 if is_k_by_n else 0]
 
 
-def run_all_gather_gemm(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
+def run_all_gather_gemm(group: Group, key: Key, x: torch.Tensor,
                         weights: Sequence[torch.Tensor], gathered: Optional[torch.Tensor],
                         results: Sequence[torch.Tensor]) -> None:
     """Sets results[i] to the x of all ranks (sum(rows) x k) times weights[i], which is k x n,
@@ -311,7 +316,7 @@ def run_all_gather_gemm(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
              0 if gathered is None else gathered.data_ptr())
 
 
-def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
+def run_gemm_reduce_scatter(group: Group, key: Key, x: torch.Tensor,
                             weight: torch.Tensor, result: torch.Tensor) -> None:
     """Sets result to this rank's rows of the sum over ranks of x (sum(rows) x k) times weight,
     which is k x n, or n x k and then transposed."""
@@ -320,7 +325,7 @@ def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tens
 
 
 def sum_shape(counts: Sequence[int], dtype: torch.dtype, stride: int = 0,
-              scale: float = 1.0) -> tuple:
+              scale: float = 1.0) -> Tuple[Any, ...]:
     """Returns the shape of an ops.AllReduce or ops.ReduceScatter; only the latter has a stride
     and a scale. counts are numbers of elements, multiples of 8, as is the stride."""
     shape = (tuple(counts), DTYPES[dtype])
@@ -328,7 +333,7 @@ def sum_shape(counts: Sequence[int], dtype: torch.dtype, stride: int = 0,
 
 
 def run_reduce(group: Group, kind: type, source: torch.Tensor, target: torch.Tensor,
-               shape: tuple, call: Optional[Call] = None) -> None:
+               shape: Tuple[Any, ...], call: Optional[Call] = None) -> None:
     """Runs a sum of this shape, as sum_shape() returns it. kind: ops.ReduceScatter or
     ops.AllReduce; call: as in Operators.find()."""
     op = group.operators.find((kind, shape), call)
@@ -378,7 +383,7 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
                       sum_shape([padded.shape[1]] * size, source.dtype, scale=scale), call)
 
 
-def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: tuple,
+def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: Tuple[Any, ...],
               call: Optional[Call]) -> None:
     """Makes one run of a sum. target receives as many of the first elements of this rank's part
     as it has room for."""

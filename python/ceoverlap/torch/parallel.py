@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import fnmatch
 from dataclasses import dataclass
-from typing import Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -14,7 +14,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from .. import errors
-from ._shares import mesh_and_group, replicate
+from ._shares import MeshOrGroup, mesh_and_group, replicate
 from .experts import SwiGLUExperts
 from .group import Group
 from .linear import ColumnParallelLinear, RowParallelLinear
@@ -58,7 +58,7 @@ class _Place(NamedTuple):
     style: Union[Column, Row, Summed]
 
 
-def parallelize(module: nn.Module, group=None,
+def parallelize(module: nn.Module, group: MeshOrGroup = None,
                 plan: Optional[Dict[str, object]] = None) -> nn.Module:
     """Swaps the nn.Linear of a model in place, as
     torch.distributed.tensor.parallel.parallelize_module does, and returns the model.
@@ -89,13 +89,13 @@ def parallelize(module: nn.Module, group=None,
     mesh, at = mesh_and_group(group)
     refusal, places = "", []
     try:
-        places = _places(module, plan)
+        places = _places(module, plan or {})
         _check(places, at)
     except errors.InvalidError as error:
         refusal = f"parallelize: rank {at.rank}: {error}"
     _agree(at, places, refusal)
     _compare(at, module)
-    made: dict = {}                     # a module may be there twice
+    made: Dict[int, nn.Module] = {}     # a module may be there twice
     for place in places:
         if isinstance(place.style, Summed):
             continue
@@ -112,7 +112,7 @@ def parallelize(module: nn.Module, group=None,
     return module
 
 
-def _check_arguments(module, group, plan) -> None:
+def _check_arguments(module: Any, group: object, plan: Any) -> None:
     """Raises a TypeError for arguments of another kind or order than parallelize() takes."""
     if not isinstance(module, nn.Module):
         raise TypeError(f"parallelize: the first argument is a {type(module).__name__}, must be "
@@ -127,7 +127,7 @@ def _check_arguments(module, group, plan) -> None:
                         f"names of submodules to styles: {HOW}")
 
 
-def _own_modules(module: nn.Module) -> set:
+def _own_modules(module: nn.Module) -> Set[nn.Module]:
     """Returns the modules whose parameters are this rank's own, so that they are no replicas."""
     kinds = (ColumnParallelLinear, RowParallelLinear, SwiGLUExperts)
     return {one for one in module.modules() if isinstance(one, kinds)}
@@ -208,7 +208,7 @@ def _places(module: nn.Module, plan: Dict[str, object]) -> List[_Place]:
 
 
 def _check(places: List[_Place], group: Group) -> None:
-    styles: dict = {}
+    styles: Dict[int, Any] = {}
     for place in places:
         linear = place.linear
         if isinstance(place.style, Summed):
@@ -257,14 +257,15 @@ def _check_parameters(place: _Place) -> None:
                 "parallelize() comes before fully_shard() and parametrizations")
 
 
-def _make(place: _Place, group) -> nn.Module:
+def _make(place: _Place, group: MeshOrGroup) -> nn.Module:
+    assert isinstance(place.linear, nn.Linear) and not isinstance(place.style, Summed)
     kind = ColumnParallelLinear if isinstance(place.style, Column) else RowParallelLinear
     return kind.from_linear(place.linear, group,
                             sequence_parallel=place.style.sequence_parallel,
                             sequence_dim=place.style.sequence_dim)
 
 
-def _style_of(pattern: str, value) -> Union[Column, Row, Summed]:
+def _style_of(pattern: str, value: Any) -> Union[Column, Row, Summed]:
     if isinstance(value, (Column, Row, Summed)):
         return value
     if value == "column":
@@ -290,7 +291,8 @@ def _style_of(pattern: str, value) -> Union[Column, Row, Summed]:
                               "RowwiseParallel or SequenceParallel")
 
 
-def _converted(pattern: str, value, kind: type, features, sequence) -> Union[Column, Row]:
+def _converted(pattern: str, value: Any, kind: type, features: Any,
+               sequence: Any) -> Union[Column, Row]:
     """Returns the Column or Row for a style of PyTorch's; features and sequence are the layouts
     of the layer's two sides."""
     is_last = features.is_shard() and features.dim == -1

@@ -12,7 +12,7 @@ host Gloo's. See docs/pytorch.md.
 
 from __future__ import annotations
 
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 import torch.distributed as dist
 
@@ -29,13 +29,13 @@ def register() -> None:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
 
 
-def _create(options, backend_options):
+def _create(options: Any, backend_options: Any) -> Any:
     _compat.check_takes_backends(NAME)
     create = _base.create if _compat.takes_backends() else _whole.create
     return create(options, backend_options)
 
 
-def backend_of(process_group=None) -> Optional[Calls]:
+def backend_of(process_group: Any = None) -> Optional[Calls]:
     """Returns the backend of a process group (None: the default one); None if it has another one.
     """
     at = dist.group.WORLD if process_group is None else process_group
@@ -45,7 +45,7 @@ def backend_of(process_group=None) -> Optional[Calls]:
             _base.live.get((at.group_name, "cpu")))
 
 
-def stats(process_group=None) -> Dict[str, Dict[str, int]]:
+def stats(process_group: Any = None) -> Dict[str, Dict[str, int]]:
     """Returns how many calls of each kind this rank has made by channels ("ours"), and by Gloo and
     NCCL ("plain")."""
     backend = backend_of(process_group)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Dict
+from typing import Any, Dict
 
 import torch
 
@@ -27,7 +27,7 @@ class Backend(Calls, _compat.Backend):
     knows_batches = True
 
     def __init__(self, ranks: Ranks, timeout: datetime.timedelta, device: torch.device,
-                 global_ranks=(), options=None):
+                 global_ranks: Any = (), options: Any = None) -> None:
         _compat.Backend.__init__(self, ranks.rank, ranks.size)
         self._device, self._given = device, options
         self._options = _compat.Backend.Options(NAME, timeout)
@@ -37,7 +37,7 @@ class Backend(Calls, _compat.Backend):
         live[ranks.name, device.type] = self
 
     @property
-    def options(self):
+    def options(self) -> Any:
         return self._options
 
     @property
@@ -55,7 +55,7 @@ class Backend(Calls, _compat.Backend):
         lambda self: False)
     _supports_time_estimate = supports_shrinking
 
-    def split(self, store, ranks, options):
+    def split(self, store: Any, ranks: Any, options: Any) -> Any:
         """Returns the backend of some of the ranks, which all call it; None at the others."""
         if self._at.rank not in ranks:
             return None
@@ -64,12 +64,12 @@ class Backend(Calls, _compat.Backend):
 
     # What a process group that is bound to a device (init_process_group(device_id=...)) asks for.
     # Ranks outside of a new group take no part in it.
-    def eager_connect_single_device(self, device) -> None:
+    def eager_connect_single_device(self, device: Any) -> None:
         """Makes what the group has on that GPU, as its first call would."""
         if device is not None and device.type == "cuda":
             self._on_gpu(device)
 
-    def perform_nocolor_split(self, _device) -> None:
+    def perform_nocolor_split(self, _device: Any) -> None:
         """Does nothing."""
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
@@ -85,7 +85,7 @@ class Backend(Calls, _compat.Backend):
     reduce_scatter_tensor_coalesced = Calls.reduce_scatter_single_coalesced
 
 
-def create(options, backend_options) -> Calls:
+def create(options: Any, backend_options: Any) -> Calls:
     """Makes a backend for torch.distributed, which calls it at all ranks of a new group.
     backend_options: of the caller of init_process_group() or new_group(), for NCCL."""
     ranks = Ranks(options.store, options.group_rank, options.group_size, options.group_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import datetime
 import threading
-from typing import Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 import torch
 import torch.distributed as dist
@@ -26,7 +26,7 @@ from ._work import Together
 Side = Union[Host, Gpu]
 
 
-def device_of(store, rank: int) -> torch.device:
+def device_of(store: Any, rank: int) -> torch.device:
     """Returns the device for which PyTorch makes a backend with this store: it tells that by the
     prefix of the store's keys alone. Where one backend is for several, it is the first."""
     key, outer = f"device/{rank}", getattr(store, "underlying_store", None)
@@ -44,7 +44,7 @@ class Calls:
 
     def _begin(self, ranks: Ranks, timeout: datetime.timedelta, device: torch.device,
                on_close: Callable[[], None], global_ranks: Sequence[int] = (),
-               options=None) -> None:
+               options: Any = None) -> None:
         """Begins with what the backend has on the host, if the device is there, together with all
         ranks; the rest is made by the first call that needs it. on_close is called when the backend
         is shut down; global_ranks: the group's, in the default process group; options: NCCL's that
@@ -94,7 +94,7 @@ class Calls:
                 self._gpu = Gpu(ranks, device, self._timeout, self.nccl, not self.knows_batches)
             return self._gpu
 
-    def nccl(self):
+    def nccl(self) -> Any:
         """Returns NCCL's backend of the same ranks, which is made when it is first needed; None if
         PyTorch was built without it."""
         with self._making:
@@ -129,7 +129,7 @@ class Calls:
 
     # --- moves -----------------------------------------------------------------------------
 
-    def all_gather_single(self, output, input, opts=None):
+    def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or _compat.AllgatherOptions()
         side = self._side(input)
         if not side.ways.is_ours("all_gather", input):
@@ -138,11 +138,11 @@ class Calls:
         _tensors.check_whole("all_gather", output, input, group.size)
         return side.run(opts, lambda: _tensors.all_gather(group, output, input), [output])
 
-    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         return self._each(self.all_gather_single, zip(outputs, inputs),
                           opts or _compat.AllgatherOptions(), outputs)
 
-    def allgather(self, outputs, inputs, opts=None):
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or _compat.AllgatherOptions()
         targets, x = outputs[0], inputs[0]
         side = self._side(x)
@@ -152,11 +152,11 @@ class Calls:
         _tensors.check_parts("all_gather", targets, x, group)
         return side.run(opts, lambda: _tensors.all_gather_list(group, targets, x), outputs)
 
-    def allgather_coalesced(self, outputs, inputs, opts=None):
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         calls = [([[of_rank[i] for of_rank in outputs]], [x]) for i, x in enumerate(inputs)]
         return self._each(self.allgather, calls, opts or _compat.AllgatherOptions(), outputs)
 
-    def gather(self, outputs, inputs, opts=None):
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.GatherOptions()
         x, root = inputs[0], opts.rootRank
         side = self._side(x)
@@ -167,7 +167,7 @@ class Calls:
             _tensors.check_parts("gather", targets, x, group)
         return side.run(opts, lambda: _tensors.gather_list(group, targets, x, root), outputs)
 
-    def gather_single(self, output, input, opts=None):
+    def gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or dist.GatherOptions()
         root = opts.rootRank
         side = self._side(input)
@@ -178,7 +178,7 @@ class Calls:
             _tensors.check_whole("gather", target, input, group.size)
         return side.run(opts, lambda: _tensors.gather(group, target, input, root), [output])
 
-    def scatter(self, outputs, inputs, opts=None):
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.ScatterOptions()
         target, root = outputs[0], opts.rootRank
         side = self._side(target)
@@ -189,7 +189,7 @@ class Calls:
             _tensors.check_parts("scatter", parts, target, group)
         return side.run(opts, lambda: _tensors.scatter_list(group, target, parts, root), outputs)
 
-    def broadcast(self, tensors, opts=None):
+    def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.BroadcastOptions()
         x, root = tensors[0], opts.rootRank
         side = self._side(x)
@@ -198,7 +198,8 @@ class Calls:
         group = side.group
         return side.run(opts, lambda: _tensors.broadcast(group, x, root), tensors)
 
-    def all_to_all_single(self, output, input, output_splits, input_splits, opts=None):
+    def all_to_all_single(self, output: Any, input: Any, output_splits: Any, input_splits: Any,
+                          opts: Any = None) -> Any:
         opts = opts or dist.AllToAllOptions()
         side = self._side(input)
         if not side.ways.is_ours("all_to_all", input):
@@ -211,7 +212,7 @@ class Calls:
         return side.run(opts, lambda: _tensors.all_to_all(group, output, input, received, sent),
                         [output])
 
-    def alltoall(self, outputs, inputs, opts=None):
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.AllToAllOptions()
         side = self._side(inputs[0])
         if not side.ways.is_ours("all_to_all", inputs[0]):
@@ -223,7 +224,7 @@ class Calls:
 
     # --- sums ------------------------------------------------------------------------------
 
-    def allreduce(self, tensors, opts=None):
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.AllreduceOptions()
         x, op = tensors[0], opts.reduceOp.op
         side = self._side(x)
@@ -232,19 +233,19 @@ class Calls:
         group, reduction = side.group, REDUCTIONS[op]
         return side.run(opts, lambda: _tensors.all_reduce(group, x, reduction), tensors)
 
-    def allreduce_coalesced(self, tensors, opts=None):
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         each = dist.AllreduceOptions()
         if opts is not None:
             each.reduceOp, each.asyncOp, each.timeout = opts.reduceOp, opts.asyncOp, opts.timeout
         return self._each(self.allreduce, [([x],) for x in tensors], each, tensors)
 
-    def allreduce_sparse(self, tensors, opts=None):
+    def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.AllreduceOptions()
         side = self._side(tensors[0])
         side.ways.count_plain("all_reduce_sparse", "channels have no sparse tensors")
         return side.run_plain("allreduce_sparse", opts, tensors, tensors)
 
-    def reduce(self, tensors, opts=None):
+    def reduce(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceOptions()
         x, op, root = tensors[0], opts.reduceOp.op, opts.rootRank
         side = self._side(x)
@@ -253,7 +254,7 @@ class Calls:
         group, reduction = side.group, REDUCTIONS[op]
         return side.run(opts, lambda: _tensors.reduce(group, x, root, reduction), tensors)
 
-    def reduce_scatter_single(self, output, input, opts=None):
+    def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceScatterOptions()
         op = opts.reduceOp.op
         side = self._side(input)
@@ -264,11 +265,11 @@ class Calls:
         return side.run(opts, lambda: _tensors.reduce_scatter(group, output, input, reduction),
                         [output])
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         return self._each(self.reduce_scatter_single, zip(outputs, inputs),
                           opts or dist.ReduceScatterOptions(), outputs)
 
-    def reduce_scatter(self, outputs, inputs, opts=None):
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceScatterOptions()
         target, parts, op = outputs[0], inputs[0], opts.reduceOp.op
         side = self._side(target)
@@ -279,7 +280,7 @@ class Calls:
         return side.run(opts, lambda: _tensors.reduce_scatter_list(group, target, parts,
                                                                    reduction), outputs)
 
-    def _each(self, call: Callable, calls: Sequence[tuple], opts, result: list):
+    def _each(self, call: Callable, calls: Sequence[tuple], opts: Any, result: list) -> Any:
         """Makes several calls of one kind, which PyTorch hands over together, in their order.
         Returns the last one's handle, which ends behind all others."""
         calls = list(calls)
@@ -290,7 +291,7 @@ class Calls:
 
     # --- others ----------------------------------------------------------------------------
 
-    def barrier(self, opts=None):
+    def barrier(self, opts: Any = None) -> Any:
         opts = opts or dist.BarrierOptions()
         device = opts.device
         if device is None:              # nobody has said where
@@ -300,34 +301,34 @@ class Calls:
         side = (self._gpu or self._on_gpu(device)) if is_gpu else self._host or self._on_host()
         return side.barrier(opts)
 
-    def monitored_barrier(self, opts, wait_all_ranks=False):
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> Any:
         """Gloo's, which names the ranks that do not come."""
         timeout = opts.timeout if isinstance(opts, dist.BarrierOptions) else opts
         (self._host or self._on_host()).monitored_barrier(timeout, wait_all_ranks)
 
-    def send(self, tensors, peer, tag=0):
+    def send(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         return self._gathered(self._side(tensors[0]).message("send", tensors, peer, tag))
 
-    def recv(self, tensors, peer, tag=0):
+    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         return self._gathered(self._side(tensors[0]).message("recv", tensors, peer, tag))
 
-    def _gathered(self, work):
+    def _gathered(self, work: Any) -> Any:
         """Returns the handle, which is kept until end_coalescing() while it will be asked for."""
         if self._batch is not None:
             self._batch.append(work)
         return work
 
-    def recv_anysource(self, tensors, tag=0):
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         return self._side(tensors[0]).receive_any(tensors, tag)
 
-    def start_coalescing(self, _device=None) -> None:
+    def start_coalescing(self, _device: Any = None) -> None:
         """Messages on GPUs are made at the same time at the end, and those on the host beside the
         caller; other calls are made one by one."""
         self._batch = []
         if self._gpu is not None:
             self._gpu.start_coalescing()
 
-    def end_coalescing(self, _device=None):
+    def end_coalescing(self, _device: Any = None) -> Any:
         """Returns a handle that ends behind all of them."""
         works, self._batch = self._batch or [], None
         if self._gpu is not None:

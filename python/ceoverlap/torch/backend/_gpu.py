@@ -16,7 +16,7 @@ import collections
 import datetime
 import logging
 import threading
-from typing import Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
@@ -35,13 +35,13 @@ class _Order:
     """Lets each kind of kernel wait for the other kind's last one. It is the group's queue, by
     which ceoverlap.torch's moves and sums go, too."""
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device) -> None:
         self._device, self._index = device, device.index
         self._streams: Dict[int, torch.cuda.Stream] = {}        # by their handles
         self._ours: Optional[int] = None        # the stream of the channel's last call
         self._plain: Set[int] = set()           # those of NCCL's since then
 
-    def run(self, function: Callable, *args):
+    def run(self, function: Callable, *args: Any) -> Any:
         """Returns function(*args), which makes a call of the channel on the current stream."""
         handle = self._current()
         if self._plain:
@@ -51,7 +51,7 @@ class _Order:
         self._ours = handle             # whose calls follow each other by themselves
         return function(*args)
 
-    def run_plain(self, function: Callable, *args):
+    def run_plain(self, function: Callable, *args: Any) -> Any:
         """The like, of NCCL's calls."""
         handle = self._current()
         if self._ours is not None:
@@ -89,7 +89,7 @@ class Gpu:
             wait for each other"""
 
     def __init__(self, ranks: Ranks, device: torch.device, timeout: datetime.timedelta,
-                 nccl: Callable[[], object], defers: bool):
+                 nccl: Callable[[], object], defers: bool) -> None:
         if _compat.is_capturing():
             raise errors.InvalidError(
                 f"group {ranks.name}: its first call with a tensor on a GPU is captured into a "
@@ -129,7 +129,7 @@ class Gpu:
 
     # --- ways ------------------------------------------------------------------------------
 
-    def run(self, opts, function: Callable[[], object], result: list) -> Optional[OnStream]:
+    def run(self, opts: Any, function: Callable[[], object], result: list) -> Optional[OnStream]:
         """Queues a call; with async_op=True on a stream of its own. Without it there is no handle,
         as with NCCL. result: the tensors that it sets."""
         if self._pending:
@@ -143,7 +143,7 @@ class Gpu:
             function()
             return OnStream(self, result, function, self._own.record_event())
 
-    def run_plain(self, name: str, opts, result: list, *args):
+    def run_plain(self, name: str, opts: Any, result: list, *args: Any) -> Any:
         """As run(), of a method of NCCL's."""
         call = _compat.method_of(self.plain, name)
         if self._is_all_nccl:
@@ -153,7 +153,7 @@ class Gpu:
         return self.run(opts, lambda: self._order.run_plain(_wait_for, call, args, opts), result)
 
     @property
-    def plain(self):
+    def plain(self) -> Any:
         """NCCL's backend of the same ranks, or, as NCCL refuses ranks that share a GPU, Gloo's. It
         is made when it is first needed."""
         if self._plain is None:
@@ -165,7 +165,7 @@ class Gpu:
                                       "PyTorch does not have")
         return self._plain
 
-    def last_of(self, works: Sequence[object], result: list):
+    def last_of(self, works: Sequence[object], result: list) -> Any:
         """Returns a handle that ends behind all of these, which have come one after the other."""
         if self._is_all_nccl:
             return Together(works, result)
@@ -188,7 +188,7 @@ class Gpu:
 
     # --- calls of which channels have no shape ----------------------------------------------
 
-    def barrier(self, opts) -> Optional[OnStream]:
+    def barrier(self, opts: Any) -> Optional[OnStream]:
         """Blocks the host, as NCCL's does; with async_op=True, wait() does."""
         if self.ways.is_ours("barrier"):
             work = self.run(opts, lambda: _tensors.barrier(self.group), [])
@@ -202,7 +202,7 @@ class Gpu:
             self.check()
         return work
 
-    def message(self, kind: str, tensors: List[torch.Tensor], peer: int, tag: int):
+    def message(self, kind: str, tensors: List[torch.Tensor], peer: int, tag: int) -> Any:
         """As with NCCL a tag has no meaning: messages of a pair arrive in their order."""
         if not self.ways.is_ours(kind, tensors[0]) and self._is_all_nccl and not self._defers:
             return getattr(self.plain, kind)(tensors, peer, tag)
@@ -214,7 +214,7 @@ class Gpu:
             self.flush()
         return made
 
-    def receive_any(self, _tensors_of, _tag: int):
+    def receive_any(self, _tensors_of: Any, _tag: int) -> Any:
         raise errors.InvalidError("a receive from any rank: pass src: neither channels nor NCCL "
                                   "have one")
 
@@ -223,7 +223,7 @@ class Gpu:
         if self._is_all_nccl:
             _compat.start_coalescing(self.plain)
 
-    def end_coalescing(self):
+    def end_coalescing(self) -> Any:
         """Returns a handle that ends behind all calls so far."""
         self._is_gathering = False
         if self._is_all_nccl:
@@ -293,7 +293,7 @@ class Gpu:
         self._kept.clear()
 
 
-def _wait_for(call: Callable, args: tuple, opts) -> None:
+def _wait_for(call: Callable, args: tuple, opts: Any) -> None:
     """Makes one of PyTorch's own calls so that the current stream has it."""
     is_async = opts.asyncOp
     opts.asyncOp = False                # the stream is the call's already

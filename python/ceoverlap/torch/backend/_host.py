@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,7 @@ from ._work import Work
 class Host:
     """What a backend has for tensors on the host. All ranks make it together."""
 
-    def __init__(self, ranks: Ranks, timeout: datetime.timedelta):
+    def __init__(self, ranks: Ranks, timeout: datetime.timedelta) -> None:
         self._at = ranks
         self._timeout = timeout         # of the channel's waits
         self._limit_s = 0.0             # of each call, if it is shorter
@@ -45,7 +45,7 @@ class Host:
         if self.group is not None:
             self.group.queue = self._queue
 
-    def run(self, opts, function: Callable[[], object], result: list) -> Optional[Work]:
+    def run(self, opts: Any, function: Callable[[], object], result: list) -> Optional[Work]:
         """Makes a call in the queue; with async_op=True beside the caller. Without it there is no
         handle, as in PyTorch's own backends. result: the tensors that it sets."""
         if opts.asyncOp:
@@ -68,7 +68,7 @@ class Host:
         if queued.error is not None:
             raise queued.error
 
-    def run_plain(self, name: str, opts, result: list, *args) -> Optional[Work]:
+    def run_plain(self, name: str, opts: Any, result: list, *args: Any) -> Optional[Work]:
         """As run(), of a method of Gloo's."""
         call = self._method_of_plain(name)
 
@@ -90,7 +90,7 @@ class Host:
 
     # --- calls of which channels have no shape ----------------------------------------------
 
-    def barrier(self, opts) -> Optional[Work]:
+    def barrier(self, opts: Any) -> Optional[Work]:
         if not self.ways.is_ours("barrier"):
             return self.run_plain("barrier", opts, [])
         if opts.timeout > datetime.timedelta(0) and not opts.asyncOp:
@@ -103,7 +103,7 @@ class Host:
         self.ways.count_plain("monitored_barrier", "channels have none")
         self._queue.run(self._method_of_plain("monitored_barrier"), timeout, wait_all_ranks)
 
-    def message(self, kind: str, tensors: List[torch.Tensor], peer: int, tag: int):
+    def message(self, kind: str, tensors: List[torch.Tensor], peer: int, tag: int) -> Any:
         """A message's way is what both its ends see alike: its tag. The channel has none, so a
         message with one is Gloo's, and never takes the place of one without."""
         x = tensors[0]
@@ -119,7 +119,7 @@ class Host:
         return Work(queue, lambda: make(group, x, peer), tensors,
                     peer if kind == "recv" else self._at.rank)
 
-    def receive_any(self, tensors: List[torch.Tensor], tag: int):
+    def receive_any(self, tensors: List[torch.Tensor], tag: int) -> Any:
         """Gloo's, so its message needs a tag, with which sends are Gloo's, too."""
         if not tag and not self.ways.refusal:
             raise errors.InvalidError("a receive from any rank: pass src, or a tag other than 0 "

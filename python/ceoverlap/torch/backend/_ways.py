@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -34,13 +34,14 @@ class Ways:
     other       the name of PyTorch's backend that makes the others
     summed      dtypes that the channel adds up"""
 
-    def __init__(self, name: str, refusal: str, other: str, summed: Tuple[torch.dtype, ...]):
+    def __init__(self, name: str, refusal: str, other: str,
+                 summed: Tuple[torch.dtype, ...]) -> None:
         self._name, self.refusal, self._other, self._summed = name, refusal, other, summed
         self._reasons: Dict[tuple, str] = {}
         self.ours: collections.Counter = collections.Counter()
         self.plain: collections.Counter = collections.Counter()
 
-    def is_ours(self, kind: str, x: Optional[torch.Tensor] = None, op=None) -> bool:
+    def is_ours(self, kind: str, x: Optional[torch.Tensor] = None, op: Any = None) -> bool:
         """Returns whether the channel makes the call: of x's dtype, or of a message or a barrier
         without one; op: its reduction."""
         key = (kind, x.dtype, x.layout, op) if x is not None else kind
@@ -54,7 +55,7 @@ class Ways:
         self.ours[kind] += 1
         return True
 
-    def _why_not(self, dtype: torch.dtype, layout: torch.layout, op) -> str:
+    def _why_not(self, dtype: torch.dtype, layout: torch.layout, op: Any) -> str:
         """Returns why no channel makes a call with such a tensor, "" if one does. op: None for a
         move."""
         if layout != torch.strided:

@@ -7,7 +7,7 @@ group's other devices."""
 from __future__ import annotations
 
 import datetime
-from typing import Callable
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -25,7 +25,7 @@ class Part(Calls):
     """The calls of a process group with tensors on the devices that are ours."""
 
     def __init__(self, ranks: Ranks, device: torch.device, timeout: datetime.timedelta,
-                 global_ranks, options):
+                 global_ranks: Any, options: Any) -> None:
         self._told = timeout
         self._begin(ranks, timeout, device, lambda: live.pop((ranks.name, device.type), None),
                     global_ranks, options)
@@ -40,7 +40,7 @@ class Part(Calls):
             self.limit(told)
         return self
 
-    def plain_on(self, device: torch.device):
+    def plain_on(self, device: torch.device) -> Any:
         """Returns PyTorch's own backend for what channels do not have on this device. One on GPUs
         is there from the first call with such a tensor on, or where this names its number, which
         all ranks do together."""
@@ -52,12 +52,12 @@ class Part(Calls):
         return (self._gpu or self._on_gpu(device)).plain
 
 
-def _depth(x) -> int:
+def _depth(x: torch.Tensor) -> int:
     """Returns how deep tensors are in lists: 0 for a tensor."""
     return 0 if isinstance(x, torch.Tensor) else 1 + (_depth(x[0]) if x else 0)
 
 
-def _first(args: tuple):
+def _first(args: tuple) -> Any:
     """Returns the first tensor of lists; None if there is none."""
     for one in args:
         if isinstance(one, torch.Tensor):
@@ -68,7 +68,7 @@ def _first(args: tuple):
     return None
 
 
-def _options(kind: type, fields: str, given: tuple, words: dict):
+def _options(kind: type, fields: str, given: tuple, words: dict) -> Any:
     """Returns the options of a call, which were given as such or one by one."""
     if words.get("opts") is not None:
         return words["opts"]
@@ -90,7 +90,7 @@ def _collective(former: str, name: str, kind: type, depths: tuple, fields: str =
              methods, tensors and lists of them stand for lists of one
     fields   of the options that a caller may give instead of them"""
 
-    def call(self, *args, **words):
+    def call(self, *args: Any, **words: Any) -> Any:
         n = len(depths)
         lists = [x if depth is None or _depth(x) >= depth or x == [] else [x]
                  for x, depth in zip(args, depths)]
@@ -108,7 +108,7 @@ class Whole(_compat.ProcessGroup):
 
     others   PyTorch's process group of the devices that are not ours"""
 
-    def __init__(self, options, backend_options):
+    def __init__(self, options: Any, backend_options: Any) -> None:
         _compat.ProcessGroup.__init__(self, options.group_rank, options.group_size)
         self.others = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
         ranks = Ranks(options.store, options.group_rank, options.group_size, options.group_id)
@@ -133,7 +133,7 @@ class Whole(_compat.ProcessGroup):
         elif torch.cuda.is_available():
             _compat.add_backend(self, device_type, "nccl", None)
 
-    def part(self, device_type: str):
+    def part(self, device_type: str) -> Any:
         """Returns who makes the calls of tensors on such a device; "" stands for no tensors."""
         return self._mine.follow() if device_type in self._ours or not device_type else self.others
 
@@ -163,13 +163,13 @@ class Whole(_compat.ProcessGroup):
     alltoall_base = _collective("alltoall_base", "all_to_all_single", dist.AllToAllOptions,
                                 (0, 0, None, None), "timeout")
 
-    def barrier(self, opts=None, timeout=None):
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
         given = () if opts is None else (opts,)
         options = _options(dist.BarrierOptions, "timeout", given, {"timeout": timeout})
         device = options.device
         return self.part(device.type if device is not None else "").barrier(options)
 
-    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
         part = self.part("cpu")
         if part is self.others:
             part.monitored_barrier(timeout, wait_all_ranks)
@@ -177,27 +177,27 @@ class Whole(_compat.ProcessGroup):
         part.monitored_barrier(_options(dist.BarrierOptions, "", (), {"timeout": timeout}),
                                wait_all_ranks)
 
-    def send(self, tensors, peer, tag=0):
+    def send(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         return self.part(tensors[0].device.type).send(tensors, peer, tag)
 
-    def recv(self, tensors, peer, tag=0):
+    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         return self.part(tensors[0].device.type).recv(tensors, peer, tag)
 
-    def recv_anysource(self, tensors, tag=0):
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         return self.part(tensors[0].device.type).recv_anysource(tensors, tag)
 
-    def _start_coalescing(self, device):
+    def _start_coalescing(self, device: Any) -> Any:
         part = self.part(device.type)
         return (part._start_coalescing if part is self.others else part.start_coalescing)(device)
 
-    def _end_coalescing(self, device):
+    def _end_coalescing(self, device: Any) -> Any:
         part = self.part(device.type)
         return (part._end_coalescing if part is self.others else part.end_coalescing)(device)
 
-    def get_group_store(self):
+    def get_group_store(self) -> Any:
         return self._store
 
-    def _get_backend(self, device: torch.device):
+    def _get_backend(self, device: torch.device) -> Any:
         device = torch.device(device)
         if device.type in self._ours:
             return self._mine.plain_on(device)
@@ -240,6 +240,6 @@ class Whole(_compat.ProcessGroup):
         self.others.shutdown()
 
 
-def create(options, backend_options) -> Whole:
+def create(options: Any, backend_options: Any) -> Whole:
     """Makes a process group for torch.distributed, which calls it at all ranks of a new group."""
     return Whole(options, backend_options)

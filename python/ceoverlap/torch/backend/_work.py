@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from typing import Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import torch
 
@@ -23,7 +23,7 @@ class Work(_compat.Work):
     source  of a message: the rank that sends it"""
 
     def __init__(self, queue: CallQueue, function: Callable[[], object], result: list,
-                 source: int = -1):
+                 source: int = -1) -> None:
         super().__init__()
         self._queue, self._result, self._source = queue, result, source
         self._queued = Queued(function)
@@ -55,7 +55,7 @@ class Work(_compat.Work):
             self._queued.tell(lambda _: ended.set_result(None))
         return self._future
 
-    def _outcome(self, _ended) -> list:
+    def _outcome(self, _ended: Any) -> list:
         error = self._queued.error
         if error is not None:
             raise error if isinstance(error, Exception) else errors.AbortedError(
@@ -89,8 +89,8 @@ class OnStream(_compat.Work):
     held    what must stay until some stream has waited for it
     event   behind the call; None: it will come"""
 
-    def __init__(self, side, result: list, held: object,
-                 event: Optional[torch.cuda.Event] = None):
+    def __init__(self, side: Any, result: list, held: object,
+                 event: Optional[torch.cuda.Event] = None) -> None:
         super().__init__()
         self._side, self._result, self._held, self._event = side, result, held, event
         self.blocks = False             # whether wait() blocks the host, as a barrier's does
@@ -157,7 +157,7 @@ class OnStream(_compat.Work):
 
     _source_rank = source_rank
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self._held is not None and self._event is not None and not self._is_captured:
             self._side.keep(self._event, self._held)
 
@@ -166,7 +166,7 @@ class Message(OnStream):
     """A send or a receive, which may wait for others to be made at the same time: for those in
     front of the first handle that is waited for, or that is asked for anything."""
 
-    def __init__(self, side, kind: str, tensors: list, peer: int, rank: int):
+    def __init__(self, side: Any, kind: str, tensors: list, peer: int, rank: int) -> None:
         super().__init__(side, tensors, tensors)
         self.kind, self.tensors, self.peer = kind, tensors, peer
         self._source = peer if kind == "recv" else rank
@@ -195,7 +195,7 @@ class Message(OnStream):
 class Together(_compat.Work):
     """Several calls that other backends have made."""
 
-    def __init__(self, works: Sequence[object], result: list):
+    def __init__(self, works: Sequence[object], result: list) -> None:
         super().__init__()
         self._works, self._result = list(works), result
 

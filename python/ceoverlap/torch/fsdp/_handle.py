@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 import torch.nn as nn
@@ -15,7 +15,7 @@ from ... import errors
 from ..group import Group
 
 # Modules of all handles that are not disabled. FSDP2 does not tell whose hooks a module has.
-_enabled: weakref.WeakSet = weakref.WeakSet()
+_enabled: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Part:
     None if it could not be used; the reason says why, and gather_reason why only the all-gather
     could not. Of a group that only public hooks reach, the module is all that is known."""
     name: str
-    module: nn.Module
+    module: Any                         # an FSDPModule
     reason: str = ""
     gather_reason: str = ""
     group: Optional[Group] = None
@@ -84,7 +84,7 @@ class Handle:
     level  "inner" or "public", as enable() takes it
     """
 
-    def __init__(self, parts: List[Part], level: str):
+    def __init__(self, parts: List[Part], level: str) -> None:
         self._parts = parts
         self.level = level
         _enabled.update(part.module for part in parts)
@@ -101,7 +101,7 @@ class Handle:
         all-gather."""
         return sum(staging.n_bytes for staging in self._stagings())
 
-    def _stagings(self) -> list:
+    def _stagings(self) -> List[Any]:
         found = [part.gather.staging for part in self._parts if part.gather is not None]
         return list({id(staging): staging for staging in found if staging}.values())
 
@@ -130,7 +130,7 @@ class Handle:
         self._parts = []
 
 
-def _meet(groups) -> None:
+def _meet(groups: Any) -> None:
     for group in groups:
         if group.is_gpu:
             torch.cuda.synchronize(group.device)
@@ -138,7 +138,7 @@ def _meet(groups) -> None:
             group.exchange("disable")
 
 
-def _way_of(reason: str, comm) -> str:
+def _way_of(reason: str, comm: Any) -> str:
     if comm is None:
         return f"PyTorch: {reason or 'not asked for'}"
     why = ", ".join(f"{reason} ({n})" for reason, n in comm.reasons.items())
@@ -154,7 +154,7 @@ def _n_ranks(part: Part) -> int:
 
 
 def _stats_of(part: Part) -> GroupStats:
-    counts = {}
+    counts: Dict[str, Any] = {}
     if part.gather is not None:
         counts.update(n_gathers=part.gather.n_runs, gathered_bytes=part.gather.n_bytes,
                       copied_bytes=part.gather.n_copied_bytes)

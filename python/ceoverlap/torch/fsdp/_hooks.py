@@ -6,7 +6,7 @@ process group with each call, so nothing of its inner parts is looked at."""
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,7 @@ from .._moves import all_gather_into
 from ..group import Group
 from ..operators import DTYPES, reduce_scatter_into
 
-_RedOp = dist.ReduceOp.RedOpType
+_RedOp: Any = dist.ReduceOp.RedOpType
 
 
 class Hook:
@@ -31,7 +31,7 @@ class Hook:
     staging = None                      # shards wait in FSDP2's own tensors
     words = "copy engines by FSDP2's public hooks"
 
-    def __init__(self, plain):
+    def __init__(self, plain: Any) -> None:
         self.plain = plain
         self.reasons: Dict[str, int] = {}
         self.groups: Dict[dist.ProcessGroup, Group] = {}
@@ -67,7 +67,7 @@ class Hook:
         group = self._group_of(process_group, tensor.device)
         return None if tensor.device == group.device else f"tensors on {tensor.device}"
 
-    def _pass_on(self, reason: str, **arguments) -> Optional[dist.Work]:
+    def _pass_on(self, reason: str, **arguments: Any) -> Optional[dist.Work]:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         return self.plain(**arguments)
 
@@ -81,12 +81,14 @@ class Hook:
         self.is_closed = True
 
 
-def plain_all_gather(output_tensor, input_tensor, group, async_op=False):
+def plain_all_gather(output_tensor: Any, input_tensor: Any, group: Any,
+                     async_op: Any = False) -> Any:
     return _compat.plain_all_gather(output_tensor, input_tensor, group=group,
                                     async_op=async_op)
 
 
-def plain_reduce_scatter(output_tensor, input_tensor, group, op, async_op=False):
+def plain_reduce_scatter(output_tensor: Any, input_tensor: Any, group: Any, op: Any,
+                         async_op: Any = False) -> Any:
     return _compat.plain_reduce_scatter(output_tensor, input_tensor, op=op, group=group,
                                         async_op=async_op)
 
@@ -120,12 +122,12 @@ class HookSums(Hook):
     not 1, because an operator has one fixed factor. Another factor, which may change with every
     step, needs no further operators: a kernel of its own multiplies the rounded result."""
 
-    def __init__(self, plain):
+    def __init__(self, plain: Any) -> None:
         super().__init__(plain)
         self._scale: Optional[float] = None     # of our operators
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor,
-                 group: dist.ProcessGroup, op, async_op: bool = False) -> Optional[dist.Work]:
+                 group: dist.ProcessGroup, op: Any, async_op: bool = False) -> Optional[dist.Work]:
         """Sets output_tensor (n elements) to this rank's part of the sum over ranks of
         input_tensor (size x n), on the current stream."""
         kind, factor = _kind_and_factor(op, group.size())
@@ -155,7 +157,7 @@ class HookSums(Hook):
         return factor if factor == self._scale else 1.0
 
 
-def _sum_refusal(source: torch.Tensor, kind, async_op: bool) -> Optional[str]:
+def _sum_refusal(source: torch.Tensor, kind: Any, async_op: bool) -> Optional[str]:
     """Returns why a reduce-scatter is not supported, or None; the same at all ranks."""
     if source.dtype not in DTYPES:
         return f"gradients of {source.dtype}"
@@ -164,7 +166,7 @@ def _sum_refusal(source: torch.Tensor, kind, async_op: bool) -> Optional[str]:
     return "asynchronous" if async_op else None
 
 
-def _kind_and_factor(op, size: int) -> Tuple[object, float]:
+def _kind_and_factor(op: Any, size: int) -> Tuple[object, float]:
     """Returns which reduction PyTorch asks for, and the factor by which the sum is multiplied."""
     kind = getattr(op, "op", op)
     if kind == _RedOp.AVG:

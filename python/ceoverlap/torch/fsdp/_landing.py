@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -37,7 +37,7 @@ class Landing:
 
     __slots__ = ("gather", "dtype", "device", "layout", "targets")
 
-    def __init__(self, gather: PullAllGather, dtype: torch.dtype, device: torch.device):
+    def __init__(self, gather: PullAllGather, dtype: torch.dtype, device: torch.device) -> None:
         self.gather = gather
         self.dtype = dtype
         self.device = device
@@ -45,7 +45,7 @@ class Landing:
         self.targets: Optional[List[torch.Tensor]] = None
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.fsdp.all_gather_copy_in:
             inputs, landing, sizes = args[:3]
             return landing.gather.fill(landing, inputs, sizes), landing
@@ -55,7 +55,7 @@ class Landing:
                                 "goes straight to the parameters and has no elements: use "
                                 "the parameters, or Handle.disable()")
 
-    def view(self, *_shape) -> Landing:
+    def view(self, *_shape: Any) -> Landing:
         """Returns itself. FSDP asks for a view with a row for each rank before
         split_with_sizes_copy()."""
         return self
@@ -71,15 +71,15 @@ class _Output(NamedTuple):
     n_bytes: int
 
 
-class _Work(_FSDP.Work):
+class _Work(_FSDP.Work):  # type: ignore[misc, name-defined]     # PyTorch has it, privately
     """An all-gather that runs on a side stream."""
 
-    def __init__(self, event: torch.cuda.Event, device: torch.device):
+    def __init__(self, event: torch.cuda.Event, device: torch.device) -> None:
         super().__init__()
         self._event = event
         self._device = device
 
-    def wait(self, timeout=None) -> bool:
+    def wait(self, timeout: Any = None) -> bool:
         """Has the current stream wait for the all-gather."""
         torch.cuda.current_stream(self._device).wait_event(self._event)
         return True
@@ -94,7 +94,7 @@ class PullAllGather:
 
     words = "copy engines"
 
-    def __init__(self, param_group, staging: Staging, pools: Pools):
+    def __init__(self, param_group: Any, staging: Staging, pools: Pools) -> None:
         self.param_group = param_group
         self.plain = param_group._all_gather_comm
         self.reasons: Dict[str, int] = {}
@@ -109,7 +109,7 @@ class PullAllGather:
         self._layout: Optional[Layout] = None   # the last one, of
         self._sizes: List[int] = []             # these numbers of elements
         self._dtype: Optional[torch.dtype] = None
-        self._params: list = param_group.fsdp_params
+        self._params: List[Any] = param_group.fsdp_params
         self._outputs: List[Optional[_Output]] = [None] * len(self._params)
         self._is_expandable = self._group.is_gpu and _has_expandable_segments()
         self._is_closed = False
@@ -126,7 +126,7 @@ class PullAllGather:
         """Returns a Landing, or ordinary memory if the next all-gather is not supported."""
         reason = self._refusal()
         if reason is None:
-            return Landing(self, dtype, device)
+            return Landing(self, dtype, device)  # type: ignore[return-value]       # acts as one
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         return self.plain.allocate(size, dtype=dtype, device=device)
 
@@ -146,7 +146,7 @@ class PullAllGather:
             self._land(output_tensor)
             return _Work(side.record_event(), self._group.device)
 
-    def _unshard(self, unshard, async_op: bool = False) -> None:
+    def _unshard(self, unshard: Any, async_op: bool = False) -> None:
         """Replaces the parameter group's unshard(), which begins an all-gather if none has
         begun. With this all-gather the shards are passed before they are cast."""
         group, params = self.param_group, None
@@ -277,7 +277,7 @@ class PullAllGather:
 
     # --- what it holds ---------------------------------------------------------------------
 
-    def _after_reshard(self, reshard) -> None:
+    def _after_reshard(self, reshard: Any) -> None:
         """Replaces a method of the parameter group that frees the gathered parameters if the
         group's state changes."""
         before = self.param_group._sharded_state

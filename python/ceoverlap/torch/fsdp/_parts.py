@@ -5,7 +5,7 @@ engines."""
 
 from __future__ import annotations
 
-from typing import List, NamedTuple
+from typing import Any, Dict, List, NamedTuple
 
 import torch.nn as nn
 
@@ -26,12 +26,13 @@ def parts_of(model: nn.Module) -> List[Part]:
     for name, module in model.named_modules():
         if not isinstance(module, fsdp2().Module):
             continue
-        group = param_group_of(module)
+        group: Any = param_group_of(module)
         if group is None or id(group) in seen:
             continue
         seen.add(id(group))
         part = Part(name, module)
-        if not isinstance(group.mesh_info, fsdp2().MeshInfo):
+        mesh_info = group.mesh_info
+        if not isinstance(mesh_info, fsdp2().MeshInfo):
             part.reason = "not sharded"
         elif group.mesh_info.shard_process_group.size() == 1:
             part.reason = "a group of one rank"
@@ -44,14 +45,14 @@ def parts_of(model: nn.Module) -> List[Part]:
 class Shared(NamedTuple):
     """What parameter groups share: a Pools for each device, and a Staging and a Family for each
     Group, by its id()."""
-    pools: dict
-    stagings: dict
-    families: dict
+    pools: Dict[Any, Any]
+    stagings: Dict[int, Any]
+    families: Dict[int, Any]
 
 
 def join(part: Part) -> None:
     if not part.reason:
-        param_group = param_group_of(part.module)
+        param_group: Any = param_group_of(part.module)
         part.group = Group.of(param_group.mesh_info.shard_process_group, param_group.device)
         if part.group.n_nodes > 1:      # pulls read peers' memory, which other hosts cannot
             part.gather_reason = f"ranks on {part.group.n_nodes} hosts"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from typing import Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import torch
 
@@ -26,10 +26,10 @@ class Pools:
 
     The memory of a freed layer is kept for later layers and is not available to activations."""
 
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device) -> None:
         self._device = device
         self._n_turns = 0
-        self._pools: list = []
+        self._pools: List[Any] = []
         self._released: List[Dict[int, torch.cuda.Event]] = [{} for _ in range(N_POOLS)]
         if device.type == "cuda":
             with torch.cuda.device(device):
@@ -72,7 +72,7 @@ class _Pause:
     allocator ends the process by an assertion if a pool is collected while another one is in
     use, and a forgotten pool may be among the garbage."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._n = 0
         self._was_enabled = False
@@ -84,7 +84,7 @@ class _Pause:
                 gc.disable()
             self._n += 1
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         with self._lock:
             self._n -= 1
             if not self._n and self._was_enabled:

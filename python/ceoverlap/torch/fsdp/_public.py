@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import List, Set
+from typing import Any, List, Set
 
 import torch.nn as nn
 
@@ -24,14 +24,16 @@ def public_parts(model: nn.Module, gather: bool, scatter: bool) -> List[Part]:
 
 
 def _parts_of(model: nn.Module) -> List[Part]:
-    kind, seen, parts = look_at_fsdp2_hooks(), set(), []
+    kind = look_at_fsdp2_hooks()
+    seen: Set[int] = set()
+    parts: List[Part] = []
     for name, module in reversed(list(model.named_modules())):      # children come first
         if isinstance(module, kind) and _takes_new(module, seen):
             parts.append(Part(name, module))
     return parts[::-1]
 
 
-def _takes_new(module: nn.Module, seen: Set[int]) -> bool:
+def _takes_new(module: Any, seen: Set[int]) -> bool:
     """Returns whether the module has parameters that are not seen yet, and marks them as seen."""
     new = {id(parameter) for parameter in module.parameters()} - seen
     seen |= new
@@ -45,8 +47,8 @@ def _equip(part: Part, gather: bool, scatter: bool) -> None:
             part.module.set_custom_all_gather(hook)
             part.gather = hook
         if scatter:
-            hook = HookSums(plain_reduce_scatter)
-            part.module.set_custom_reduce_scatter(hook)
-            part.scatter = hook
+            sums = HookSums(plain_reduce_scatter)
+            part.module.set_custom_reduce_scatter(sums)
+            part.scatter = sums
     except ValueError as error:         # parameter groups of several meshes in one module
         part.reason = str(error)

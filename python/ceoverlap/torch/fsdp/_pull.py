@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, TYPE_CHECKING, Tuple
 
 from ... import errors
 from ...buffer import Buffer, Memory
@@ -29,7 +29,7 @@ class Names:
     """Counts what all ranks of a group make in the same order, so that each object gets the
     same number at all ranks. See Group.part()."""
 
-    def __init__(self, _group: Group):
+    def __init__(self, _group: Group) -> None:
         self._n = 0
 
     def next(self, kind: str) -> str:
@@ -52,7 +52,7 @@ class Layout:
 
     __slots__ = ("parts", "offsets", "n_bytes")
 
-    def __init__(self, parts: Sequence[int]):
+    def __init__(self, parts: Sequence[int]) -> None:
         self.parts: Tuple[int, ...] = tuple(parts)
         self.n_bytes = sum(parts)
         self.offsets = tuple(sum(parts[:i]) for i in range(len(parts)))
@@ -72,7 +72,7 @@ class _Target:
 
     __slots__ = ("buffer", "n_plans")
 
-    def __init__(self, buffer: Buffer):
+    def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
         self.n_plans = 0
 
@@ -119,18 +119,18 @@ class Pull:
     and of its slowest peer, at most.
     """
 
-    def __init__(self, group: Group, n_bytes: int, max_plans: int, deadline_s: float):
+    def __init__(self, group: Group, n_bytes: int, max_plans: int, deadline_s: float) -> None:
         self._group = group
         self._context = group.context
         self._deadline_s = deadline_s
         self._n_runs = 0
         self._stream: Optional[int] = None      # of the last run
         self._max_plans = max_plans
-        self._plans: collections.OrderedDict = collections.OrderedDict()
+        self._plans: collections.OrderedDict[Any, Any] = collections.OrderedDict()
         self._targets: Dict[_Range, _Target] = {}
         self._keepers: Dict[int, Plan] = {}     # by stream
-        self._launched: collections.deque = collections.deque()     # by run, [Ticket, ...]
-        self._owned: list = []
+        self._launched: collections.deque[Any] = collections.deque()        # by run, [Ticket, ...]
+        self._owned: List[Any] = []
         self.n_bytes = n_bytes
         name = group.part(Names).next("pull")
         group.agree(f"all-gather {name}: bytes of a slot", repr(n_bytes))
@@ -146,7 +146,7 @@ class Pull:
         """Number of plans that are kept."""
         return len(self._plans)
 
-    def _own(self, part):
+    def _own(self, part: Any) -> Any:
         self._owned.append(part)
         return part
 

@@ -5,7 +5,7 @@ number does not grow with the model's layers."""
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -30,7 +30,7 @@ class Staging:
     if a shard becomes larger later, new slots are made. Only one thread at a time may begin and
     run all-gathers, one after the other."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         self.group = group
         self._n_members = 0             # parameter groups
         self._n_bytes = 0               # of their largest shard
@@ -58,6 +58,7 @@ class Staging:
         stream afterwards may write it. The parts' sizes are multiples of the dtype's size."""
         if self._pull is None or self._pull.n_bytes < layout.n_bytes:
             self._make_pull(layout.n_bytes)
+        assert self._pull is not None
         with self.group.stream() as stream:
             number = self._pull.begin(stream)
         shards = self._shards.get((layout, dtype))
@@ -68,6 +69,7 @@ class Staging:
     def run(self, layout: Layout, targets: Sequence[int]) -> None:
         """Runs the all-gather that begin() began on the current stream, to which the filling of
         the shard was queued before."""
+        assert self._pull is not None           # begin() has made it
         with self.group.stream() as stream:
             self._pull.run(layout, targets, stream)
 
@@ -115,6 +117,7 @@ class Staging:
         """Returns a Shard for each slot. They are ordinary tensors that training may write,
         even if the first all-gather happens in inference mode."""
         sizes = [n_bytes // dtype.itemsize for n_bytes in layout.parts]
+        assert self._pull is not None
         with torch.inference_mode(False), torch.no_grad():
             wholes = [_bytes_of(self.group, slot)[:layout.n_bytes].view(dtype)
                       for slot in self._pull.slots]
@@ -124,12 +127,12 @@ class Staging:
 class _Memory:
     """GPU memory in the form that PyTorch accepts."""
 
-    def __init__(self, address: int, n_bytes: int):
+    def __init__(self, address: int, n_bytes: int) -> None:
         self.__cuda_array_interface__ = {"version": 3, "typestr": "|u1", "strides": None,
                                          "shape": (n_bytes,), "data": (address, False)}
 
 
-def _bytes_of(group: Group, buffer) -> torch.Tensor:
+def _bytes_of(group: Group, buffer: Any) -> torch.Tensor:
     """Returns a buffer of this rank as a 1-D tensor of uint8. The buffer has to outlive the
     tensor."""
     if not group.is_gpu:

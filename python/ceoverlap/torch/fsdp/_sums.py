@@ -5,7 +5,7 @@ move the gradients, and a kernel that uses few SMs sums them."""
 
 from __future__ import annotations
 
-from typing import List, Set
+from typing import Any, List, Set
 
 import torch
 
@@ -20,9 +20,9 @@ class Family:
     """The parameter groups whose sums share one workspace. It is made for the largest of them
     at once, instead of growing from one to the next."""
 
-    def __init__(self, group: Group):
+    def __init__(self, group: Group) -> None:
         self.group = group
-        self.param_groups: List = []
+        self.param_groups: List[Any] = []
         self._dtypes: Set[torch.dtype] = set()
 
     def reserve(self, dtype: torch.dtype, scale: float) -> None:
@@ -48,7 +48,7 @@ class SumScatter(HookSums):
 
     words = "copy engines"
 
-    def __init__(self, param_group, family: Family):
+    def __init__(self, param_group: Any, family: Family) -> None:
         super().__init__(param_group._reduce_scatter_comm)
         self._param_group = param_group
         self._family = family

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import torch
 
@@ -24,7 +24,7 @@ class Uncast:
     offload_to_cpu = False
     _sharded_local_tensor = None
 
-    def __init__(self, param, dtype: torch.dtype):
+    def __init__(self, param: Any, dtype: torch.dtype) -> None:
         self.param = param
         self.dtype = dtype
 
@@ -41,7 +41,7 @@ class Uncast:
         return self.data.numel()
 
 
-def uncast(params: Sequence) -> Optional[List[Uncast]]:
+def uncast(params: Sequence[Any]) -> Optional[List[Uncast]]:
     """Returns the Uncast parameters for an all-gather, or None if FSDP would gather bytes, for
     which it needs tensors, if shards have several dtypes, which one copy cannot read, or if
     they are not on the device. The parameters have no all-gather extension."""
