@@ -10,7 +10,7 @@ from backend_rig import IS_BY_DEVICE, by_device, whole
 
 from ceoverlap.torch import _compat
 from ceoverlap.torch.backend import _base, _whole
-from ceoverlap.torch.backend._work import OnStream, Work
+from ceoverlap.torch.backend._work import OnStream, Together, Work
 
 LEFT_OF_BACKENDS = {
     "no method of a backend": "Options _pybind11_conduit_v1_",
@@ -43,7 +43,7 @@ LEFT_OF_GROUPS = {
 LEFT_OF_WORKS = {
     "no method of a handle": "_pybind11_conduit_v1_ boxed unbox",
     "for PyTorch's own flight recorder and hooks": "_get_duration _get_op_type _get_sequence_number",
-    "of calls on GPUs' streams": "block_current_stream get_future_result",
+    "of calls on GPUs' streams": "get_future_result",
     "the base class's, which says that there is none": "timeout",
 }
 
@@ -87,7 +87,7 @@ class Methods(unittest.TestCase):
         self.assertEqual(unknown(_whole.Whole, _compat.ProcessGroup, LEFT_OF_GROUPS), ([], []))
 
     def test_of_handles(self):
-        for kind in (Work, OnStream):
+        for kind in (Work, OnStream, Together):
             self.assertEqual(unknown(kind, _compat.Work, LEFT_OF_WORKS), ([], []), kind)
 
     def test_what_compiled_parts_call_is_there(self):

@@ -44,6 +44,8 @@ class Work(_compat.Work):
     def synchronize(self) -> None:
         self.wait()
 
+    block_current_stream = synchronize
+
     def get_future(self) -> torch.futures.Future:
         """Returns a future that has the tensors when the call was made, or its error, as a
         RuntimeError."""
@@ -207,6 +209,8 @@ class Together(_compat.Work):
     def synchronize(self) -> None:
         self.wait()
 
+    block_current_stream = synchronize
+
     def get_future(self) -> torch.futures.Future:
         """Returns a future that has the tensors when all of them have theirs."""
         each = torch.futures.collect_all([work.get_future() for work in self._works])
@@ -223,3 +227,8 @@ class Together(_compat.Work):
 
     def result(self) -> list:
         return self._result
+
+    def source_rank(self) -> int:
+        return -1
+
+    _source_rank = source_rank
