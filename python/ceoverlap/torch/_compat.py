@@ -23,8 +23,20 @@ from torch.autograd import forward_ad
 
 from .. import errors
 
-TRIED = ("2.11.0",)
+OLDEST = (2, 9)
+TRIED = ("2.9.1", "2.11.0")
 TESTED = ("2.9.1", "2.11.0", "2.15.0")
+
+
+def check_version(version: str) -> None:
+    """Raises VersionError if this version of PyTorch is older than all with which the package has
+    been tried."""
+    if tuple(map(int, version.split(".")[:2])) < OLDEST:
+        raise errors.VersionError(f"ceoverlap.torch: PyTorch {version} is too old: 2.9 or later is "
+                                  f"needed, {', '.join(TESTED)} are tested")
+
+
+check_version(torch.__version__)        # before parts are looked for that older ones lack
 
 
 # --- streams -----------------------------------------------------------------------------
@@ -193,12 +205,7 @@ def takes_backends() -> bool:
 def check_takes_backends(name: str) -> None:
     """Raises VersionError where neither backends nor process groups can be written in Python as
     this package does."""
-    if takes_backends():
-        return
-    if not hasattr(dist.AllreduceOptions, "asyncOp"):
-        raise errors.VersionError(f"backend {name}: PyTorch {torch.__version__} lacks what it "
-                                  f"needs: 2.9 and later have it, {', '.join(TESTED)} are tested")
-    if not dist.is_gloo_available():
+    if not takes_backends() and not dist.is_gloo_available():
         raise errors.VersionError(f"backend {name}: PyTorch {torch.__version__} was built without "
                                   "Gloo, which the backend needs before 2.14")
 

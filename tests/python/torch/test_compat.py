@@ -44,6 +44,24 @@ class Names(unittest.TestCase):
 
 
 class Versions(unittest.TestCase):
+    def test_an_older_one_is_refused(self):
+        for version in ("2.9.0", "2.10.0a0+git1", "2.11.0+cu130", "3.0.0", torch.__version__):
+            _compat.check_version(version)
+        for version in ("1.13.1", "2.8.1+cpu"):
+            with self.assertRaises(ceoverlap.errors.VersionError) as caught:
+                _compat.check_version(version)
+            self.assertEqual(str(caught.exception), (
+                f"ceoverlap.torch: PyTorch {version} is too old: 2.9 or later is needed, "
+                f"{', '.join(_compat.TESTED)} are tested"))
+
+    def test_documents_name_what_is_tested(self):
+        root = pathlib.Path(__file__).parents[3]
+        *some, last = _compat.TESTED
+        for name in ("README.md", "docs/versions.md", "docs/pytorch.md"):
+            self.assertIn(f"{', '.join(some)} and {last}", root.joinpath(name).read_text(), name)
+        self.assertIn(f'torch = ["torch >= {_compat.OLDEST[0]}.{_compat.OLDEST[1]}"]',
+                      root.joinpath("python", "pyproject.toml").read_text())
+
     def refused(self, text):
         with self.assertRaisesRegex(ceoverlap.errors.VersionError, text) as caught:
             fsdp.enable(torch.nn.Linear(2, 2), level="inner")
