@@ -28,6 +28,8 @@ ROOM = 1.25                             # rows for which experts have room, of t
 SPREAD = 6                              # ... or so many standard deviations more, if that is more
 PARTS = ("compute", "communication")    # ways that are no peers
 
+# PyTorch 2.10 shows it to all.
+grouped_mm = getattr(F, "grouped_mm", None) or torch._grouped_mm
 Ways = Dict[str, Callable[[], torch.Tensor]]
 
 
@@ -72,7 +74,7 @@ def multiply_sorted(x: torch.Tensor, ids: torch.Tensor, weight: torch.Tensor) ->
     keys, order = ids.flatten().sort(stable=True)
     numbers = torch.arange(len(weight), device=x.device, dtype=keys.dtype)
     ends = torch.searchsorted(keys, numbers, right=True, out_int32=True)
-    made = F.grouped_mm(x.index_select(0, order // ids.shape[1]), weight, offs=ends)
+    made = grouped_mm(x.index_select(0, order // ids.shape[1]), weight, offs=ends)
     return torch.empty_like(made).index_copy_(0, order, made)
 
 
@@ -94,7 +96,7 @@ def ag_moe(options, group, m: int, columns: int, k: int, n_experts: int, top_k: 
         return multiply_sorted(all_x, all_ids, weight)
 
     def multiply(rows, ends):
-        return F.grouped_mm(rows, weight, offs=ends)
+        return grouped_mm(rows, weight, offs=ends)
 
     def operator():
         return ct.ag_moe(x, ids, multiply, n_experts, group).flatten(0, 1)
