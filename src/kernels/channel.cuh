@@ -443,6 +443,16 @@ static __device__ __forceinline__ void take_addend(uint32_t reduction, const uin
 			: chosen(sum[i], wide[i], reduction == CEOV_MIN);
 }
 
+/* Ends the sum of a run that is scaled. */
+template <class T>
+static __device__ __forceinline__ uint4 finish_scaled(const struct cei_channel_run &run, float *sum)
+{
+#pragma unroll
+	for (uint32_t i = 0; i < T::n_elements; i++)
+		sum[i] *= run.scale;
+	return T::narrow(sum);
+}
+
 template <class T>
 static __device__ __forceinline__ uint4 finish(const struct cei_channel_run &run, float *sum)
 {

@@ -189,8 +189,12 @@ struct cei_channel_run {
 	uint64_t                 gives[CEI_CHANNEL_RANKS_MAX];  /* bytes, as heads say */
 	uint64_t                 gets[CEI_CHANNEL_RANKS_MAX];
 	uint32_t                 reduction;     /* enum ceov_reduction */
+	float                    scale;         /* what sums are multiplied by, if is_scaled */
+	uint32_t                 is_scaled;     /* 1: a sum, or a mean of a number of ranks whose
+						 * inverse is exact; no other reduction needs less
+						 * than a division or a choice for each number */
 	uint32_t                 is_plain;      /* packets: 1: all addresses and sizes are multiples
-						 * of 16, and sums are sums or means */
+						 * of 16, and sums are scaled */
 	uint32_t                 gathers;       /* steps: 1: sums come from all ranks */
 	uint32_t                 n_lanes;       /* steps: that a pair has at most; the same at all
 						 * ranks */

@@ -39,36 +39,62 @@ static __device__ __noinline__ void copy_by_warp(char *to, const char *source, u
 		to[at] = *(const volatile char *)(source + at);
 }
 
-/* Begins to load n bytes from an operand into a free slot; `full` tells when they have come. */
+/* Copies bytes [from, n), fewer than a vector, by one thread. */
+static __device__ __noinline__ void copy_rest(char *to, const char *source, uint32_t from,
+					      uint32_t n)
+{
+#pragma unroll 1
+	for (; from < n; from++)
+		to[from] = *(const volatile char *)(source + from);
+}
+
+/* Begins to load n bytes from an aligned operand into a free slot, by one thread; `full` tells when
+ * they have come. */
 static __device__ __forceinline__ void load_slot(char *slot, const char *source, uint32_t n,
 						 uint64_t *full)
 {
-	const uint32_t n_bulk = is_aligned(source) ? whole_vectors(n) : 0;
+	const uint32_t n_bulk = whole_vectors(n);
 
 	if (n_bulk < n) {
-		copy_by_warp(slot, source, n_bulk, n);
+		copy_rest(slot, source, n_bulk, n);
 		cei_fence_async_shared();       /* a bulk store will read it */
-		__syncwarp();
 	}
-	if (!leads())
-		return;
 	cei_bar_expect(full, n_bulk);
 	if (n_bulk)
 		cei_bulk_load(slot, source, n_bulk, full);
 }
 
-/* Begins to store n bytes of a slot to an operand; the store belongs to the group that is committed
- * next. */
+/* The same from any operand, by a warp. */
+static __device__ __forceinline__ void load_slot_by_warp(char *slot, const char *source, uint32_t n,
+							 uint64_t *full)
+{
+	copy_by_warp(slot, source, 0, n);
+	cei_fence_async_shared();               /* a bulk store will read it */
+	__syncwarp();
+	if (leads())
+		cei_bar_arrive(full);
+}
+
+/* Begins to store n bytes of a slot to an aligned operand, by one thread; the store belongs to the
+ * group that is committed next. */
 static __device__ __forceinline__ void store_slot(char *target, const char *slot, uint32_t n)
 {
-	const uint32_t n_bulk = is_aligned(target) ? whole_vectors(n) : 0;
+	const uint32_t n_bulk = whole_vectors(n);
 
-	if (n_bulk && leads())
+	if (n_bulk)
 		cei_bulk_store(target, slot, n_bulk);
 	if (n_bulk == n)
 		return;
-	copy_by_warp(target, slot, n_bulk, n);
-	cei_fence_async_shared();       /* a bulk load may overwrite it */
+	copy_rest(target, slot, n_bulk, n);
+	cei_fence_async_shared();               /* a bulk load may overwrite it */
+}
+
+/* The same to any operand, by a warp. */
+static __device__ __forceinline__ void store_slot_by_warp(char *target, const char *slot,
+							  uint32_t n)
+{
+	copy_by_warp(target, slot, 0, n);
+	cei_fence_async_shared();               /* a bulk load may overwrite it */
 	__syncwarp();
 }
 
@@ -84,14 +110,23 @@ static __device__ __forceinline__ uint32_t peer_of(const struct chunk &chunk)
 	return chunk.facts >> 16 & 15;
 }
 
+/* Bulk copies move aligned operands alone. */
+static __device__ __forceinline__ bool needs_warp(const struct chunk &chunk)
+{
+	return chunk.facts >> 30 & 1;
+}
+
 static __device__ __forceinline__ bool is_head(const struct chunk &chunk)
 {
 	return chunk.facts >> 31;
 }
 
-static __device__ __forceinline__ uint32_t facts_of(uint64_t n_left, uint32_t peer)
+/* Returns chunk i of a peer, of whose operand n_left bytes begin at `at`. */
+static __device__ __forceinline__ struct chunk chunk_with(char *at, uint64_t n_left, uint32_t peer,
+							  uint32_t i)
 {
-	return (uint32_t)min(n_left, (uint64_t)CEI_CHANNEL_CHUNK) | peer << 16;
+	return { at, nullptr, i, (uint32_t)min(n_left, (uint64_t)CEI_CHANNEL_CHUNK) | peer << 16 |
+		 (uint32_t)!is_aligned(at) << 30 };
 }
 
 /* Returns how many of a pair's bytes go in steps: none where they go by packets. */
@@ -147,8 +182,8 @@ struct run_walk {
 
 		if (row >= chunks_of(bytes, run.n_lanes, lane))
 			return {};
-		return { (is_to ? (char *)run.parts[rank].source : run.parts[rank].target) + at,
-			 row, facts_of(bytes - at, rank) };
+		return chunk_with((is_to ? (char *)run.parts[rank].source :
+				   run.parts[rank].target) + at, bytes - at, rank, row);
 	}
 
 	/* Runs have their heads elsewhere. */
@@ -197,14 +232,14 @@ struct message_walk {
 		if (k == messages.n)
 			return {};
 		if (!lane && place == before)
-			return { (char *)(uintptr_t)k, place,
+			return { (char *)(uintptr_t)k, nullptr, place,
 				 (uint32_t)sizeof(struct cei_channel_head) | peer << 16 |
 				 1u << 31 };
 		const struct cei_channel_message &one = messages.messages[k];
 
 		row = place - before - !lane;
 		at = chunk_at(one.bytes, messages.n_lanes, row, lane);
-		return { one.memory + at, place, facts_of(one.bytes - at, peer) };
+		return chunk_with(one.memory + at, one.bytes - at, peer, place);
 	}
 
 	__device__ __forceinline__ struct cei_channel_head head_of(const struct chunk &chunk) const
@@ -215,40 +250,50 @@ struct message_walk {
 	}
 };
 
-/* The chunks of a walk, in its order. One warp has less than a microsecond for a chunk if few SMs
- * are to use all of the links, so its lanes find one each of the next 32. The last LISTED of them
- * are kept. */
+/* The chunks of a walk, in its order. A warp has less than a microsecond for a chunk if few SMs are
+ * to use all of the links, and each instruction of a thread that others wait for takes several
+ * cycles. So its lanes find and describe some chunks together, which its first lane then moves. The
+ * last LISTED chunks are kept. */
 template <class WALK>
 struct list {
 	const WALK  &walk;
 	struct chunk *chunks;           /* in shared memory */
+	uint32_t      way;              /* the ring is of this way */
 	uint32_t      n_places;
 	uint32_t      n_passed;         /* places */
 	uint32_t      n;                /* chunks that were found */
 };
 
-/* Finds out whether there is a chunk number n; all before it were found. Called by a whole warp. */
+constexpr uint32_t LOOKED_AT = 16;      /* places, at once */
+
+/* Whether there may be chunks behind those that were found. */
 template <class WALK>
-static __device__ __forceinline__ bool has_chunk(struct list<WALK> *list, uint32_t n)
+static __device__ __forceinline__ bool has_more(const struct list<WALK> &list)
 {
-	const uint32_t lane = threadIdx.x % 32;
-	struct chunk chunk;
+	return list.n_passed < list.n_places;
+}
+
+/* Looks at the next places. Called by a whole warp. */
+template <class WALK>
+static __device__ __forceinline__ void find_chunks(const struct block &block,
+						   struct list<WALK> *list)
+{
+	const uint32_t lane = threadIdx.x % 32, place = list->n_passed + lane;
+	struct chunk chunk = {};
 	uint32_t found;
 
-#pragma unroll 1
-	while (n == list->n && list->n_passed < list->n_places) {
-		chunk = {};
-		if (list->n_passed + lane < list->n_places)
-			chunk = list->walk.chunk_in(list->n_passed + lane);
-		found = __ballot_sync(0xffffffffu, chunk.facts != 0);
-		if (chunk.facts)
-			list->chunks[(list->n + __popc(found & ((1u << lane) - 1))) % LISTED] =
-				chunk;
-		__syncwarp();
-		list->n += __popc(found);
-		list->n_passed += 32;
+	if (lane < LOOKED_AT && place < list->n_places)
+		chunk = list->walk.chunk_in(place);
+	found = __ballot_sync(0xffffffffu, chunk.facts != 0);
+	if (chunk.facts) {
+		chunk.slot = list->walk.is_to ?
+			slot_there(block, list->way, peer_of(chunk), chunk.i) :
+			slot_here(block, list->way, peer_of(chunk), chunk.i);
+		list->chunks[(list->n + __popc(found & ((1u << lane) - 1))) % LISTED] = chunk;
 	}
-	return n < list->n;
+	__syncwarp();
+	list->n += __popc(found);
+	list->n_passed += LOOKED_AT;
 }
 
 template <class WALK>
@@ -258,135 +303,183 @@ static __device__ __forceinline__ const struct chunk &chunk_of(const struct list
 	return list.chunks[n % LISTED];
 }
 
+/* What the first lane of PUSH or COPY needs to go on. */
+enum need { NEEDS_CHUNKS, NEEDS_WARP, NEEDS_NOTHING };
+
 /* --- PUSH: from operands to the peers' rings ------------------------------------------------- */
 
 constexpr uint32_t PUSH_AHEAD = 3;
 constexpr uint32_t LAG = 8;             /* stores that can be under way before peers are told of
 					 * earlier ones */
+constexpr uint32_t TOLD_TOGETHER = 2;   /* chunks */
 
 /* A list keeps all chunks between the last that is told of and the last that is loaded, also when
- * the next 32 are found. */
-static_assert(PUSH_AHEAD + LAG + 2 + 32 <= LISTED, "no chunk is forgotten");
+ * the next ones are found. */
+static_assert(PUSH_AHEAD + 2 + LAG + TOLD_TOGETHER + LOOKED_AT <= LISTED, "no chunk is forgotten");
+
+struct push {                           /* of PUSH's first lane */
+	uint32_t n_loaded;              /* chunks whose loads have begun */
+	uint32_t n_stored;
+	uint32_t n_told;
+	bool     is_good;
+};
 
 static __device__ __forceinline__ char *push_slot(const struct block &block, uint32_t n)
 {
 	return block.slots + n % CEI_CHANNEL_PUSH_SLOTS * CEI_CHANNEL_CHUNK;
 }
 
+static __device__ __forceinline__ uint64_t *push_full(const struct block &block, uint32_t n)
+{
+	return block.shared->push_full + n % CEI_CHANNEL_PUSH_SLOTS;
+}
+
+/* Puts the head of a message into a slot. */
+static __device__ __forceinline__ void load_head(char *slot, const struct cei_channel_head &head,
+						 uint64_t *full)
+{
+	((volatile uint64_t *)slot)[0] = head.what;
+	((volatile uint64_t *)slot)[1] = head.bytes;
+	cei_fence_async_shared();               /* a bulk store will read it */
+	cei_bar_arrive(full);
+}
+
 /* Begins to load chunk number n. Of the stores before it, at least 2 have begun after the one that
- * used the slot. */
+ * used the slot. Returns false if the warp has to. */
 template <class WALK>
-static __device__ __forceinline__ void load_chunk(const struct block &block,
+static __device__ __forceinline__ bool load_chunk(const struct block &block,
 						  const struct list<WALK> &list, uint32_t n)
 {
 	const struct chunk chunk = chunk_of(list, n);
-	uint64_t *full = block.shared->push_full + n % CEI_CHANNEL_PUSH_SLOTS;
-	char *slot = push_slot(block, n);
-	struct cei_channel_head head;
 
-	if (leads())
-		cei_store_wait_read<(int)(CEI_CHANNEL_PUSH_SLOTS - PUSH_AHEAD - 1)>();
-	__syncwarp();
-	if (!is_head(chunk))
-		return load_slot(slot, chunk.at, bytes_of(chunk), full);
-	if (!leads())
-		return;
-	head = list.walk.head_of(chunk);
-	((volatile uint64_t *)slot)[0] = head.what;
-	((volatile uint64_t *)slot)[1] = head.bytes;
-	cei_fence_async_shared();
-	cei_bar_arrive(full);
+	cei_store_wait_read<(int)(CEI_CHANNEL_PUSH_SLOTS - PUSH_AHEAD - 1)>();
+	if (needs_warp(chunk))
+		return false;
+	if (is_head(chunk))
+		load_head(push_slot(block, n), list.walk.head_of(chunk), push_full(block, n));
+	else
+		load_slot(push_slot(block, n), chunk.at, bytes_of(chunk), push_full(block, n));
+	return true;
 }
 
 /* Tells TELL of stores up to number n, which have ended. */
 template <class WALK>
 static __device__ __forceinline__ void tell_until(const struct block &block,
-						  const struct list<WALK> &list, uint32_t *n_told,
+						  const struct list<WALK> &list, struct push *push,
 						  uint32_t n)
 {
 #pragma unroll 1
-	for (; *n_told < n; ++*n_told) {
-		const struct chunk chunk = chunk_of(list, *n_told);
+	for (; push->n_told < n; push->n_told++) {
+		const struct chunk &chunk = chunk_of(list, push->n_told);
 
-		if (leads())
-			publish(&block.shared->n_stored[0][peer_of(chunk)], chunk.i + 1);
+		publish(&block.shared->n_stored[peer_of(chunk)], chunk.i + 1);
 	}
 }
 
-/* Returns whether the peer's ring has room for the chunk. Before PUSH waits for that it tells of
- * all that it has stored: else the peer could wait for it. */
+/* Returns whether the peer's ring has room for the next chunk. Before PUSH waits for that it tells
+ * of all that it has stored: else the peer could wait for it. */
 template <class WALK>
 static __device__ __forceinline__ bool find_room(const struct block &block,
-						 const struct list<WALK> &list, uint32_t *n_told,
-						 uint32_t n_stored)
+						 const struct list<WALK> &list, struct push *push)
 {
-	const struct chunk chunk = chunk_of(list, n_stored);
-	bool is_good = true;
+	const struct chunk &chunk = chunk_of(list, push->n_stored);
 
-	__syncwarp();                   /* the leader has noted what it saw */
 	if (has_room(block, 0, peer_of(chunk), chunk.i))
 		return true;
-	if (leads())
-		cei_store_wait();
-	__syncwarp();
-	tell_until(block, list, n_told, n_stored);
-	if (leads())
-		is_good = await_room(block, 0, peer_of(chunk), chunk.i);
-	return __all_sync(0xffffffffu, is_good);
+	cei_store_wait();
+	tell_until(block, list, push, push->n_stored);
+	return await_room(block, 0, peer_of(chunk), chunk.i);
 }
 
 static __device__ __forceinline__ void await_loaded(const struct block &block, uint32_t n)
 {
-	cei_bar_wait(block.shared->push_full + n % CEI_CHANNEL_PUSH_SLOTS,
-		     n / CEI_CHANNEL_PUSH_SLOTS % 2);
+	cei_bar_wait(push_full(block, n), n / CEI_CHANNEL_PUSH_SLOTS % 2);
 }
 
-/* Stores chunk number n, which is being loaded. */
+/* Stores the next chunk, which is being loaded. Behind a failure its load has to end all the same
+ * before the block does. */
 template <class WALK>
 static __device__ __forceinline__ void store_chunk(const struct block &block,
-						   const struct list<WALK> &list, uint32_t n)
+						   const struct list<WALK> &list, struct push *push)
 {
-	const struct chunk chunk = chunk_of(list, n);
-	char *there = slot_there(block, 0, peer_of(chunk), chunk.i);
+	const uint32_t n = push->n_stored;
+	const struct chunk &chunk = chunk_of(list, n);
 
+	push->is_good = push->is_good && find_room(block, list, push);
 	await_loaded(block, n);
-	if (!leads())
+	push->n_stored++;
+	if (!push->is_good)
 		return;
-	cei_bulk_store(there, push_slot(block, n), up_to_vectors(bytes_of(chunk)));
+	cei_bulk_store(chunk.slot, push_slot(block, n), up_to_vectors(bytes_of(chunk)));
 	cei_store_commit();
+	if (push->n_stored % TOLD_TOGETHER || push->n_stored <= LAG)
+		return;
 	cei_store_wait_all_but<LAG>();
+	tell_until(block, list, push, push->n_stored - LAG);
 }
 
-/* Run by a warp. Loads are PUSH_AHEAD chunks before stores. */
+/* Run by one thread: moves the chunks of the list. Loads are PUSH_AHEAD chunks before stores. */
+template <class WALK>
+static __device__ __forceinline__ enum need push_some(const struct block &block,
+						      const struct list<WALK> &list,
+						      struct push *push)
+{
+#pragma unroll 1
+	for (;;) {
+		if (push->is_good && push->n_loaded - push->n_stored <= PUSH_AHEAD) {
+			if (push->n_loaded == list.n && has_more(list))
+				return NEEDS_CHUNKS;
+			if (push->n_loaded < list.n) {
+				if (!load_chunk(block, list, push->n_loaded))
+					return NEEDS_WARP;
+				push->n_loaded++;
+				continue;
+			}
+		}
+		if (push->n_stored == push->n_loaded)
+			return NEEDS_NOTHING;
+		store_chunk(block, list, push);
+	}
+}
+
+/* Loads the next chunk by the warp. */
+template <class WALK>
+static __device__ __forceinline__ void load_by_warp(const struct block &block,
+						    const struct list<WALK> &list,
+						    struct push *push)
+{
+	const uint32_t n = __shfl_sync(0xffffffffu, push->n_loaded, 0);
+	const struct chunk &chunk = chunk_of(list, n);
+
+	__syncwarp();                           /* behind the leader's wait for the slot */
+	load_slot_by_warp(push_slot(block, n), chunk.at, bytes_of(chunk), push_full(block, n));
+	push->n_loaded++;                       /* the leader's is the one that counts */
+}
+
+/* Run by a warp. */
 template <class WALK>
 static __device__ __forceinline__ void push_all(const struct block &block, const WALK &walk)
 {
-	struct list<WALK> list = { walk, block.shared->pushed, walk.n_places(), 0, 0 };
-	uint32_t n_loaded = 0, n_stored = 0, n_told = 0;
-	bool is_good = true;
+	struct list<WALK> list = { walk, block.shared->pushed, 0, walk.n_places(), 0, 0 };
+	struct push push = { 0, 0, 0, true };
+	uint32_t need = NEEDS_CHUNKS;
 
 	cei_fence_async();      /* what was acquired when the run began, before bulk stores */
-	for (;;) {
-		if (is_good && n_loaded - n_stored <= PUSH_AHEAD && has_chunk(&list, n_loaded)) {
-			load_chunk(block, list, n_loaded++);
-			continue;
-		}
-		if (n_stored == n_loaded)
-			break;
-		is_good = is_good && find_room(block, list, &n_told, n_stored);
-		if (is_good)
-			store_chunk(block, list, n_stored);
-		else            /* the load must end before the block does */
-			await_loaded(block, n_stored);
-		n_stored++;
-		if (is_good && n_stored > LAG)
-			tell_until(block, list, &n_told, n_stored - LAG);
+#pragma unroll 1
+	while (need != NEEDS_NOTHING) {
+		if (need == NEEDS_CHUNKS)
+			find_chunks(block, &list);
+		else
+			load_by_warp(block, list, &push);
+		if (leads())
+			need = push_some(block, list, &push);
+		need = __shfl_sync(0xffffffffu, need, 0);
 	}
-	if (leads())
-		cei_store_wait();
-	__syncwarp();
-	if (is_good)
-		tell_until(block, list, &n_told, n_stored);
+	if (!leads())
+		return;
+	cei_store_wait();
+	if (push.is_good)
+		tell_until(block, list, &push, push.n_stored);
 }
 
 /* --- COPY: from rings to operands ------------------------------------------------------------ */
@@ -401,31 +494,25 @@ struct copy_alone {
 	static constexpr uint32_t ahead = 5;
 };
 
+static_assert(copy_alone::ahead + 2 + LOOKED_AT <= LISTED, "no chunk is forgotten");
+
+struct copy {                           /* of COPY's first lane */
+	uint32_t n_taken;               /* chunks whose loads have begun */
+	uint32_t n_placed;
+	bool     is_good;
+};
+
 template <class COPY>
 static __device__ __forceinline__ char *copy_slot(const struct block &block, uint32_t n)
 {
 	return block.slots + (CEI_CHANNEL_PUSH_SLOTS + n % COPY::n_slots) * CEI_CHANNEL_CHUNK;
 }
 
-/* Whether a chunk has come. Peers have written by other instructions than bulk loads read by, hence
- * the fence, which costs a part of a chunk's time, so one serves all that have come. */
-static __device__ __forceinline__ bool has_come(const struct block &block, uint32_t way,
-						const struct chunk &chunk)
+template <class COPY>
+static __device__ __forceinline__ const uint32_t *come_of(const struct block &block,
+							  const struct chunk &chunk)
 {
-	uint32_t *known = &block.shared->n_seen[peer_of(chunk)], now;
-
-	__syncwarp();                   /* the leader has noted what it saw */
-	if (chunk.i < *(volatile uint32_t *)known)
-		return true;
-	now = seen(&block.shared->n_come[way][peer_of(chunk)]);
-	now = __shfl_sync(0xffffffffu, now, 0);
-	if (chunk.i >= now)
-		return false;
-	if (leads()) {
-		*(volatile uint32_t *)known = now;
-		cei_fence_async();
-	}
-	return true;
+	return &block.shared->n_come[COPY::way][peer_of(chunk)];
 }
 
 /* Begins to load chunk number n, which has come. */
@@ -435,13 +522,10 @@ static __device__ __forceinline__ void take_chunk(const struct block &block,
 {
 	uint64_t *full = block.shared->copy_full + n % COPY::n_slots;
 	const uint32_t n_bytes = up_to_vectors(bytes_of(chunk));
-	const char *here = slot_here(block, COPY::way, peer_of(chunk), chunk.i);
 
-	if (!leads())
-		return;
 	cei_store_wait_read<(int)(COPY::n_slots - COPY::ahead - 1)>();
 	cei_bar_expect(full, n_bytes);
-	cei_bulk_load(copy_slot<COPY>(block, n), here, n_bytes, full);
+	cei_bulk_load(copy_slot<COPY>(block, n), chunk.slot, n_bytes, full);
 }
 
 /* The head of a message of `peer` is not what this rank receives. */
@@ -468,60 +552,108 @@ static __device__ __forceinline__ bool is_right(const struct block &block, uint3
 
 	if (found.what == expected.what && found.bytes == expected.bytes)
 		return true;
-	if (leads())
-		fail_message(block.place, block.shared, peer, { found, expected });
+	fail_message(block.place, block.shared, peer, { found, expected });
 	return false;
 }
 
-/* Stores chunk number n, which was taken, to its operand. */
-template <class COPY, class WALK>
-static __device__ __forceinline__ bool place_chunk(const struct block &block,
-						   const struct list<WALK> &list, uint32_t n)
+/* Awaits the load of chunk number n, whose slot in the ring is then needed no more. */
+template <class COPY>
+static __device__ __forceinline__ void await_taken(const struct block &block,
+						   const struct chunk &chunk, uint32_t n)
 {
-	const struct chunk chunk = chunk_of(list, n);
-	const char *slot = copy_slot<COPY>(block, n);
-	bool is_good = true;
-
 	cei_bar_wait(block.shared->copy_full + n % COPY::n_slots, n / COPY::n_slots % 2);
 	if (leads())
 		publish(&block.shared->n_done[COPY::way][peer_of(chunk)], chunk.i + 1);
-	if (!is_head(chunk))
-		store_slot(chunk.at, slot, bytes_of(chunk));
-	else
-		is_good = is_right(block, peer_of(chunk), list.walk.head_of(chunk), slot);
-	if (leads())
-		cei_store_commit();
-	__syncwarp();
-	return is_good;
 }
 
-/* Run by a warp. Chunks are taken as soon as they have come, some before the first is stored. */
+/* Stores the next chunk, which was taken, to its operand. Returns false if the warp has to. */
+template <class COPY, class WALK>
+static __device__ __forceinline__ bool place_chunk(const struct block &block,
+						   const struct list<WALK> &list, struct copy *copy)
+{
+	const struct chunk chunk = chunk_of(list, copy->n_placed);
+	const char *slot = copy_slot<COPY>(block, copy->n_placed);
+
+	if (needs_warp(chunk))
+		return false;
+	await_taken<COPY>(block, chunk, copy->n_placed);
+	if (is_head(chunk))
+		copy->is_good = is_right(block, peer_of(chunk), list.walk.head_of(chunk), slot) &&
+			copy->is_good;
+	else
+		store_slot(chunk.at, slot, bytes_of(chunk));
+	cei_store_commit();
+	copy->n_placed++;
+	return true;
+}
+
+/* Run by one thread: moves the chunks of the list. They are taken as soon as they have come, some
+ * before the first is stored. */
+template <class COPY, class WALK>
+static __device__ __forceinline__ enum need copy_some(const struct block &block,
+						      const struct list<WALK> &list,
+						      struct copy *copy)
+{
+#pragma unroll 1
+	for (;;) {
+		if (copy->is_good && copy->n_taken - copy->n_placed <= COPY::ahead) {
+			if (copy->n_taken == list.n && has_more(list))
+				return NEEDS_CHUNKS;
+			if (copy->n_taken < list.n) {
+				const struct chunk chunk = chunk_of(list, copy->n_taken);
+
+				if (chunk.i < seen(come_of<COPY>(block, chunk))) {
+					take_chunk<COPY>(block, chunk, copy->n_taken++);
+					continue;
+				}
+				if (copy->n_taken == copy->n_placed) {
+					copy->is_good = await_count(block,
+								    come_of<COPY>(block, chunk),
+								    chunk.i + 1);
+					continue;
+				}
+			}
+		}
+		if (copy->n_placed == copy->n_taken)
+			return NEEDS_NOTHING;
+		if (!place_chunk<COPY>(block, list, copy))
+			return NEEDS_WARP;
+	}
+}
+
+/* Stores the next chunk by the warp. */
+template <class COPY, class WALK>
+static __device__ __forceinline__ void place_by_warp(const struct block &block,
+						     const struct list<WALK> &list,
+						     struct copy *copy)
+{
+	const uint32_t n = __shfl_sync(0xffffffffu, copy->n_placed, 0);
+	const struct chunk &chunk = chunk_of(list, n);
+
+	await_taken<COPY>(block, chunk, n);
+	store_slot_by_warp(chunk.at, copy_slot<COPY>(block, n), bytes_of(chunk));
+	if (leads())
+		cei_store_commit();
+	copy->n_placed++;                       /* the leader's is the one that counts */
+}
+
+/* Run by a warp. */
 template <class COPY, class WALK>
 static __device__ __forceinline__ void copy_all(const struct block &block, const WALK &walk)
 {
-	struct list<WALK> list = { walk, block.shared->copied, walk.n_places(), 0, 0 };
-	uint32_t n_taken = 0, n_placed = 0;
-	bool is_good = true;
+	struct list<WALK> list = { walk, block.shared->copied, COPY::way, walk.n_places(), 0, 0 };
+	struct copy copy = { 0, 0, true };
+	uint32_t need = NEEDS_CHUNKS;
 
-	for (;;) {
-		if (is_good && n_taken - n_placed <= COPY::ahead && has_chunk(&list, n_taken)) {
-			const struct chunk chunk = chunk_of(list, n_taken);
-
-			if (has_come(block, COPY::way, chunk)) {
-				take_chunk<COPY>(block, chunk, n_taken++);
-				continue;
-			}
-			if (n_taken == n_placed) {
-				is_good = await_count_together(
-					block,
-					&block.shared->n_come[COPY::way][peer_of(chunk)],
-					chunk.i + 1);
-				continue;
-			}
-		}
-		if (n_placed == n_taken)
-			break;
-		is_good = place_chunk<COPY>(block, list, n_placed++) && is_good;
+#pragma unroll 1
+	while (need != NEEDS_NOTHING) {
+		if (need == NEEDS_CHUNKS)
+			find_chunks(block, &list);
+		else
+			place_by_warp<COPY>(block, list, &copy);
+		if (leads())
+			need = copy_some<COPY>(block, list, &copy);
+		need = __shfl_sync(0xffffffffu, need, 0);
 	}
 	if (leads())
 		cei_store_wait();

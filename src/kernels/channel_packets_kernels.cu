@@ -201,7 +201,7 @@ static __device__ __forceinline__ uint4 sum_of(const struct cei_channel_run &run
 			take_addend<T>(T::is_plain ? (uint32_t)CEOV_SUM : run.reduction,
 				       pick(rank == run.place.own, own, come[rank]), rank == 0,
 				       sum);
-	return finish<T>(run, sum);
+	return T::is_plain ? finish_scaled<T>(run, sum) : finish<T>(run, sum);
 }
 
 /* The own addends are loaded while those of the peers are awaited. */

@@ -22,13 +22,15 @@ constexpr uint32_t WAYS = 2;            /* rings that a kernel uses: of moves or
 					 * sums */
 constexpr uint32_t IDLE_NS = 20;        /* between looks at shared memory */
 
-constexpr uint32_t LISTED = 64;         /* chunks that a list keeps */
+constexpr uint32_t LISTED = 32;         /* chunks that a list keeps */
 
-/* A chunk in a list. */
+/* A chunk in a list, with all that is needed to move it. */
 struct chunk {
 	char    *at;                    /* in the operand; of a message's head: its number */
+	char    *slot;                  /* in the ring */
 	uint32_t i;                     /* how many of the peer came before it in the kernel */
-	uint32_t facts;                 /* bytes | peer << 16 | is_head << 31; 0: there is none */
+	uint32_t facts;                 /* bytes | peer << 16 | needs_warp << 30 | is_head << 31;
+					 * 0: there is none */
 };
 
 struct shared {
@@ -41,16 +43,26 @@ struct shared {
 	 * [way][peer] */
 	uint64_t sent_before[WAYS][CEI_CHANNEL_RANKS_MAX];
 	uint64_t taken_before[WAYS][CEI_CHANNEL_RANKS_MAX];
-	uint64_t credit_seen[WAYS][CEI_CHANNEL_RANKS_MAX];      /* by who stores chunks */
+	uint32_t room[WAYS][CEI_CHANNEL_RANKS_MAX];     /* chunks of this kernel for which the peer
+							 * has room, as far as who stores them
+							 * knows */
 	uint32_t n_out[WAYS][CEI_CHANNEL_RANKS_MAX];
 	uint32_t n_in[WAYS][CEI_CHANNEL_RANKS_MAX];
 
 	/* Counted up from 0. */
-	uint32_t n_stored[WAYS][CEI_CHANNEL_RANKS_MAX]; /* have been written at the peer */
+	uint32_t n_stored[CEI_CHANNEL_RANKS_MAX];       /* PUSH has written them at the peer */
 	uint32_t n_come[WAYS][CEI_CHANNEL_RANKS_MAX];   /* have come from the peer */
-	uint32_t n_done[WAYS][CEI_CHANNEL_RANKS_MAX];   /* are needed no more */
-	uint32_t n_seen[CEI_CHANNEL_RANKS_MAX]; /* of n_come, by COPY */
+	uint32_t n_done[WAYS][CEI_CHANNEL_RANKS_MAX];   /* COPY needs them no more */
+	uint32_t n_added;               /* rows of sums; adders need their addends no more */
+	uint32_t n_sent;                /* rows of sums; STORE has written them at all peers */
 	uint32_t has_failed;
+
+	/* Of sums, set when the block begins. */
+	struct cei_channel_part own;    /* of the run's parts */
+	uint32_t n_rows;                /* chunks of it that the lane has */
+	uint32_t addends_at[CEI_CHANNEL_RANKS_MAX];     /* [peer]: where the lane's ring begins in
+							 * the channel's memory at this rank */
+	char    *sums_there[CEI_CHANNEL_RANKS_MAX];     /* [peer]: where it begins there */
 
 	uint64_t number;                /* of the run; 0: messages */
 	uint64_t what;                  /* of the run */
@@ -101,12 +113,6 @@ static __device__ __forceinline__ bool has_failed(const struct block &block)
 	return *(const volatile uint32_t *)&block.shared->has_failed;
 }
 
-/* Whether no wait of the block has failed, by a whole warp: all its lanes go the same way. */
-static __device__ __forceinline__ bool still_runs(const struct block &block)
-{
-	return __all_sync(0xffffffffu, !has_failed(block));
-}
-
 /* Awaits a counter of the block. Returns whether it was reached; false: a wait of the block has
  * failed. */
 static __device__ __forceinline__ bool await_count(const struct block &block,
@@ -121,20 +127,6 @@ static __device__ __forceinline__ bool await_count(const struct block &block,
 	return true;
 }
 
-/* The same for a whole warp: no lane goes on before all may. */
-static __device__ __forceinline__ bool await_count_together(const struct block &block,
-							    const uint32_t *counter,
-							    uint32_t count)
-{
-	bool is_good = true;
-
-	if (leads())
-		is_good = await_count(block, counter, count);
-	is_good = __all_sync(0xffffffffu, is_good);
-	__syncwarp();                   /* a vote alone passes on nothing that a lane acquired */
-	return is_good;
-}
-
 /* --- chunks and rings ------------------------------------------------------------------------ */
 
 /* Returns how many chunks of a pair's bytes the block's lane has. */
@@ -142,9 +134,10 @@ static __device__ __forceinline__ uint32_t chunks_of(uint64_t bytes, uint32_t n_
 						     uint32_t lane)
 {
 	const uint32_t lanes = cei_channel_lanes(bytes, n_lanes);
-	const uint64_t n = (bytes + CEI_CHANNEL_CHUNK - 1) / CEI_CHANNEL_CHUNK;
+	/* No operand has 2^32 chunks, and a division of 64 bits takes long. */
+	const uint32_t n = (uint32_t)((bytes + CEI_CHANNEL_CHUNK - 1) / CEI_CHANNEL_CHUNK);
 
-	return lane < lanes && lane < n ? (uint32_t)((n - lane + lanes - 1) / lanes) : 0;
+	return lane < lanes && lane < n ? (n - lane + lanes - 1) / lanes : 0;
 }
 
 /* Returns where the lane's chunk number `row` begins in the pair's bytes. */
@@ -231,10 +224,17 @@ static __device__ __forceinline__ uint64_t await_counter(const struct block &blo
 static __device__ __forceinline__ bool has_room(const struct block &block, uint32_t way,
 						uint32_t peer, uint32_t i)
 {
-	const uint32_t n_slots = block.place.layout.n_slots[ring_of(block, way)];
+	return i < block.shared->room[way][peer];
+}
 
-	return block.shared->sent_before[way][peer] + i <
-		block.shared->credit_seen[way][peer] + n_slots;
+/* Returns for how many chunks of this kernel the peer has room when it has given back `credit` of
+ * all times. */
+static __device__ __forceinline__ uint32_t room_with(uint64_t credit, uint64_t sent_before,
+						     uint32_t n_slots)
+{
+	const uint64_t until = credit + n_slots;
+
+	return until > sent_before ? (uint32_t)min(until - sent_before, (uint64_t)UINT32_MAX) : 0;
 }
 
 /* Awaits that the peer's ring has room for chunk i. Called by the one thread that stores chunks of
@@ -245,18 +245,20 @@ static __device__ __forceinline__ bool await_room(const struct block &block, uin
 	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;
 	const uint32_t ring = ring_of(block, way), n_slots = block.place.layout.n_slots[ring];
 	const uint64_t *credit = &words.credit[ring][peer][block.lane];
-	const uint64_t least = block.shared->sent_before[way][peer] + i + 1 - n_slots;
-	const uint64_t value = await_counter(block, credit, least, CEI_CHANNEL_FOR_ROOM, peer);
+	const uint64_t before = block.shared->sent_before[way][peer];
+	const uint64_t value = await_counter(block, credit, before + i + 1 - n_slots,
+					     CEI_CHANNEL_FOR_ROOM, peer);
 
 	if (!value)
 		return false;
-	block.shared->credit_seen[way][peer] = value;
+	block.shared->room[way][peer] = room_with(value, before, n_slots);
 	cei_fence_async();              /* the peer has read: before bulk stores */
 	return true;
 }
 
-/* Run by a warp: awaits the chunks of all peers, one lane each, and publishes how many have
- * come. */
+/* Run by a warp: awaits the chunks of all peers, one lane each, and publishes how many have come.
+ * Peers have written by other instructions than COPY's bulk loads read by, hence the fence. It stands
+ * here because it takes as long as a part of a chunk does, and one serves all that have come. */
 static __device__ __forceinline__ void await_all(const struct block &block, uint32_t way)
 {
 	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;
@@ -275,6 +277,7 @@ static __device__ __forceinline__ void await_all(const struct block &block, uint
 		if (!value)
 			return;
 		come = value - before < n ? (uint32_t)(value - before) : n;
+		cei_fence_async();
 		publish(&block.shared->n_come[way][peer], come);
 	}
 }
@@ -302,34 +305,38 @@ static __device__ __forceinline__ void pass_on(const struct block &block, const 
 	}
 }
 
-/* Run by a warp: tells peers which chunks have been stored there, one lane each. */
+/* Run by a warp: tells peers which chunks have been stored there, one lane each. Rows of sums go to
+ * all peers. */
 static __device__ __forceinline__ void tell_all(const struct block &block, uint32_t way)
 {
 	const uint32_t peer = threadIdx.x % 32;
+	struct shared *shared = block.shared;
 	struct cei_channel_words *words;
 
 	if (!is_peer(block.place, peer))
 		return;
 	words = &memory_of(block.place, peer)->words;
-	pass_on(block, &block.shared->n_stored[way][peer], block.shared->n_out[way][peer],
+	pass_on(block, way ? &shared->n_sent : &shared->n_stored[peer], shared->n_out[way][peer],
 		&words->arrived[ring_of(block, way)][block.place.own][block.lane],
-		block.shared->sent_before[way][peer]);
+		shared->sent_before[way][peer]);
 }
 
 /* Run by a warp: tells peers which of their chunks this rank needs no more, one lane for each of
- * them and each way. */
-static __device__ __forceinline__ void give_credit(const struct block &block)
+ * them and each way. adds: the first way is that of addends, whose rows come from all peers. */
+static __device__ __forceinline__ void give_credit(const struct block &block, bool adds)
 {
 	const uint32_t peer = threadIdx.x % 32 % CEI_CHANNEL_RANKS_MAX;
 	const uint32_t way = threadIdx.x % 32 / CEI_CHANNEL_RANKS_MAX;
+	struct shared *shared = block.shared;
 	struct cei_channel_words *words;
 
 	if (way >= WAYS || !is_peer(block.place, peer))
 		return;
 	words = &memory_of(block.place, peer)->words;
-	pass_on(block, &block.shared->n_done[way][peer], block.shared->n_in[way][peer],
+	pass_on(block, !way && adds ? &shared->n_added : &shared->n_done[way][peer],
+		shared->n_in[way][peer],
 		&words->credit[ring_of(block, way)][block.place.own][block.lane],
-		block.shared->taken_before[way][peer]);
+		shared->taken_before[way][peer]);
 }
 
 } /* namespace */

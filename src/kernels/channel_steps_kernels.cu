@@ -53,6 +53,7 @@ static __device__ __forceinline__ void init_names(struct shared *shared, uint64_
 	shared->number = number;
 	shared->what = what;
 	shared->has_failed = 0;
+	shared->n_added = shared->n_sent = 0;
 }
 
 /* Run by one thread for each way and peer: sets what the block counts. */
@@ -61,17 +62,17 @@ static __device__ __forceinline__ void init_counts(const struct block &block, ui
 {
 	const struct cei_channel_memory *memory = memory_of(block.place, block.place.own);
 	const uint32_t ring = ring_of(block, way);
+	const uint64_t sent = memory->state.sent[ring][peer][block.lane];
 	struct shared *shared = block.shared;
 
-	shared->sent_before[way][peer] = memory->state.sent[ring][peer][block.lane];
+	shared->sent_before[way][peer] = sent;
 	shared->taken_before[way][peer] = memory->state.taken[ring][peer][block.lane];
-	shared->credit_seen[way][peer] = 0;
+	shared->room[way][peer] = room_with(0, sent, block.place.layout.n_slots[ring]);
 	shared->n_out[way][peer] = n_out;
 	shared->n_in[way][peer] = n_in;
-	shared->n_stored[way][peer] = 0;
+	shared->n_stored[peer] = 0;
 	shared->n_come[way][peer] = 0;
 	shared->n_done[way][peer] = 0;
-	shared->n_seen[peer] = 0;
 }
 
 /* The same thread, at the end of a block that has not failed. */
@@ -156,10 +157,15 @@ static __device__ __forceinline__ void count_run(const struct cei_channel_run &r
 	}
 	init_counts(block, way, peer, is_used ? chunks_of(out, run.n_lanes, block.lane) : 0,
 		    is_used ? chunks_of(in, run.n_lanes, block.lane) : 0);
+	if (IS_SUM && !way && is_used) {
+		block.shared->addends_at[peer] = (uint32_t)
+			(slot_of(block, 0, run.place.own, peer, 0) - run.place.memory[run.place.own]);
+		block.shared->sums_there[peer] = slot_of(block, 1, peer, run.place.own, 0);
+	}
 }
 
 /* The tasks that messages and runs share. */
-static __device__ __forceinline__ void do_counters(const struct block &block)
+static __device__ __forceinline__ void do_counters(const struct block &block, bool adds)
 {
 	switch (threadIdx.x / 32) {
 	case AWAIT:
@@ -171,7 +177,7 @@ static __device__ __forceinline__ void do_counters(const struct block &block)
 	case TELL_SUMS:
 		return tell_all(block, 1);
 	case CREDIT:
-		return give_credit(block);
+		return give_credit(block, adds);
 	}
 }
 
@@ -199,10 +205,7 @@ static __device__ __forceinline__ void do_sum(const struct cei_channel_run &run,
 					      const struct block &block)
 {
 	const uint32_t warp = threadIdx.x / 32;
-	const struct sums sums = {
-		run, block,
-		chunks_of(run.parts[run.place.own].from, run.n_lanes, block.lane)
-	};
+	const struct sums sums = { run, block };
 
 	if (warp < PUSH)
 		add_sums<T>(sums);
@@ -228,7 +231,7 @@ static __device__ __forceinline__ void do_task(const struct cei_channel_run &run
 		move_few(run, block, number);
 	else if (warp == COPY)
 		copy_all<copy_alone>(block, walk_of(run, false));
-	do_counters(block);
+	do_counters(block, !T::is_moves);
 }
 
 template <class T>
@@ -246,6 +249,9 @@ static __device__ __forceinline__ void run_steps(const struct cei_channel_run &r
 	if (threadIdx.x == COUNTERS) {
 		init_bars(block.shared);
 		init_names(block.shared, number, run.what);
+		block.shared->own = run.parts[run.place.own];
+		block.shared->n_rows = chunks_of(run.parts[run.place.own].from, run.n_lanes,
+						 block.lane);
 	}
 	is_good = __syncthreads_and(is_good);
 	if (is_good)
@@ -315,7 +321,7 @@ static __device__ __forceinline__ void run_messages(const struct cei_channel_mes
 	else if (is_good && warp == COPY)
 		copy_all<copy_alone>(block, walk_of(messages, false));
 	else if (is_good)
-		do_counters(block);
+		do_counters(block, false);
 	__syncthreads();
 	if (is_good && !has_failed(block) && threadIdx.x < COUNTERS)
 		keep_counts(block, threadIdx.x / CEI_CHANNEL_RANKS_MAX,

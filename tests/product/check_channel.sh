@@ -17,30 +17,30 @@ srcdir=${srcdir:-.}
 # is played.
 mutants=(
 	# A counter is told before the bytes have been written, or without a release.
-	'channel_moves.cuh s/tell_until(block, list, &n_told, n_stored - LAG);/tell_until(block, list, \&n_told, MUTANT ? n_stored : n_stored - LAG);/'
+	'channel_moves.cuh s/push->n_stored - LAG);/push->n_stored - (MUTANT ? 0 : LAG));/'
 	'channel_moves.cuh s/cei_store_wait_all_but<LAG>();/MUTANT ? cei_store_wait_read<LAG>() : &/'
 	'channel_moves.cuh /^static .* find_room/,/^}/s/cei_store_wait();/if (!MUTANT) &/'
 	'channel_moves.cuh /^static .* push_all/,/^}/s/cei_store_wait();/if (!MUTANT) &/'
-	'channel_sums.cuh s/tell_rows(sums, row + 1 - SUM_LAG);/tell_rows(sums, MUTANT ? row + 1 : row + 1 - SUM_LAG);/'
+	'channel_sums.cuh s/row + 1 - SUM_LAG);/row + 1 - (MUTANT ? 0 : SUM_LAG));/'
 	'channel_sums.cuh /^static .* store_all/,/^}/s/cei_store_wait();/if (!MUTANT) &/'
 	'channel_steps.cuh s/^\t*release_stores();/if (!MUTANT) &/'
 	# Credit comes a chunk too early.
-	'channel_moves.cuh /^static .* place_chunk/,/^}/s/chunk.i + 1/chunk.i + 1 + MUTANT/'
-	'channel_sums.cuh /^static .* give_back/,/^}/s/row + 1/row + 1 + MUTANT/'
-	# Nobody waits for room, or PUSH or STORE waits before it has told of all.
-	'channel_steps.cuh /^static .* has_room/,/^}/s/n_slots;$/n_slots + MUTANT;/'
-	'channel_moves.cuh s/tell_until(block, list, n_told, n_stored);/if (!MUTANT) &/'
-	'channel_sums.cuh s/tell_rows(sums, row);/if (!MUTANT) &/'
+	'channel_moves.cuh /^static .* await_taken/,/^}/s/chunk.i + 1/chunk.i + 1 + MUTANT/'
+	'channel_sums.cuh s/n_added, row + 1/n_added, row + 1 + MUTANT/'
+	# Nobody waits for room, or PUSH waits before it has told of all.
+	'channel_steps.cuh /^static .* has_room/,/^}/s/;$/ + MUTANT;/'
+	'channel_moves.cuh s/tell_until(block, list, push, push->n_stored);/if (!MUTANT) &/'
 	# Slots of shared memory are used again too early.
 	'channel_moves.cuh /^static .* load_chunk/,/^}/s/cei_store_wait_read/if (!MUTANT) &/'
 	'channel_moves.cuh /^static .* take_chunk/,/^}/s/cei_store_wait_read/if (!MUTANT) &/'
 	'channel_sums.cuh s/if (row >= CEI_CHANNEL_SUM_SLOTS)/if (!MUTANT \&\& row >= CEI_CHANNEL_SUM_SLOTS)/'
 	'channel_sums.cuh s/cei_store_wait_read<1>();/if (!MUTANT) &/'
 	# Chunks are taken before they have come.
-	'channel_moves.cuh s/if (chunk.i >= now)/if (chunk.i >= now + MUTANT)/'
+	'channel_moves.cuh s/if (chunk.i < seen(come_of<COPY>(block, chunk)))/if (chunk.i < seen(come_of<COPY>(block, chunk)) + MUTANT)/'
 	'channel_sums.cuh /^static .* await_row/,/^}/s/row + 1/row + 1 - MUTANT/'
 	# Slots of rings that have wrapped, lanes, and what was counted before.
 	'channel_steps.cuh s/(i & (n_slots - 1))/((MUTANT ? i + i \/ n_slots : i) \& (n_slots - 1))/'
+	'channel_sums.cuh s/(uint32_t)before + i) & (n_slots - 1)/(uint32_t)before + (MUTANT ? i + i \/ n_slots : i)) \& (n_slots - 1)/'
 	'channel_steps.cuh s/layout.n_lanes\[ring\] + block.lane/(layout.n_lanes[ring] - MUTANT) + block.lane/'
 	'channel_steps.cuh s/(n - lane + lanes - 1)/(n - lane + lanes - 1 - MUTANT)/'
 	'channel_steps.cuh s/(uint64_t)row \* cei_channel_lanes/((uint64_t)row + (MUTANT \&\& row > 3)) * cei_channel_lanes/'
@@ -67,8 +67,12 @@ mutants=(
 	'channel.cuh s/rank == awaited \&\& was/rank == awaited \&\& (MUTANT || was)/'
 	'channel.cuh s/&place.status->abort)/\&place.status->abort \&\& !MUTANT)/'
 	'channel.cuh s/>= place.timeout_ns)/>= place.timeout_ns \&\& !MUTANT)/'
-	# Lanes of a warp go different ways when the run fails.
-	'channel_steps.cuh s/return __all_sync(0xffffffffu, !has_failed(block))/return MUTANT ? !has_failed(block) : __all_sync(0xffffffffu, !has_failed(block))/'
+	# What bulk copies cannot move is left out, or nobody waits before a warp moves it.
+	'channel_sums.cuh /^static .* store_row_by_warp/,/^}/s/if (is_aligned(target))/if (MUTANT || is_aligned(target))/'
+	'channel_sums.cuh /^static .* store_row_by_warp/,/^}/s/cei_bar_wait(/if (!MUTANT) &/'
+	'channel_moves.cuh /^static .* place_by_warp/,/^}/s/await_taken<COPY>/if (!MUTANT) &/'
+	'channel_moves.cuh /^static .* load_slot(/,/^}/s/copy_rest(/if (!MUTANT) &/'
+	'channel_moves.cuh /^static .* store_slot(/,/^}/s/copy_rest(/if (!MUTANT) &/'
 )
 
 # edits_of FILE: sets the arguments of sed that make all mutants of a file.

@@ -204,7 +204,17 @@ static uint32_t is_plain(const struct cei_call *call, const struct cei_channel_r
 	for (rank = 0; rank < call->n_ranks; rank++)
 		if (!is_aligned(&run->parts[rank]))
 			return 0;
-	return call->call.reduction == CEOV_SUM || call->call.reduction == CEOV_MEAN;
+	return run->is_scaled;
+}
+
+/* A mean of 3 ranks is no product by the third, which is no number of the type. */
+static void fill_scale(const struct cei_call *call, struct cei_channel_run *run)
+{
+	const uint32_t n = call->n_ranks;
+	const int is_mean = call->call.reduction == CEOV_MEAN;
+
+	run->scale = is_mean ? 1.0f / (float)n : 1.0f;
+	run->is_scaled = call->call.reduction == CEOV_SUM || (is_mean && !(n & (n - 1)));
 }
 
 void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
@@ -226,6 +236,7 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 		fill_blocks(call, run);
 	else
 		fill_parts(call, run);
+	fill_scale(call, run);
 	run->is_plain = is_plain(call, run);
 	if (is_small)
 		launch_packets(call, largest(call), launch);
