@@ -193,32 +193,24 @@ static __device__ __noinline__ bool look_around(const struct cei_channel_place &
 	return false;
 }
 
-/* Polls until the counter is at least `least`, with looks at failures. Returns false if one ends
- * the wait. wait_and_peer: enum cei_channel_wait << 8 | the peer that is awaited. */
-static __device__ __noinline__ bool wait_on(const struct cei_channel_place &place,
-					    struct shared *shared, const uint64_t *counter,
-					    uint64_t least, uint32_t wait_and_peer)
+/* Awaits that a counter of this rank is at least `least`, with looks at failures. Returns its value,
+ * acquired, or 0: the run has failed, which the block is told. Called by one thread. wait_and_peer:
+ * enum cei_channel_wait << 8 | the peer that raises the counter. */
+static __device__ __noinline__ uint64_t await_counter(const struct cei_channel_place &place,
+						      struct shared *shared,
+						      const uint64_t *counter, uint64_t least,
+						      uint32_t wait_and_peer)
 {
 	struct looks looks = {};
+	uint64_t value;
 	uint32_t i;
 
-	for (i = 1; peek(counter) < least; i++)
+	for (i = 1; (value = ceov_device_load(counter)) < least; i++)
 		if (i % POLLS == 0 &&
 		    !look_around(place, shared, (enum cei_channel_wait)(wait_and_peer >> 8),
 				 wait_and_peer & 255, &looks))
-			return false;
-	return true;
-}
-
-/* Awaits that a counter of this rank, which `peer` raises, is at least `least`. Returns its value,
- * acquired, or 0: the run has failed, which the block is told. Called by one thread. */
-static __device__ __forceinline__ uint64_t await_counter(const struct block &block,
-							 const uint64_t *counter, uint64_t least,
-							 enum cei_channel_wait wait, uint32_t peer)
-{
-	if (!wait_on(block.place, block.shared, counter, least, (uint32_t)wait << 8 | peer))
-		return 0;
-	return ceov_device_load(counter);
+			return 0;
+	return value;
 }
 
 static __device__ __forceinline__ bool has_room(const struct block &block, uint32_t way,
@@ -246,8 +238,9 @@ static __device__ __forceinline__ bool await_room(const struct block &block, uin
 	const uint32_t ring = ring_of(block, way), n_slots = block.place.layout.n_slots[ring];
 	const uint64_t *credit = &words.credit[ring][peer][block.lane];
 	const uint64_t before = block.shared->sent_before[way][peer];
-	const uint64_t value = await_counter(block, credit, before + i + 1 - n_slots,
-					     CEI_CHANNEL_FOR_ROOM, peer);
+	const uint64_t value = await_counter(block.place, block.shared, credit,
+					     before + i + 1 - n_slots,
+					     CEI_CHANNEL_FOR_ROOM << 8 | peer);
 
 	if (!value)
 		return false;
@@ -263,17 +256,19 @@ static __device__ __forceinline__ void await_all(const struct block &block, uint
 {
 	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;
 	const uint32_t peer = threadIdx.x % 32;
+	const uint64_t *arrived;
 	uint64_t before, value;
 	uint32_t come = 0, n;
 
 	if (!is_peer(block.place, peer))
 		return;
+	arrived = &words.arrived[ring_of(block, way)][peer][block.lane];
 	n = block.shared->n_in[way][peer];
 	before = block.shared->taken_before[way][peer];
 #pragma unroll 1
 	while (come < n) {
-		value = await_counter(block, &words.arrived[ring_of(block, way)][peer][block.lane],
-				      before + come + 1, CEI_CHANNEL_FOR_BYTES, peer);
+		value = await_counter(block.place, block.shared, arrived, before + come + 1,
+				      CEI_CHANNEL_FOR_BYTES << 8 | peer);
 		if (!value)
 			return;
 		come = value - before < n ? (uint32_t)(value - before) : n;
@@ -298,7 +293,7 @@ static __device__ __forceinline__ void pass_on(const struct block &block, const 
 			__nanosleep(IDLE_NS);
 			continue;
 		}
-		cei_fence_async();      /* what bulk copies have written or read */
+		/* Who counts has awaited the ends of bulk copies, and so has seen them. */
 		release_stores();
 		store_counter(to, before + now);
 		told = now;
