@@ -76,6 +76,18 @@ static __device__ __forceinline__ struct cei_channel_packet load_packet(const vo
 	return packet;
 }
 
+/* A thread's 16 bytes of a line. All lanes of a warp store together, and load together: the eight
+ * that share a line make one access of 128 bytes. */
+static __device__ __forceinline__ void store_line(void *to, const struct cei_channel_packet &part)
+{
+	store_packet(to, part);
+}
+
+static __device__ __forceinline__ struct cei_channel_packet load_line(const void *from)
+{
+	return load_packet(from);
+}
+
 /* --- failures -------------------------------------------------------------------------------- */
 
 struct failure {

@@ -9,6 +9,7 @@
  * is plain C.
  *
  *   cei_channel_packets_copy, _bf16, _fp16, _fp32     few bytes: moves, sums
+ *   cei_channel_lines_copy, _bf16, _fp16, _fp32       some more
  *   cei_channel_steps_copy, _bf16, _fp16, _fp32       any number of bytes
  *   cei_channel_messages                              sends and receives
  *
@@ -31,8 +32,15 @@
  * i * 2 * span_max: the first packets of all vectors, and span_max bytes behind them the second
  * ones.
  *
- * Pairs of a move that have at most span_max bytes go by packets, also in steps, so both ends know
- * which way a pair's bytes go. Sums go one way at all ranks.
+ * LINES    A line is 120 bytes and the number of the run, stored by eight threads of a warp as one
+ * access of 128 bytes, with the number last. Who loads it as one access and finds the number has
+ * its bytes. Nothing but what was seen promises that: over NVLink, and within a GPU, such a store
+ * arrives whole or in ascending order, on which NCCL's LL128 rests, too. Lines have a mail of their
+ * own, in halves as packets' mail, of what each peer sends one line behind the other.
+ *
+ * Pairs of a move that have at most span_max bytes go by packets, and up to line_span by lines,
+ * also in kernels for more bytes. So both ends know which way a pair's bytes go. Sums go one way at
+ * all ranks.
  *
  * STEPS    Bytes of a pair are cut into chunks of CEI_CHANNEL_CHUNK. Of the pair's lanes, whose
  * number follows from its bytes alone (cei_channel_lanes()), lane l has chunks l, l + lanes, ...
@@ -58,6 +66,9 @@
 #define CEI_CHANNEL_NO_RUN       (UINT64_C(1) << 62)     /* no run has a higher number */
 #define CEI_CHANNEL_CHUNK        16384u
 #define CEI_CHANNEL_SENT_MAX     393216u        /* bytes from one rank to all others by packets */
+#define CEI_CHANNEL_LINED_MAX    2097152u       /* likewise, by lines */
+#define CEI_CHANNEL_LINE         128u           /* bytes of a line ... */
+#define CEI_CHANNEL_LINE_BYTES   120u           /* ... and of the pair in it */
 #define CEI_CHANNEL_MESSAGES_MAX 128u           /* in one kernel: CEOV_CHANNEL_GPU_CALLS_MAX */
 
 /* Threads of a block. Packets: at most so many, of which the last warp handles heads. Steps: 16
@@ -131,6 +142,8 @@ struct cei_channel_layout {
 	uint32_t n_slots[CEI_CHANNEL_RINGS];    /* that a lane has; a power of 2 */
 	uint32_t span_max;              /* bytes of a pair that go by packets at most; a multiple
 					 * of 16 */
+	uint32_t line_span;             /* likewise, by lines; a multiple of four lines' */
+	uint64_t lines_at;
 };
 
 enum cei_channel_end {
@@ -234,6 +247,12 @@ CEI_CHANNEL_INLINE uint32_t cei_channel_lanes(uint64_t bytes, uint32_t n_lanes)
 	if (n > n_lanes)
 		return n_lanes;
 	return n ? (uint32_t)n : 1;
+}
+
+/* Returns how much mail line_span bytes of a pair take. */
+CEI_CHANNEL_INLINE uint32_t cei_channel_line_mail(uint32_t line_span)
+{
+	return line_span / CEI_CHANNEL_LINE_BYTES * CEI_CHANNEL_LINE;
 }
 
 /* Returns the number of `peer` among the peers of a rank. */

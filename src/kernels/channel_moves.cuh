@@ -129,11 +129,11 @@ static __device__ __forceinline__ struct chunk chunk_with(char *at, uint64_t n_l
 		 (uint32_t)!is_aligned(at) << 30 };
 }
 
-/* Returns how many of a pair's bytes go in steps: none where they go by packets. */
+/* Returns how many of a pair's bytes go in steps: none where they go by packets or lines. */
 static __device__ __forceinline__ uint64_t in_steps(const struct cei_channel_run &run,
 						    uint64_t bytes)
 {
-	return run.blocks_each && bytes <= run.place.layout.span_max ? 0 : bytes;
+	return run.blocks_each && bytes <= run.place.layout.line_span ? 0 : bytes;
 }
 
 /* The lane's chunks of a run with all peers that the block serves: of each peer the first, then of

@@ -6,8 +6,10 @@
  * do.
  *
  * With so few bytes a run is all latency, so what it waits for is one way across the link. The
- * first vectors that leave are loaded while the run's number is. The last warp of block 0 sends and
+ * first units that leave are loaded while the run's number is. The last warp of block 0 sends and
  * checks heads meanwhile, and warps meet at the end alone.
+ *
+ * In the following WAY is how units travel, and T the type of numbers.
  */
 
 #include "kernels/channel_packets.cuh"
@@ -21,117 +23,149 @@ static __device__ __forceinline__ uint32_t n_movers()
 	return blockDim.x - HEADS;
 }
 
-static __device__ __forceinline__ uint32_t first_byte()
+template <class WAY>
+static __device__ __forceinline__ struct unit first_unit()
 {
-	return (blockIdx.x * n_movers() + threadIdx.x) * (uint32_t)sizeof(uint4);
+	return WAY::unit_of(blockIdx.x * n_movers() + threadIdx.x);
 }
 
-static __device__ __forceinline__ uint32_t byte_step()
+template <class WAY>
+static __device__ __forceinline__ uint32_t unit_step()
 {
-	return gridDim.x * n_movers() * (uint32_t)sizeof(uint4);
+	return WAY::step(gridDim.x * n_movers());
 }
 
-/* Whether addresses and sizes are multiples of 16, and sums plain ones, is known when the kernel is
- * compiled: T::is_plain. */
-template <class T>
-static __device__ __forceinline__ uint4 load(const char *from, uint64_t n_left)
+/* Returns the unit that comes n behind this one. */
+template <class WAY>
+static __device__ __forceinline__ struct unit behind(const struct unit &unit, uint32_t n)
 {
-	if constexpr (T::is_plain)
-		return cei_load((const uint4 *)from);
-	else
-		return load_vector(from, n_left);
+	const uint32_t step = n * unit_step<WAY>();
+
+	return { unit.first + step, unit.at + step };
 }
 
-template <class T>
-static __device__ __forceinline__ void store(char *to, const uint4 &v, uint64_t n_left)
+/* The units of all ranks that a thread has in flight. */
+template <uint32_t N, uint32_t RANKS>
+struct flight {
+	uint4 v[N][RANKS];
+};
+
+/* The bit of a rank's unit in a set. */
+template <uint32_t RANKS>
+static __device__ __forceinline__ uint32_t bit(uint32_t k, uint32_t rank)
 {
-	if constexpr (T::is_plain)
-		*(uint4 *)to = v;
-	else
-		store_vector(to, v, n_left);
+	return 1u << (k * RANKS + rank);
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* Loads what leaves for each peer `at` bytes behind where that begins. */
-template <class T, uint32_t RANKS>
-static __device__ __forceinline__ void load_leaving(const struct cei_channel_run &run, uint32_t at,
-						    uint4 (&leaving)[RANKS])
+/* Loads what leaves for each peer. */
+template <class WAY, class T, uint32_t N, uint32_t RANKS>
+static __device__ __forceinline__ void load_leaving(const struct cei_channel_run &run,
+						    const struct unit &from,
+						    struct flight<N, RANKS> *leaving)
 {
 #pragma unroll
-	for (uint32_t rank = 0; rank < RANKS; rank++)
-		if (is_peer(run.place, rank) && at < run.parts[rank].to)
-			leaving[rank] = load<T>(run.parts[rank].source + at,
-						run.parts[rank].to - at);
+	for (uint32_t k = 0; k < N; k++)
+#pragma unroll
+		for (uint32_t rank = 0; rank < RANKS; rank++) {
+			const struct cei_channel_part &part = run.parts[rank];
+			const struct unit unit = behind<WAY>(from, k);
+
+			if (is_peer(run.place, rank) && unit.first < part.to)
+				leaving->v[k][rank] =
+					load_unit<WAY, T::is_plain>(part.source + unit.at,
+								    bytes_of<WAY>(unit, part.to));
+		}
 }
 
-template <uint32_t RANKS>
-static __device__ __forceinline__ void store_leaving(const struct packets &packets, uint32_t at,
-						     const uint4 (&leaving)[RANKS])
+template <class WAY, uint32_t N, uint32_t RANKS>
+static __device__ __forceinline__ void store_leaving(const struct packets &packets,
+						     const struct unit &from,
+						     const struct flight<N, RANKS> &leaving)
 {
 	const struct cei_channel_run &run = packets.run;
-	char *mail;
 
 #pragma unroll
-	for (uint32_t rank = 0; rank < RANKS; rank++) {
-		if (!is_peer(run.place, rank) || at >= run.parts[rank].to)
-			continue;
-		mail = mail_of(packets, rank, run.place.own) + at;
-		send_vector(packets, mail, leaving[rank]);
-	}
+	for (uint32_t k = 0; k < N; k++)
+#pragma unroll
+		for (uint32_t rank = 0; rank < RANKS; rank++) {
+			const struct unit unit = behind<WAY>(from, k);
+
+			if (is_peer(run.place, rank) && unit.first < run.parts[rank].to)
+				WAY::send(packets, rank, unit, leaving.v[k][rank]);
+		}
 }
 
 /* Sends all that this block sends, unless the channel has ended. Returns whether it has not. */
-template <class T, uint32_t RANKS>
+template <class WAY, class T, uint32_t RANKS>
 static __device__ __forceinline__ bool send_all(const struct packets &packets)
 {
+	constexpr uint32_t n = WAY::template n_together<RANKS>;
 	const struct cei_channel_run &run = packets.run;
-	uint4 leaving[RANKS];
-	uint32_t at = first_byte();
+	struct unit unit = first_unit<WAY>();
+	struct flight<n, RANKS> leaving;
 	uint64_t most = 0;
 
-	load_leaving<T>(run, at, leaving);
+	load_leaving<WAY, T>(run, unit, &leaving);
 	if (packets.number > CEI_CHANNEL_NO_RUN)
 		return false;
-	store_leaving(packets, at, leaving);
+	store_leaving<WAY>(packets, unit, leaving);
 #pragma unroll
 	for (uint32_t rank = 0; rank < RANKS; rank++)
 		if (is_peer(run.place, rank))
 			most = max(most, run.parts[rank].to);
-	for (at += byte_step(); at < most; at += byte_step()) {
-		load_leaving<T>(run, at, leaving);
-		store_leaving(packets, at, leaving);
+#pragma unroll 1
+	for (unit = behind<WAY>(unit, n); unit.first < most; unit = behind<WAY>(unit, n)) {
+		load_leaving<WAY, T>(run, unit, &leaving);
+		store_leaving<WAY>(packets, unit, leaving);
 	}
 	return true;
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Looks once for the packets of the ranks in *missing, one bit each, and takes out those whose
- * vector has come. */
-template <uint32_t RANKS>
-static __device__ __forceinline__ void poll(const struct packets &packets, uint32_t at,
-					    uint32_t *missing, uint4 (&come)[RANKS])
+/* Looks once for the units in *missing, and takes out those that have come. */
+template <class WAY, uint32_t N, uint32_t RANKS>
+static __device__ __forceinline__ void poll(const struct packets &packets, const struct unit &from,
+					    uint32_t *missing, struct flight<N, RANKS> *come)
 {
-	const struct cei_channel_place &place = packets.run.place;
-	struct vector_pair pairs[RANKS];
-	uint32_t rank;
+	typename WAY::found found[N][RANKS];
+	uint32_t k, rank;
 
 #pragma unroll
-	for (rank = 0; rank < RANKS; rank++)
-		if (*missing & 1u << rank)
-			pairs[rank] = load_pair(packets, mail_of(packets, place.own, rank) + at);
+	for (k = 0; k < N; k++)
 #pragma unroll
-	for (rank = 0; rank < RANKS; rank++)
-		if (*missing & 1u << rank && take_pair(packets, pairs[rank], &come[rank]))
-			*missing &= ~(1u << rank);
+		for (rank = 0; rank < RANKS; rank++)
+			if (*missing & bit<RANKS>(k, rank))
+				found[k][rank] = WAY::load(packets, rank, behind<WAY>(from, k));
+#pragma unroll
+	for (k = 0; k < N; k++)
+#pragma unroll
+		for (rank = 0; rank < RANKS; rank++)
+			if (*missing & bit<RANKS>(k, rank) &&
+			    WAY::has_come(packets, found[k][rank], &come->v[k][rank]))
+				*missing &= ~bit<RANKS>(k, rank);
 }
 
-/* Awaits the vectors of the ranks in `missing`. Returns whether those of all lanes of the warp have
- * come. Called by whole warps. */
-template <uint32_t RANKS>
-static __device__ __forceinline__ bool receive(const struct packets &packets, uint32_t at,
-					       uint32_t missing, uint4 (&come)[RANKS])
+/* The ranks of which something is in the set. */
+template <uint32_t N, uint32_t RANKS>
+static __device__ __forceinline__ uint32_t ranks_in(uint32_t set)
+{
+	uint32_t ranks = 0;
+
+#pragma unroll
+	for (uint32_t k = 0; k < N; k++)
+		ranks |= set >> k * RANKS & ((1u << RANKS) - 1);
+	return ranks;
+}
+
+/* Awaits the units in `missing`, which is the same in all lanes if WAY::is_by_warp. Returns whether
+ * those of all lanes of the warp have come. Called by whole warps. */
+template <class WAY, uint32_t N, uint32_t RANKS>
+static __device__ __forceinline__ bool receive(const struct packets &packets,
+					       const struct unit &from, uint32_t missing,
+					       struct flight<N, RANKS> *come)
 {
 	struct looks looks = {};
 	uint32_t i;
@@ -139,45 +173,68 @@ static __device__ __forceinline__ bool receive(const struct packets &packets, ui
 	for (;;) {
 #pragma unroll 1
 		for (i = 0; missing && i < POLLS; i++)
-			poll(packets, at, &missing, come);
+			poll<WAY>(packets, from, &missing, come);
 		if (!__any_sync(0xffffffffu, missing))
 			return true;
-		if (!still_waits(packets.run, packets.number, missing, &looks))
+		if (!still_waits(packets.run, packets.number, ranks_in<N, RANKS>(missing), &looks))
 			return false;
 	}
 }
 
 /* --- runs ------------------------------------------------------------------------------------ */
 
-template <class T, uint32_t RANKS>
-static __device__ __forceinline__ bool copy_packets(const struct packets &packets)
+/* Returns which units from this one on come from peers: of a move, or of a sum. */
+template <class WAY, uint32_t N, uint32_t RANKS>
+static __device__ __forceinline__ uint32_t coming(const struct cei_channel_run &run,
+						  const struct unit &from, bool is_sum)
 {
-	const struct cei_channel_run &run = packets.run;
-	uint64_t most = 0, i;
-	uint32_t rank, missing, at;
-	uint4 come[RANKS];
+	uint32_t set = 0;
 
-	if (!send_all<T, RANKS>(packets))
+#pragma unroll
+	for (uint32_t k = 0; k < N; k++)
+#pragma unroll
+		for (uint32_t rank = 0; rank < RANKS; rank++)
+			if (is_peer(run.place, rank) &&
+			    behind<WAY>(from, k).first <
+			    run.parts[is_sum ? run.place.own : rank].from)
+				set |= bit<RANKS>(k, rank);
+	return set;
+}
+
+template <class WAY, class T, uint32_t RANKS>
+static __device__ __forceinline__ bool copy_units(const struct packets &packets)
+{
+	constexpr uint32_t n = WAY::template n_together<RANKS>;
+	const struct cei_channel_run &run = packets.run;
+	struct unit from = first_unit<WAY>();
+	struct flight<n, RANKS> come;
+	uint32_t rank, k, set;
+	uint64_t most = 0, i;
+
+	if (!send_all<WAY, T, RANKS>(packets))
 		return false;
 	copy_own(run, threadIdx.x, n_movers());
 #pragma unroll
 	for (rank = 0; rank < RANKS; rank++)
 		if (is_peer(run.place, rank))
 			most = max(most, run.parts[rank].from);
-	for (i = 0; i < most; i += byte_step()) {
-		at = first_byte() + (uint32_t)i;
-		missing = 0;
-#pragma unroll
-		for (rank = 0; rank < RANKS; rank++)
-			if (is_peer(run.place, rank) && at < run.parts[rank].from)
-				missing |= 1u << rank;
-		if (!receive(packets, at, missing, come))
+#pragma unroll 1
+	for (i = 0; i < most; i += n * unit_step<WAY>(), from = behind<WAY>(from, n)) {
+		set = coming<WAY, n, RANKS>(run, from, false);
+		if (!receive<WAY>(packets, from, set, &come))
 			return false;
 #pragma unroll
-		for (rank = 0; rank < RANKS; rank++)
-			if (is_peer(run.place, rank) && at < run.parts[rank].from)
-				store<T>(run.parts[rank].target + at, come[rank],
-					 run.parts[rank].from - at);
+		for (k = 0; k < n; k++)
+#pragma unroll
+			for (rank = 0; rank < RANKS; rank++)
+				if (set & bit<RANKS>(k, rank)) {
+					const struct cei_channel_part &part = run.parts[rank];
+					const struct unit unit = behind<WAY>(from, k);
+
+					store_unit<WAY, T::is_plain>(
+						part.target + unit.at, come.v[k][rank],
+						bytes_of<WAY>(unit, part.from));
+				}
 	}
 	return true;
 }
@@ -205,38 +262,53 @@ static __device__ __forceinline__ uint4 sum_of(const struct cei_channel_run &run
 }
 
 /* The own addends are loaded while those of the peers are awaited. */
-template <class T, uint32_t RANKS>
-static __device__ __forceinline__ bool add_packets(const struct packets &packets)
+template <class WAY, class T, uint32_t RANKS>
+static __device__ __forceinline__ bool add_units(const struct packets &packets)
 {
+	constexpr uint32_t n = WAY::template n_together<RANKS>;
 	const struct cei_channel_run &run = packets.run;
 	const struct cei_channel_part &part = run.parts[run.place.own];
-	const uint32_t peers = ((1u << run.place.n_ranks) - 1) & ~(1u << run.place.own);
-	uint4 own, come[RANKS];
-	uint32_t at;
+	struct unit from = first_unit<WAY>();
+	struct flight<n, RANKS> come;
+	uint4 own[n];
 	uint64_t i;
+	uint32_t k;
 
-	if (!send_all<T, RANKS>(packets))
+	if (!send_all<WAY, T, RANKS>(packets))
 		return false;
-	for (i = 0; i < part.from; i += byte_step()) {
-		at = first_byte() + (uint32_t)i;
-		if (at < part.from)
-			own = load<T>(part.source + at, part.from - at);
-		if (!receive(packets, at, at < part.from ? peers : 0, come))
+#pragma unroll 1
+	for (i = 0; i < part.from; i += n * unit_step<WAY>(), from = behind<WAY>(from, n)) {
+#pragma unroll
+		for (k = 0; k < n; k++) {
+			const struct unit unit = behind<WAY>(from, k);
+
+			if (unit.first < part.from)
+				own[k] = load_unit<WAY, T::is_plain>(
+					part.source + unit.at, bytes_of<WAY>(unit, part.from));
+		}
+		if (!receive<WAY>(packets, from, coming<WAY, n, RANKS>(run, from, true), &come))
 			return false;
-		if (at < part.from)
-			store<T>(part.target + at, sum_of<T, RANKS>(run, own, come),
-				 part.from - at);
+#pragma unroll
+		for (k = 0; k < n; k++) {
+			const struct unit unit = behind<WAY>(from, k);
+
+			if (unit.first < part.from)
+				store_unit<WAY, T::is_plain>(
+					part.target + unit.at,
+					sum_of<T, RANKS>(run, own[k], come.v[k]),
+					bytes_of<WAY>(unit, part.from));
+		}
 	}
 	return true;
 }
 
-template <class T, uint32_t RANKS>
+template <class WAY, class T, uint32_t RANKS>
 static __device__ __forceinline__ bool move(const struct packets &packets)
 {
 	if constexpr (T::is_moves)
-		return copy_packets<T, RANKS>(packets);
+		return copy_units<WAY, T, RANKS>(packets);
 	else
-		return add_packets<T, RANKS>(packets);
+		return add_units<WAY, T, RANKS>(packets);
 }
 
 /* Sends and checks heads; run by the last warp of each block. */
@@ -255,21 +327,21 @@ static __device__ __forceinline__ bool do_heads(const struct packets &packets)
 	return false;
 }
 
-template <class T>
+template <class WAY, class T>
 static __device__ __forceinline__ bool move_all(const struct packets &packets)
 {
 	if (packets.run.place.n_ranks <= 2)
-		return move<T, 2>(packets);
+		return move<WAY, T, 2>(packets);
 	if (packets.run.place.n_ranks <= 4)
-		return move<T, 4>(packets);
-	return move<T, CEI_CHANNEL_RANKS_MAX>(packets);
+		return move<WAY, T, 4>(packets);
+	return move<WAY, T, CEI_CHANNEL_RANKS_MAX>(packets);
 }
 
 template <class V> struct plain : V { static constexpr bool is_plain = true; };
 template <class V> struct other : V { static constexpr bool is_plain = false; };
 
-template <class V>
-static __device__ __forceinline__ void run_packets(const struct cei_channel_run &run)
+template <class WAY, class V>
+static __device__ __forceinline__ void run_units(const struct cei_channel_run &run)
 {
 	const struct packets packets = { run, __shfl_sync(0xffffffffu, number_of(run), 0) };
 	bool is_good;
@@ -277,9 +349,9 @@ static __device__ __forceinline__ void run_packets(const struct cei_channel_run 
 	if (threadIdx.x >= n_movers())
 		is_good = do_heads(packets);
 	else if (run.is_plain)
-		is_good = move_all<plain<V>>(packets);
+		is_good = move_all<WAY, plain<V>>(packets);
 	else
-		is_good = move_all<other<V>>(packets);
+		is_good = move_all<WAY, other<V>>(packets);
 	if (__syncthreads_and(is_good) && !threadIdx.x)
 		end_run(run, packets.number);
 }
@@ -289,23 +361,55 @@ static __device__ __forceinline__ void run_packets(const struct cei_channel_run 
 extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
 cei_channel_packets_copy(const __grid_constant__ struct cei_channel_run run)
 {
-	cei_channel::run_packets<cei_channel::no_numbers>(run);
+	using namespace cei_channel;
+	run_units<as_packets, no_numbers>(run);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
 cei_channel_packets_bf16(const __grid_constant__ struct cei_channel_run run)
 {
-	cei_channel::run_packets<cei_channel::numbers<vector_pairs<pair_bf16>>>(run);
+	using namespace cei_channel;
+	run_units<as_packets, numbers<vector_pairs<pair_bf16>>>(run);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
 cei_channel_packets_fp16(const __grid_constant__ struct cei_channel_run run)
 {
-	cei_channel::run_packets<cei_channel::numbers<vector_pairs<pair_fp16>>>(run);
+	using namespace cei_channel;
+	run_units<as_packets, numbers<vector_pairs<pair_fp16>>>(run);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
 cei_channel_packets_fp32(const __grid_constant__ struct cei_channel_run run)
 {
-	cei_channel::run_packets<cei_channel::numbers<vector_fp32>>(run);
+	using namespace cei_channel;
+	run_units<as_packets, numbers<vector_fp32>>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
+cei_channel_lines_copy(const __grid_constant__ struct cei_channel_run run)
+{
+	using namespace cei_channel;
+	run_units<as_lines, no_numbers>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
+cei_channel_lines_bf16(const __grid_constant__ struct cei_channel_run run)
+{
+	using namespace cei_channel;
+	run_units<as_lines, numbers<vector_pairs<pair_bf16>>>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
+cei_channel_lines_fp16(const __grid_constant__ struct cei_channel_run run)
+{
+	using namespace cei_channel;
+	run_units<as_lines, numbers<vector_pairs<pair_fp16>>>(run);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_CHANNEL_PACKET_THREADS, 1)
+cei_channel_lines_fp32(const __grid_constant__ struct cei_channel_run run)
+{
+	using namespace cei_channel;
+	run_units<as_lines, numbers<vector_fp32>>(run);
 }

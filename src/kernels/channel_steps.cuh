@@ -193,9 +193,9 @@ static __device__ __noinline__ bool look_around(const struct cei_channel_place &
 	return false;
 }
 
-/* Awaits that a counter of this rank is at least `least`, with looks at failures. Returns its value,
- * acquired, or 0: the run has failed, which the block is told. Called by one thread. wait_and_peer:
- * enum cei_channel_wait << 8 | the peer that raises the counter. */
+/* Awaits that a counter of this rank is at least `least`, with looks at failures. Returns its
+ * value, acquired, or 0: the run has failed, which the block is told. Called by one thread.
+ * wait_and_peer: enum cei_channel_wait << 8 | the peer that raises the counter. */
 static __device__ __noinline__ uint64_t await_counter(const struct cei_channel_place &place,
 						      struct shared *shared,
 						      const uint64_t *counter, uint64_t least,
@@ -249,9 +249,10 @@ static __device__ __forceinline__ bool await_room(const struct block &block, uin
 	return true;
 }
 
-/* Run by a warp: awaits the chunks of all peers, one lane each, and publishes how many have come.
- * Peers have written by other instructions than COPY's bulk loads read by, hence the fence. It stands
- * here because it takes as long as a part of a chunk does, and one serves all that have come. */
+/* Run by a warp: awaits the chunks of all peers, one lane each, and publishes how many have
+ * come. Peers have written by other instructions than COPY's bulk loads read by, hence the
+ * fence. It stands here because it takes as long as a part of a chunk does, and one serves all
+ * that have come. */
 static __device__ __forceinline__ void await_all(const struct block &block, uint32_t way)
 {
 	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;

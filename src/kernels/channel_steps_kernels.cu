@@ -159,7 +159,8 @@ static __device__ __forceinline__ void count_run(const struct cei_channel_run &r
 		    is_used ? chunks_of(in, run.n_lanes, block.lane) : 0);
 	if (IS_SUM && !way && is_used) {
 		block.shared->addends_at[peer] = (uint32_t)
-			(slot_of(block, 0, run.place.own, peer, 0) - run.place.memory[run.place.own]);
+			(slot_of(block, 0, run.place.own, peer, 0) -
+			 run.place.memory[run.place.own]);
 		block.shared->sums_there[peer] = slot_of(block, 1, peer, run.place.own, 0);
 	}
 }
@@ -181,10 +182,35 @@ static __device__ __forceinline__ void do_counters(const struct block &block, bo
 	}
 }
 
-/* Run by the adders, which have nothing to add up in moves: what stays here, and what goes between
- * the block's peer and this rank by packets. */
-static __device__ __forceinline__ void move_few(const struct cei_channel_run &run,
-						const struct block &block, uint64_t number)
+/* Moves what goes between the block's peer and this rank together with the number of the run. */
+template <class WAY>
+static __device__ __forceinline__ bool move_units(const struct packets &packets, uint32_t peer,
+						  const struct movers &movers, bool is_to)
+{
+	if (!is_to)
+		return take_part<WAY>(packets, peer, movers);
+	send_part<WAY>(packets, peer, movers);
+	return true;
+}
+
+/* Moves the bytes of the pair in one direction, unless they go in steps. */
+static __device__ __forceinline__ bool move_few(const struct packets &packets, uint32_t peer,
+						const struct movers &movers, bool is_to)
+{
+	const struct cei_channel_layout &layout = packets.run.place.layout;
+	const struct cei_channel_part &part = packets.run.parts[peer];
+	const uint64_t bytes = is_to ? part.to : part.from;
+
+	if (bytes <= layout.span_max)
+		return move_units<as_packets>(packets, peer, movers, is_to);
+	if (bytes <= layout.line_span)
+		return move_units<as_lines>(packets, peer, movers, is_to);
+	return true;
+}
+
+/* Run by the adders, which have nothing to add up in moves. */
+static __device__ __forceinline__ void move_rest(const struct cei_channel_run &run,
+						 const struct block &block, uint64_t number)
 {
 	constexpr uint32_t n = CEI_CHANNEL_ADDERS * 32;
 	const struct packets packets = { run, number };
@@ -192,11 +218,9 @@ static __device__ __forceinline__ void move_few(const struct cei_channel_run &ru
 	const uint32_t behind = run.place.own + service_of(run).first;
 	const uint32_t peer = behind < run.place.n_ranks ? behind : behind - run.place.n_ranks;
 
-	if (run.parts[peer].to <= run.place.layout.span_max)
-		send_part(packets, peer, movers);
+	(void)move_few(packets, peer, movers, true);
 	copy_own(run, threadIdx.x, n);
-	if (run.parts[peer].from <= run.place.layout.span_max &&
-	    !take_part(packets, peer, movers))
+	if (!move_few(packets, peer, movers, false))
 		*(volatile uint32_t *)&block.shared->has_failed = 1;
 }
 
@@ -228,7 +252,7 @@ static __device__ __forceinline__ void do_task(const struct cei_channel_run &run
 	else if constexpr (!T::is_moves)
 		do_sum<T>(run, block);
 	else if (warp < PUSH)
-		move_few(run, block, number);
+		move_rest(run, block, number);
 	else if (warp == COPY)
 		copy_all<copy_alone>(block, walk_of(run, false));
 	do_counters(block, !T::is_moves);

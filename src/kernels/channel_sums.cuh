@@ -58,10 +58,10 @@ static __device__ __forceinline__ uint32_t addends_at(const struct cei_channel_r
 template <uint32_t RANKS>
 struct addends {
 	const char *own;
-	uint32_t    at[RANKS];          /* those of peers, behind the begin of the channel's memory */
+	uint32_t    at[RANKS];          /* those of peers, from where the channel's memory begins */
 };
 
-/* Returns where those of `rank` begin. Ranks that there are none of have the own ones. */
+/* Returns where those of a rank begin; of one that there is not: the own ones. */
 template <uint32_t RANKS>
 static __device__ __forceinline__ const char *from(const struct sums &sums,
 						   const struct addends<RANKS> &addends,
@@ -106,9 +106,9 @@ static __device__ __forceinline__ void load_addends(const struct sums &sums,
 								min(at + e * step, last)));
 }
 
-/* Adds up a thread's vectors of a row, in the order of ranks, into a slot: n_bytes, whole vectors of
- * aligned addends. A thread's vectors are TEAM_THREADS apart, and of each rank some are in
- * flight. */
+/* Adds up a thread's vectors of a row, in the order of ranks, into a slot: n_bytes, whole
+ * vectors of aligned addends. A thread's vectors are TEAM_THREADS apart, and of each rank some
+ * are in flight. */
 template <class T, uint32_t RANKS>
 static __device__ __forceinline__ void add_vectors(const struct sums &sums, uint32_t row,
 						   uint32_t n_bytes, char *slot)
@@ -249,8 +249,8 @@ static __device__ __forceinline__ bool send_row(const struct sums &sums, uint32_
 	return true;
 }
 
-/* Run by one thread, when a row has been added up: its addends are needed no more, and its sums go to
- * all that get them. */
+/* Run by one thread, when a row has been added up: its addends are needed no more, and its sums
+ * go to all that get them. */
 static __device__ __forceinline__ bool store_row(const struct sums &sums, uint32_t row)
 {
 	const struct cei_channel_place &place = sums.run.place;
@@ -285,8 +285,9 @@ static __device__ __forceinline__ void store_row_by_warp(const struct sums &sums
 	store_slot_by_warp(target, sum_slot(sums.block, row), row_bytes(sums, at));
 }
 
-/* Run by a warp, of which the first lane does what bulk copies can do. When the stores of a row have
- * begun, it waits until those of the row before have been read, and gives that one's slot back. */
+/* Run by a warp, of which the first lane does what bulk copies can do. When the stores of a row
+ * have begun, it waits until those of the row before have been read, and gives that one's slot
+ * back. */
 static __device__ __forceinline__ void store_all(const struct sums &sums)
 {
 	struct shared *shared = sums.block.shared;

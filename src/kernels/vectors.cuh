@@ -96,6 +96,15 @@ static __device__ __forceinline__ uint4 cei_load(const uint4 *p)
 	return v;
 }
 
+static __device__ __forceinline__ uint2 cei_load_word(const uint2 *p)
+{
+	uint2 v;
+
+	asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+		     : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+	return v;
+}
+
 /* Adds one vector of a source to the sum. The first source sets the sum, because adding -0 to 0
  * would lose the sign. */
 template <class T>

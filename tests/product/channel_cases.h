@@ -123,7 +123,7 @@ static uint64_t draw_bytes(const scene &made)
 	const uint64_t chunk = CEI_CHANNEL_CHUNK, span = made.layout.span_max;
 	const uint64_t ring = chunk * made.layout.n_slots[0] * made.layout.n_lanes[0];
 
-	switch (draw(9)) {
+	switch (draw(11)) {
 	case 0:
 		return 0;
 	case 1:
@@ -140,8 +140,12 @@ static uint64_t draw_bytes(const scene &made)
 		return made.n_ranks > 4 ? draw(4096) : near(ring * (1 + draw(2)));
 	case 7:
 		return draw(2048);
+	case 8:
+		return near(made.layout.line_span);
+	case 9:
+		return draw(made.layout.line_span);
 	}
-	return draw(made.n_ranks > 4 ? 6000 : 24000);
+	return draw(made.n_ranks > 4 ? 6000 : 36000);
 }
 
 static uint64_t draw_count(const scene &made, enum ceov_dtype dtype)

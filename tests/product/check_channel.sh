@@ -46,7 +46,8 @@ mutants=(
 	'channel_steps.cuh s/(uint64_t)row \* cei_channel_lanes/((uint64_t)row + (MUTANT \&\& row > 3)) * cei_channel_lanes/'
 	'channel_steps_kernels.cu s/if (shared->n_in\[way\]\[peer\])/if (!MUTANT \&\& shared->n_in[way][peer])/'
 	'channel_steps_kernels.cu s/if (shared->n_out\[way\]\[peer\])/if (!MUTANT \&\& shared->n_out[way][peer])/'
-	'channel_steps_kernels.cu s/\.to <= run.place.layout.span_max/.to + MUTANT <= run.place.layout.span_max/'
+	'channel_steps_kernels.cu s/bytes <= layout.span_max/bytes + (MUTANT \&\& is_to) <= layout.span_max/'
+	'channel_steps_kernels.cu s/bytes <= layout.line_span/bytes + (MUTANT \&\& is_to) <= layout.line_span/'
 	# Heads are not compared, or not awaited, or have one half, as has the mail.
 	'channel.cuh s/if (what.bytes == run.what \&\& bytes.bytes == run.gets\[rank\])/if (MUTANT || (what.bytes == run.what \&\& bytes.bytes == run.gets[rank]))/'
 	'channel.cuh s/\&\& bytes.bytes == run.gets\[rank\])/\&\& (MUTANT || bytes.bytes == run.gets[rank]))/'
@@ -54,7 +55,9 @@ mutants=(
 	'channel.cuh s/heads\[number % 2\]/heads[MUTANT ? 0 : number % 2]/'
 	'channel.cuh s/else if (is_peer(run.place, rank))/else if (!MUTANT \&\& is_peer(run.place, rank))/'
 	'channel_packets.cuh s/packets.number % 2 \*/(MUTANT ? 0 : packets.number % 2) */'
-	'channel_packets.cuh s/ || pair.other.number != packets.number/ || (!MUTANT \&\& pair.other.number != packets.number)/'
+	'channel_packets.cuh s/ || found.other.number != packets.number/ || (!MUTANT \&\& found.other.number != packets.number)/'
+	# One of a warp's lines is taken for all of them.
+	'channel_packets.cuh s/\& LAST) == LAST;/\& (MUTANT ? 0x80u : LAST)) == (MUTANT ? 0x80u : LAST);/'
 	# A run is counted when its first block ends, and none is found that is not alone.
 	'channel.cuh s/if (n_before == last/if ((MUTANT || n_before == last)/'
 	'channel.cuh s/is_good = before == number - 1;/is_good = MUTANT || before == number - 1;/'
@@ -93,6 +96,7 @@ touch "$folder/kernels/bulk.cuh"        # bulk_on_host.h defines what it holds
 set_in channel.h -e 's/^\(#define CEI_CHANNEL_LANES_MAX *\)[0-9]*/\14/' \
 	-e 's/^\(#define CEI_CHANNEL_CHUNK *\)[0-9]*/\11024/' \
 	-e 's/^\(#define CEI_CHANNEL_SENT_MAX *\)[0-9]*/\19216/' \
+	-e 's/^\(#define CEI_CHANNEL_LINED_MAX *\)[0-9]*/\124000/' \
 	-e 's/^\(#define CEI_CHANNEL_PACKET_THREADS *\)[0-9]*/\196/' \
 	-e 's/^\(#define CEI_CHANNEL_ADDERS *\)[0-9]*/\12/'
 for name in channel.cuh channel_packets.cuh channel_packets_kernels.cu channel_steps.cuh \
@@ -116,6 +120,12 @@ for name in channel.cuh channel_packets.cuh channel_packets_kernels.cu channel_s
 			/asm volatile/,/;$/c\
 				host_load_packet(from, &packet.bytes, &packet.number);
 		}' \
+		-e 's/^\tstore_packet(to, part);/\thost_store_line(to, part.bytes, part.number);/' \
+		-e '/ load_line(const /,/^}/{
+			s/return load_packet(from);/struct cei_channel_packet part;\
+			host_load_line(from, \&part.bytes, \&part.number);\
+			return part;/
+		}' \
 		-e 's/extern __shared__ .* memory\[\];/char *memory = host_shared();/'
 done
 
@@ -127,6 +137,7 @@ sed -e 's/\(return n_ranks == 2 ? \)8 : CEI_CHANNEL_LANES_MAX;/\13 : 2;/' \
 		s/? 4 : 2;/? 2 : 1;/
 	}' \
 	-e 's/^\(#define PACKET_BLOCKS \)[0-9]*/\13/' \
+	-e 's/^\(#define LINE_BLOCKS *\)[0-9]*/\14/' \
 	"$srcdir/src/ops/channel/gpu_calls.c" > "$folder/gpu_calls.c"
 sed -n '/^struct cei_calls {/,/^struct ceov_call cei_calls_at/p' \
 	"$srcdir/src/ops/channel/channel.h" > "$folder/cxx/ops/channel/channel.h"
@@ -152,5 +163,10 @@ result=0
 for i in "${!mutants[@]}"; do
 	find "$i" || result=1
 done
+# That parts of a line come in ascending order is what lines rest on: without it cases must fail.
+if timeout 60 "$folder/channel" 3 400 999 > "$folder/found" 2>&1; then
+	echo "FAIL: no case has found that parts of a line come in any order"
+	result=1
+fi
 [ $result = 0 ] && echo "${#mutants[@]} mutants: each was found"
 exit $result

@@ -239,6 +239,15 @@ static uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
 	return { x, y, z, w };
 }
 
+struct alignas(8) uint2 {
+	uint32_t x, y;
+};
+
+static uint2 make_uint2(uint32_t x, uint32_t y)
+{
+	return { x, y };
+}
+
 static uint32_t max(uint32_t a, uint32_t b)
 {
 	return a > b ? a : b;
@@ -247,6 +256,11 @@ static uint32_t max(uint32_t a, uint32_t b)
 static uint64_t max(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
+}
+
+static uint32_t min(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
 }
 
 static uint64_t min(uint64_t a, uint64_t b)

@@ -15,9 +15,11 @@
 #define VECTOR        UINT64_C(16)
 #define WARP          32u
 #define SLOTS_MIN     4u                /* rows of sums under way must fit (SUM_LAG) */
+#define LINES_OF_WARP (4u * CEI_CHANNEL_LINE_BYTES)
 #define PACKET_MOVERS (CEI_CHANNEL_PACKET_THREADS - WARP)
 #define PACKET_BLOCK  (PACKET_MOVERS * VECTOR)  /* bytes of a pair that a block moves at once */
 #define PACKET_BLOCKS 16u
+#define LINE_BLOCKS   32u
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -63,7 +65,10 @@ uint64_t cei_gpu_layout(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channe
 		n_ranks = 2;            /* a rank that is alone sends nothing */
 	ret->span_max = (uint32_t)(CEI_CHANNEL_SENT_MAX / (n_ranks - 1) / VECTOR * VECTOR);
 	ret->mail_at = ceiling(sizeof(struct cei_channel_memory), ALIGN) * ALIGN;
-	at = ret->mail_at + ceiling((n_ranks - 1) * UINT64_C(4) * ret->span_max, ALIGN) * ALIGN;
+	ret->lines_at = ret->mail_at +
+		ceiling((n_ranks - 1) * UINT64_C(4) * ret->span_max, ALIGN) * ALIGN;
+	ret->line_span = CEI_CHANNEL_LINED_MAX / (n_ranks - 1) / LINES_OF_WARP * LINES_OF_WARP;
+	at = ret->lines_at + (n_ranks - 1) * UINT64_C(2) * cei_channel_line_mail(ret->line_span);
 	for (ring = 0; ring < CEI_CHANNEL_RINGS; ring++) {
 		pairs_bytes = (uint64_t)(n_ranks - 1) * lanes[ring] * CEI_CHANNEL_CHUNK;
 		ret->n_lanes[ring] = lanes[ring];
@@ -152,6 +157,16 @@ static void launch_packets(const struct cei_call *call, uint64_t bytes,
 	launch->n_threads = (uint32_t)most(WARP, least(n_movers, PACKET_MOVERS)) + WARP;
 }
 
+/* Ranks that share a GPU for tests must all find SMs. */
+static void launch_lines(const struct cei_call *call, uint64_t bytes, struct cei_gpu_launch *launch)
+{
+	uint64_t n = ceiling(bytes, PACKET_MOVERS / WARP * LINES_OF_WARP);
+
+	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_lines_%s", suffix_of(call));
+	launch->n_blocks = (uint32_t)least(n, call->n_ranks <= 4 ? LINE_BLOCKS : LINE_BLOCKS / 2);
+	launch->n_threads = PACKET_MOVERS + WARP;
+}
+
 /* Sums: each block serves all ranks. Moves: so many blocks serve each peer as its bytes have
  * lanes. */
 static void launch_steps(const struct cei_call *call, struct cei_channel_run *run,
@@ -174,21 +189,36 @@ static void launch_steps(const struct cei_call *call, struct cei_channel_run *ru
 	launch->shared_bytes = CEI_CHANNEL_SHARED;
 }
 
-/* Whether all of a call goes by packets. Of sums all ranks know all sizes; of moves each pair knows
- * its own, and steps take small pairs by packets, too. */
-static int is_by_packets(const struct cei_call *call, const struct cei_channel_layout *layout)
+/* Whether n bytes, if there are any, are more than `least_bytes` and at most `most_bytes`. */
+static int is_between(uint64_t n, uint64_t least_bytes, uint64_t most_bytes)
+{
+	return !n || (n > least_bytes && n <= most_bytes);
+}
+
+/* Whether all of a call goes one way. Of sums all ranks know all sizes; of moves each pair knows
+ * its own, and goes the same way in each kernel. */
+static int are_between(const struct cei_call *call, uint64_t least_bytes, uint64_t most_bytes)
 {
 	uint32_t rank;
 
-	if (call->n_ranks == 1)
-		return 1;
 	if (call->is_sum)
-		return largest(call) <= layout->span_max;
+		return is_between(largest(call), least_bytes, most_bytes);
 	for (rank = 0; rank < call->n_ranks; rank++)
-		if (rank != call->rank && most(call->parts[rank].to, call->parts[rank].from) >
-		    layout->span_max)
+		if (rank != call->rank &&
+		    (!is_between(call->parts[rank].to, least_bytes, most_bytes) ||
+		     !is_between(call->parts[rank].from, least_bytes, most_bytes)))
 			return 0;
 	return 1;
+}
+
+static int is_by_packets(const struct cei_call *call, const struct cei_channel_layout *layout)
+{
+	return call->n_ranks == 1 || are_between(call, 0, layout->span_max);
+}
+
+static int is_by_lines(const struct cei_call *call, const struct cei_channel_layout *layout)
+{
+	return are_between(call, layout->span_max, layout->line_span);
 }
 
 static int is_aligned(const struct cei_channel_part *part)
@@ -221,6 +251,7 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 		      struct cei_gpu_launch *launch)
 {
 	const int is_small = is_by_packets(call, &run->place.layout);
+	const int is_lined = !is_small && is_by_lines(call, &run->place.layout);
 	uint32_t rank;
 
 	memset(launch, 0, sizeof(*launch));
@@ -232,7 +263,7 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 		run->gives[rank] = call->parts[rank].to;
 		run->gets[rank] = call->parts[rank].from;
 	}
-	if (call->call.kind == CEOV_ALL_REDUCE && !is_small)
+	if (call->call.kind == CEOV_ALL_REDUCE && !is_small && !is_lined)
 		fill_blocks(call, run);
 	else
 		fill_parts(call, run);
@@ -240,6 +271,8 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 	run->is_plain = is_plain(call, run);
 	if (is_small)
 		launch_packets(call, largest(call), launch);
+	else if (is_lined)
+		launch_lines(call, largest(call), launch);
 	else
 		launch_steps(call, run, launch);
 }
@@ -331,9 +364,9 @@ void cei_gpu_explain(const ceov_channel *channel, const struct cei_call *call, c
 
 	(void)cei_gpu_layout(channel->ring_bytes, channel->n_ranks, layout);
 	at = (size_t)snprintf(text, n, "channel '%s' of rank %u: %u ranks on GPUs; up to %u bytes "
-			      "of a pair go by packets, more through rings of %u chunks of %u "
-			      "bytes for each of up to %u lanes\n", channel->name, channel->rank,
-			      channel->n_ranks, layout->span_max,
+			      "of a pair go by packets, %u by lines, more through rings of %u "
+			      "chunks of %u bytes for each of up to %u lanes\n", channel->name,
+			      channel->rank, channel->n_ranks, layout->span_max, layout->line_span,
 			      layout->n_slots[CEI_CHANNEL_MOVES], CEI_CHANNEL_CHUNK,
 			      layout->n_lanes[CEI_CHANNEL_MOVES]);
 	if (!call)
