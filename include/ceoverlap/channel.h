@@ -73,7 +73,7 @@ struct ceov_channel_config {
 					 * to peers in calls; 0: 1 MiB; its messages have some more,
 					 * see CEOV_SEND. GPU: for calls and messages that come to
 					 * this rank; 0: 16 MiB; at least 4 chunks of 16 KiB for
-					 * each lane are taken, and 2 MiB more for few bytes */
+					 * each lane are taken, and up to 6 MiB more for few bytes */
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's */
 };
 

@@ -142,7 +142,9 @@ struct cei_channel_layout {
 	uint32_t n_slots[CEI_CHANNEL_RINGS];    /* that a lane has; a power of 2 */
 	uint32_t span_max;              /* bytes of a pair that go by packets at most; a multiple
 					 * of 16 */
-	uint32_t line_span;             /* likewise, by lines; a multiple of four lines' */
+	uint32_t line_span;             /* likewise, by packets or lines: more than span_max, and
+					 * a multiple of what four lines hold; or span_max, and
+					 * there are no lines */
 	uint64_t lines_at;
 };
 

@@ -132,21 +132,26 @@ END_TEST
 
 /* --- the bits of sums ------------------------------------------------------------------------ */
 
+struct bits {
+	enum ceov_call_kind     kind;
+	struct gpu_channel_mode mode;   /* with small rings, of which sums take no lines, or the
+					 * usual ones */
+};
+
 /* Each 64th number is a NaN, infinite, huge, tiny or a negative zero. What is expected is added up
  * in the order of ranks, as channels between host ranks do it, and compared bit by bit. */
 static void sum_each_way(struct gpu_op_rank *rank, const void *arg)
 {
 	static const uint64_t counts[] = { 3000, 300001 };
-	static const struct gpu_channel_mode mode = { "bits", GPU_CHANNEL_RING, 0 };
-	enum ceov_call_kind kind = *(const enum ceov_call_kind *)arg;
-	ceov_channel *channel = gpu_channel_made(rank, &mode);
+	const struct bits *bits = arg;
+	ceov_channel *channel = gpu_channel_made(rank, &bits->mode);
 	uint64_t random = testing_seed() + rank->rank;
 	struct channel_form form;
 	struct channel_case one;
 	uint32_t i;
 
 	for (i = 0; i < 2 * 3 * (CEOV_MEAN + 1); i++) {
-		one = channel_case_of(kind, (enum ceov_dtype)(CEOV_BF16 + i / 2 % 3),
+		one = channel_case_of(bits->kind, (enum ceov_dtype)(CEOV_BF16 + i / 2 % 3),
 				      rank->rig->n_ranks, counts[i % 2]);
 		one.reduction = (enum ceov_reduction)(i / 6);
 		one.seed = testing_seed() + i;
@@ -160,9 +165,10 @@ START_TEST(test_bits_of_sums)
 {
 	static const enum ceov_call_kind kinds[] = { CEOV_ALL_REDUCE, CEOV_REDUCE_SCATTER,
 						     CEOV_REDUCE };
+	const struct bits bits = { kinds[_i / 2], { "bits", _i % 2 ? 0 : GPU_CHANNEL_RING, 0 } };
 
 	gpu_op_open(&rig, n_all);
-	gpu_op_each(&rig, sum_each_way, &kinds[_i]);
+	gpu_op_each(&rig, sum_each_way, &bits);
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -525,7 +531,7 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_set_timeout(all, 100);
 	tcase_add_loop_test(all, test_random_calls, 0, SIZES);
 	tcase_add_loop_test(all, test_every_kind_and_type, CEOV_ALL_GATHER, CEOV_BARRIER + 1);
-	tcase_add_loop_test(all, test_bits_of_sums, 0, 3);
+	tcase_add_loop_test(all, test_bits_of_sums, 0, 6);
 	tcase_add_test(all, test_sums_of_other_types_are_refused);
 	tcase_add_test(all, test_calls_alternate_over_three_streams);
 	tcase_add_test(all, test_a_call_reads_what_one_on_another_stream_gives);

@@ -138,6 +138,7 @@ sed -e 's/\(return n_ranks == 2 ? \)8 : CEI_CHANNEL_LANES_MAX;/\13 : 2;/' \
 	}' \
 	-e 's/^\(#define PACKET_BLOCKS \)[0-9]*/\13/' \
 	-e 's/^\(#define LINE_BLOCKS *\)[0-9]*/\14/' \
+	-e 's/^\(#define LINES_SHARE *\)[0-9]*/\12/' \
 	"$srcdir/src/ops/channel/gpu_calls.c" > "$folder/gpu_calls.c"
 sed -n '/^struct cei_calls {/,/^struct ceov_call cei_calls_at/p' \
 	"$srcdir/src/ops/channel/channel.h" > "$folder/cxx/ops/channel/channel.h"

@@ -15,6 +15,7 @@
 #define VECTOR        UINT64_C(16)
 #define WARP          32u
 #define SLOTS_MIN     4u                /* rows of sums under way must fit (SUM_LAG) */
+#define LINES_SHARE   8u                /* of ring_bytes */
 #define LINES_OF_WARP (4u * CEI_CHANNEL_LINE_BYTES)
 #define PACKET_MOVERS (CEI_CHANNEL_PACKET_THREADS - WARP)
 #define PACKET_BLOCK  (PACKET_MOVERS * VECTOR)  /* bytes of a pair that a block moves at once */
@@ -53,6 +54,19 @@ static uint32_t pair_lanes(uint32_t n_ranks)
 	return n_ranks <= 4 ? 4 : 2;
 }
 
+/* Sets how many bytes of a pair go by lines at most, which is a share of the rings: the channels of
+ * small groups have little memory. Returns the size of the mail of all peers. */
+static uint64_t lines(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channel_layout *layout)
+{
+	uint64_t bytes = least(ring_bytes / LINES_SHARE, CEI_CHANNEL_LINED_MAX) / (n_ranks - 1);
+
+	layout->line_span = (uint32_t)(bytes / LINES_OF_WARP * LINES_OF_WARP);
+	if (layout->line_span > layout->span_max)
+		return (n_ranks - 1) * UINT64_C(2) * cei_channel_line_mail(layout->line_span);
+	layout->line_span = layout->span_max;
+	return 0;
+}
+
 uint64_t cei_gpu_layout(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channel_layout *ret)
 {
 	const uint64_t shares[CEI_CHANNEL_RINGS] = { 3, 3, 2 };         /* eighths */
@@ -67,8 +81,7 @@ uint64_t cei_gpu_layout(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channe
 	ret->mail_at = ceiling(sizeof(struct cei_channel_memory), ALIGN) * ALIGN;
 	ret->lines_at = ret->mail_at +
 		ceiling((n_ranks - 1) * UINT64_C(4) * ret->span_max, ALIGN) * ALIGN;
-	ret->line_span = CEI_CHANNEL_LINED_MAX / (n_ranks - 1) / LINES_OF_WARP * LINES_OF_WARP;
-	at = ret->lines_at + (n_ranks - 1) * UINT64_C(2) * cei_channel_line_mail(ret->line_span);
+	at = ret->lines_at + lines(ring_bytes, n_ranks, ret);
 	for (ring = 0; ring < CEI_CHANNEL_RINGS; ring++) {
 		pairs_bytes = (uint64_t)(n_ranks - 1) * lanes[ring] * CEI_CHANNEL_CHUNK;
 		ret->n_lanes[ring] = lanes[ring];
