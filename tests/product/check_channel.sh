@@ -133,7 +133,7 @@ done
 mkdir -p "$folder/ops/compute" "$folder/cxx/ops/channel"
 sed -e 's/\(return n_ranks == 2 ? \)8 : CEI_CHANNEL_LANES_MAX;/\13 : 2;/' \
 	-e '/^static uint32_t pair_lanes/,/^}/{
-		s/return 8;/return 3;/
+		s/return CEI_CHANNEL_LANES_MAX;/return 4;/
 		s/? 4 : 2;/? 2 : 1;/
 	}' \
 	-e 's/^\(#define PACKET_BLOCKS \)[0-9]*/\13/' \

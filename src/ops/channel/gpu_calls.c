@@ -40,8 +40,9 @@ static uint64_t ceiling(uint64_t n, uint64_t unit)
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* Lanes of a sum, and of a pair's moves and messages. On two H200s 8 SMs, each of which pushes and
- * adds, fill a link in both directions. Ranks that share a GPU for tests must all find SMs, which
- * limits the lanes of many ranks: 8 x 16, and 8 x 7 x 2, of 132. */
+ * adds, fill a link in both directions; those of a move also copy what stays, so they are 16. Ranks
+ * that share a GPU for tests must all find SMs, which limits the lanes of many ranks: 8 x 16, and
+ * 8 x 7 x 2, of 132. */
 static uint32_t sum_lanes(uint32_t n_ranks)
 {
 	return n_ranks == 2 ? 8 : CEI_CHANNEL_LANES_MAX;
@@ -50,7 +51,7 @@ static uint32_t sum_lanes(uint32_t n_ranks)
 static uint32_t pair_lanes(uint32_t n_ranks)
 {
 	if (n_ranks == 2)
-		return 8;
+		return CEI_CHANNEL_LANES_MAX;
 	return n_ranks <= 4 ? 4 : 2;
 }
 
@@ -70,8 +71,10 @@ static uint64_t lines(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channel_
 uint64_t cei_gpu_layout(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channel_layout *ret)
 {
 	const uint64_t shares[CEI_CHANNEL_RINGS] = { 3, 3, 2 };         /* eighths */
-	const uint32_t lanes[CEI_CHANNEL_RINGS] = { sum_lanes(n_ranks), sum_lanes(n_ranks),
-						    pair_lanes(n_ranks) };
+	const uint32_t lanes[CEI_CHANNEL_RINGS] = {
+		(uint32_t)most(sum_lanes(n_ranks), pair_lanes(n_ranks)), sum_lanes(n_ranks),
+		pair_lanes(n_ranks)
+	};
 	uint64_t at, pairs_bytes;
 	uint32_t ring;
 
