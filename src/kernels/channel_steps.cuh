@@ -249,11 +249,12 @@ static __device__ __forceinline__ bool await_room(const struct block &block, uin
 	return true;
 }
 
-/* Run by a warp: awaits the chunks of all peers, one lane each, and publishes how many have
- * come. Peers have written by other instructions than COPY's bulk loads read by, hence the
- * fence. It stands here because it takes as long as a part of a chunk does, and one serves all
- * that have come. */
-static __device__ __forceinline__ void await_all(const struct block &block, uint32_t way)
+/* Run by a warp: awaits the chunks of all peers, one lane each, and publishes how many have come.
+ * copies: bulk loads read them, and peers have written by other instructions than these read by,
+ * hence the fence. It stands here because it takes as long as a part of a chunk does, and one
+ * serves all that have come. */
+static __device__ __forceinline__ void await_all(const struct block &block, uint32_t way,
+						 bool copies)
 {
 	const struct cei_channel_words &words = memory_of(block.place, block.place.own)->words;
 	const uint32_t peer = threadIdx.x % 32;
@@ -273,7 +274,8 @@ static __device__ __forceinline__ void await_all(const struct block &block, uint
 		if (!value)
 			return;
 		come = value - before < n ? (uint32_t)(value - before) : n;
-		cei_fence_async();
+		if (copies)
+			cei_fence_async();
 		publish(&block.shared->n_come[way][peer], come);
 	}
 }

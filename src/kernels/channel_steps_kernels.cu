@@ -170,9 +170,9 @@ static __device__ __forceinline__ void do_counters(const struct block &block, bo
 {
 	switch (threadIdx.x / 32) {
 	case AWAIT:
-		return await_all(block, 0);
+		return await_all(block, 0, !adds);
 	case AWAIT_SUMS:
-		return await_all(block, 1);
+		return await_all(block, 1, true);
 	case TELL:
 		return tell_all(block, 0);
 	case TELL_SUMS:
