@@ -173,10 +173,12 @@ static void launch_packets(const struct cei_call *call, uint64_t bytes,
 	launch->n_threads = (uint32_t)most(WARP, least(n_movers, PACKET_MOVERS)) + WARP;
 }
 
-/* Ranks that share a GPU for tests must all find SMs. */
+/* As many blocks as leave no thread a second round (n_together of the kernel), since blocks that
+ * are not alone have to be counted. Ranks that share a GPU for tests must all find SMs. */
 static void launch_lines(const struct cei_call *call, uint64_t bytes, struct cei_gpu_launch *launch)
 {
-	uint64_t n = ceiling(bytes, PACKET_MOVERS / WARP * LINES_OF_WARP);
+	uint32_t n_together = call->n_ranks <= 2 ? 4 : call->n_ranks <= 4 ? 2 : 1;
+	uint64_t n = ceiling(bytes, PACKET_MOVERS / WARP * LINES_OF_WARP * n_together);
 
 	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_lines_%s", suffix_of(call));
 	launch->n_blocks = (uint32_t)least(n, call->n_ranks <= 4 ? LINE_BLOCKS : LINE_BLOCKS / 2);
