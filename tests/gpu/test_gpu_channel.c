@@ -21,8 +21,6 @@
 #define STREAM_CALLS  60u
 #define CAPTURED      8u
 #define REPLAYS       50u
-#define MANY          3000u             /* calls without a wait between them */
-#define MANY_ITEMS    2000u
 #define SMALL_UNIT    UINT64_C(16384)   /* of calls that are made often */
 #define HOLD_NS       (3 * TESTING_MS)
 
@@ -451,31 +449,42 @@ END_TEST
 
 /* --- many calls ------------------------------------------------------------------------------ */
 
+/* Calls without a wait between them. Between two ranks the second ones go by lines: how these come
+ * is what was seen, not what a manual promises. */
+static const struct many {
+	uint32_t                n_calls;
+	uint64_t                least_items, items;     /* from the least on, so many sizes */
+	struct gpu_channel_mode mode;
+} many_calls[] = {
+	{ 3000, 0, 2000, { "many", GPU_CHANNEL_RING, 0 } },
+	{ 150, 200000, 250000, { "many lines", 0, 0 } },
+};
+
 static void make_many(struct gpu_op_rank *rank, const void *arg)
 {
-	static const struct gpu_channel_mode mode = { "many", GPU_CHANNEL_RING, 0 };
-	struct gpu_channel_call *calls = calloc(MANY, sizeof(*calls));
-	ceov_channel *channel = gpu_channel_made(rank, &mode);
+	const struct many *many = arg;
+	struct gpu_channel_call *calls = calloc(many->n_calls, sizeof(*calls));
+	ceov_channel *channel = gpu_channel_made(rank, &many->mode);
 	uint64_t random = testing_seed();       /* the same at all ranks */
 	struct channel_form form = { 0 };
 	struct channel_case one;
 	uint32_t i;
 
-	(void)arg;
 	ck_assert_ptr_nonnull(calls);
-	for (i = 0; i < MANY; i++) {
+	for (i = 0; i < many->n_calls; i++) {
 		one = channel_case_of(CEOV_ALL_REDUCE, (enum ceov_dtype)(CEOV_BF16 + i % 3),
-				      rank->rig->n_ranks, testing_below(&random, MANY_ITEMS));
+				      rank->rig->n_ranks,
+				      many->least_items + testing_below(&random, many->items));
 		one.seed = testing_random(&random);
 		form.is_in_place = i % 2 != 0;
 		gpu_channel_put(rank, &one, &form, &calls[i]);
 	}
-	for (i = 0; i < MANY; i++) {
+	for (i = 0; i < many->n_calls; i++) {
 		gpu_op_result_check(rank, gpu_channel_run(channel, &calls[i], GPU_CONSUME));
 		gpu_channel_keep_pace(rank, i);
 	}
 	gpu_channel_idle(rank, channel, GPU_CONSUME);
-	for (i = 0; i < MANY; i++) {
+	for (i = 0; i < many->n_calls; i++) {
 		gpu_channel_check(&calls[i]);
 		gpu_channel_drop(&calls[i]);
 	}
@@ -486,7 +495,7 @@ static void make_many(struct gpu_op_rank *rank, const void *arg)
 START_TEST(test_many_calls_without_a_wait)
 {
 	gpu_op_open(&rig, n_all);
-	gpu_op_each(&rig, make_many, NULL);
+	gpu_op_each(&rig, make_many, &many_calls[_i]);
 	gpu_op_close(&rig);
 }
 END_TEST
@@ -536,7 +545,8 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_add_test(all, test_calls_alternate_over_three_streams);
 	tcase_add_test(all, test_a_call_reads_what_one_on_another_stream_gives);
 	tcase_add_loop_test(all, test_graphs_are_replayed, 0, 2);
-	tcase_add_test(all, test_many_calls_without_a_wait);
+	tcase_add_loop_test(all, test_many_calls_without_a_wait, 0,
+			    sizeof(many_calls) / sizeof(many_calls[0]));
 	suite_add_tcase(made, all);
 	tcase_set_timeout(processes, 100);
 	tcase_add_test(processes, test_a_process_for_each_rank);
