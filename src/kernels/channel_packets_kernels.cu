@@ -97,20 +97,29 @@ static __device__ __forceinline__ void store_leaving(const struct packets &packe
 		}
 }
 
-/* Sends all that this block sends, unless the channel has ended. Returns whether it has not. */
+/* Finds the run's number, the same in all lanes of a warp. */
+static __device__ __forceinline__ void find_number(struct packets *packets)
+{
+	packets->number = __shfl_sync(0xffffffffu, number_of(packets->run), 0);
+}
+
+/* Finds the run's number, and sends all that this block sends, unless the channel has ended. Returns
+ * whether it has not. The first units are on their way when the number is asked for, which costs
+ * one wait for both. */
 template <class WAY, class T, uint32_t RANKS>
-static __device__ __forceinline__ bool send_all(const struct packets &packets)
+static __device__ __forceinline__ bool send_all(struct packets *packets)
 {
 	constexpr uint32_t n = WAY::template n_together<RANKS>;
-	const struct cei_channel_run &run = packets.run;
+	const struct cei_channel_run &run = packets->run;
 	struct unit unit = first_unit<WAY>();
 	struct flight<n, RANKS> leaving;
 	uint64_t most = 0;
 
 	load_leaving<WAY, T>(run, unit, &leaving);
-	if (packets.number > CEI_CHANNEL_NO_RUN)
+	find_number(packets);
+	if (packets->number > CEI_CHANNEL_NO_RUN)
 		return false;
-	store_leaving<WAY>(packets, unit, leaving);
+	store_leaving<WAY>(*packets, unit, leaving);
 #pragma unroll
 	for (uint32_t rank = 0; rank < RANKS; rank++)
 		if (is_peer(run.place, rank))
@@ -118,7 +127,7 @@ static __device__ __forceinline__ bool send_all(const struct packets &packets)
 #pragma unroll 1
 	for (unit = behind<WAY>(unit, n); unit.first < most; unit = behind<WAY>(unit, n)) {
 		load_leaving<WAY, T>(run, unit, &leaving);
-		store_leaving<WAY>(packets, unit, leaving);
+		store_leaving<WAY>(*packets, unit, leaving);
 	}
 	return true;
 }
@@ -202,16 +211,17 @@ static __device__ __forceinline__ uint32_t coming(const struct cei_channel_run &
 }
 
 template <class WAY, class T, uint32_t RANKS>
-static __device__ __forceinline__ bool copy_units(const struct packets &packets)
+static __device__ __forceinline__ bool copy_units(struct packets *found)
 {
 	constexpr uint32_t n = WAY::template n_together<RANKS>;
+	const struct packets &packets = *found;
 	const struct cei_channel_run &run = packets.run;
 	struct unit from = first_unit<WAY>();
 	struct flight<n, RANKS> come;
 	uint32_t rank, k, set;
 	uint64_t most = 0, i;
 
-	if (!send_all<WAY, T, RANKS>(packets))
+	if (!send_all<WAY, T, RANKS>(found))
 		return false;
 	copy_own(run, threadIdx.x, n_movers());
 #pragma unroll
@@ -263,9 +273,10 @@ static __device__ __forceinline__ uint4 sum_of(const struct cei_channel_run &run
 
 /* The own addends are loaded while those of the peers are awaited. */
 template <class WAY, class T, uint32_t RANKS>
-static __device__ __forceinline__ bool add_units(const struct packets &packets)
+static __device__ __forceinline__ bool add_units(struct packets *found)
 {
 	constexpr uint32_t n = WAY::template n_together<RANKS>;
+	const struct packets &packets = *found;
 	const struct cei_channel_run &run = packets.run;
 	const struct cei_channel_part &part = run.parts[run.place.own];
 	struct unit from = first_unit<WAY>();
@@ -274,7 +285,7 @@ static __device__ __forceinline__ bool add_units(const struct packets &packets)
 	uint64_t i;
 	uint32_t k;
 
-	if (!send_all<WAY, T, RANKS>(packets))
+	if (!send_all<WAY, T, RANKS>(found))
 		return false;
 #pragma unroll 1
 	for (i = 0; i < part.from; i += n * unit_step<WAY>(), from = behind<WAY>(from, n)) {
@@ -303,7 +314,7 @@ static __device__ __forceinline__ bool add_units(const struct packets &packets)
 }
 
 template <class WAY, class T, uint32_t RANKS>
-static __device__ __forceinline__ bool move(const struct packets &packets)
+static __device__ __forceinline__ bool move(struct packets *packets)
 {
 	if constexpr (T::is_moves)
 		return copy_units<WAY, T, RANKS>(packets);
@@ -327,12 +338,13 @@ static __device__ __forceinline__ bool do_heads(const struct packets &packets)
 	return false;
 }
 
+/* Sets the number, as send_all() does. */
 template <class WAY, class T>
-static __device__ __forceinline__ bool move_all(const struct packets &packets)
+static __device__ __forceinline__ bool move_all(struct packets *packets)
 {
-	if (packets.run.place.n_ranks <= 2)
+	if (packets->run.place.n_ranks <= 2)
 		return move<WAY, T, 2>(packets);
-	if (packets.run.place.n_ranks <= 4)
+	if (packets->run.place.n_ranks <= 4)
 		return move<WAY, T, 4>(packets);
 	return move<WAY, T, CEI_CHANNEL_RANKS_MAX>(packets);
 }
@@ -343,15 +355,17 @@ template <class V> struct other : V { static constexpr bool is_plain = false; };
 template <class WAY, class V>
 static __device__ __forceinline__ void run_units(const struct cei_channel_run &run)
 {
-	const struct packets packets = { run, __shfl_sync(0xffffffffu, number_of(run), 0) };
+	struct packets packets = { run, 0 };
 	bool is_good;
 
-	if (threadIdx.x >= n_movers())
+	if (threadIdx.x >= n_movers()) {
+		find_number(&packets);
 		is_good = do_heads(packets);
-	else if (run.is_plain)
-		is_good = move_all<WAY, plain<V>>(packets);
-	else
-		is_good = move_all<WAY, other<V>>(packets);
+	} else if (run.is_plain) {
+		is_good = move_all<WAY, plain<V>>(&packets);
+	} else {
+		is_good = move_all<WAY, other<V>>(&packets);
+	}
 	if (__syncthreads_and(is_good) && !threadIdx.x)
 		end_run(run, packets.number);
 }
