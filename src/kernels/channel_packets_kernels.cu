@@ -103,9 +103,9 @@ static __device__ __forceinline__ void find_number(struct packets *packets)
 	packets->number = __shfl_sync(0xffffffffu, number_of(packets->run), 0);
 }
 
-/* Finds the run's number, and sends all that this block sends, unless the channel has ended. Returns
- * whether it has not. The first units are on their way when the number is asked for, which costs
- * one wait for both. */
+/* Finds the run's number, and sends all that this block sends, unless the channel has ended.
+ * Returns whether it has not. The first units are on their way when the number is asked for, so
+ * there is one wait for both. */
 template <class WAY, class T, uint32_t RANKS>
 static __device__ __forceinline__ bool send_all(struct packets *packets)
 {

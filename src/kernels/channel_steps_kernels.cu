@@ -258,28 +258,52 @@ static __device__ __forceinline__ void do_task(const struct cei_channel_run &run
 	do_counters(block, !T::is_moves);
 }
 
+/* Finds the run's number, which all of the block then have, and tells peers what the run is.
+ * Returns whether the run may begin. */
+static __device__ __forceinline__ bool name_run(const struct cei_channel_run &run,
+						const struct block &block)
+{
+	const uint64_t number = number_of(run);
+	const bool is_good = number <= CEI_CHANNEL_NO_RUN;
+
+	if (is_good && !blockIdx.x)
+		send_heads(run, number);
+	if (leads())
+		init_names(block.shared, number, run.what);
+	return is_good;
+}
+
+/* What a block begins with. Each warp waits for one thing at most. Returns whether the run may
+ * begin, the same in all threads. */
+template <bool IS_SUM>
+static __device__ __forceinline__ bool begin_run(const struct cei_channel_run &run,
+						 const struct block &block)
+{
+	const struct cei_channel_part &own = run.parts[run.place.own];
+	bool is_good = true;
+
+	if (threadIdx.x < COUNTERS)
+		count_run<IS_SUM>(run, block, threadIdx.x);
+	if (threadIdx.x == STORE * 32)
+		init_bars(block.shared);
+	if (threadIdx.x == COPY * 32) {
+		block.shared->own = own;
+		block.shared->n_rows = chunks_of(own.from, run.n_lanes, block.lane);
+	}
+	if (threadIdx.x / 32 == TELL_SUMS)
+		is_good = name_run(run, block);
+	return __syncthreads_and(is_good);
+}
+
 template <class T>
 static __device__ __forceinline__ void run_steps(const struct cei_channel_run &run)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 	const struct block block = block_of(run.place, service_of(run).lane, CEI_CHANNEL_MOVES);
-	const uint64_t number = number_of(run);
-	bool is_good = number <= CEI_CHANNEL_NO_RUN;
+	bool is_good = begin_run<!T::is_moves>(run, block);
 
-	if (is_good && !blockIdx.x && threadIdx.x / 32 == TELL_SUMS)
-		send_heads(run, number);
-	if (threadIdx.x < COUNTERS)
-		count_run<!T::is_moves>(run, block, threadIdx.x);
-	if (threadIdx.x == COUNTERS) {
-		init_bars(block.shared);
-		init_names(block.shared, number, run.what);
-		block.shared->own = run.parts[run.place.own];
-		block.shared->n_rows = chunks_of(run.parts[run.place.own].from, run.n_lanes,
-						 block.lane);
-	}
-	is_good = __syncthreads_and(is_good);
 	if (is_good)
-		do_task<T>(run, block, number);
+		do_task<T>(run, block, block.shared->number);
 	__syncthreads();
 	is_good = is_good && !has_failed(block);
 	if (is_good && threadIdx.x < COUNTERS)
@@ -287,7 +311,7 @@ static __device__ __forceinline__ void run_steps(const struct cei_channel_run &r
 			    threadIdx.x % CEI_CHANNEL_RANKS_MAX);
 	__syncthreads();
 	if (is_good && !threadIdx.x)
-		end_run(run, number);
+		end_run(run, block.shared->number);
 #else
 	__trap();
 #endif
