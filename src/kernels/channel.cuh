@@ -77,14 +77,18 @@ static __device__ __forceinline__ struct cei_channel_packet load_packet(const vo
 }
 
 /* A thread's 16 bytes of a line. All lanes of a warp store together, and load together: the eight
- * that share a line make one access of 128 bytes. */
+ * that share a line make one access of 128 bytes. Lanes that have come here on different ways, as
+ * from the bytes of a misaligned operand, would go on one behind the other, and the line's number
+ * could leave before its bytes; so they meet first. */
 static __device__ __forceinline__ void store_line(void *to, const struct cei_channel_packet &part)
 {
+	__syncwarp();
 	store_packet(to, part);
 }
 
 static __device__ __forceinline__ struct cei_channel_packet load_line(const void *from)
 {
+	__syncwarp();
 	return load_packet(from);
 }
 

@@ -58,6 +58,9 @@ mutants=(
 	'channel_packets.cuh s/ || found.other.number != packets.number/ || (!MUTANT \&\& found.other.number != packets.number)/'
 	# One of a warp's lines is taken for all of them.
 	'channel_packets.cuh s/\& LAST) == LAST;/\& (MUTANT ? 0x80u : LAST)) == (MUTANT ? 0x80u : LAST);/'
+	# Lanes of a warp do not meet before they store or load lines, so each makes an access of its own.
+	'channel.cuh /^static .* store_line/,/^}/s/__syncwarp();/if (MUTANT) return store_packet(to, part); &/'
+	'channel.cuh /^static .* load_line/,/^}/s/__syncwarp();/if (MUTANT) return load_packet(from); &/'
 	# A run is counted when its first block ends, and none is found that is not alone.
 	'channel.cuh s/if (n_before == last/if ((MUTANT || n_before == last)/'
 	'channel.cuh s/is_good = before == number - 1;/is_good = MUTANT || before == number - 1;/'
@@ -122,7 +125,7 @@ for name in channel.cuh channel_packets.cuh channel_packets_kernels.cu channel_s
 		}' \
 		-e 's/^\tstore_packet(to, part);/\thost_store_line(to, part.bytes, part.number);/' \
 		-e '/ load_line(const /,/^}/{
-			s/return load_packet(from);/struct cei_channel_packet part;\
+			s/^\treturn load_packet(from);/\tstruct cei_channel_packet part;\
 			host_load_line(from, \&part.bytes, \&part.number);\
 			return part;/
 		}' \
