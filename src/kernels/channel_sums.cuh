@@ -76,7 +76,6 @@ template <uint32_t RANKS>
 static __device__ __forceinline__ struct addends<RANKS> addends_of_row(const struct sums &sums,
 								       uint32_t row)
 {
-	const struct cei_channel_place &place = sums.run.place;
 	struct addends<RANKS> addends;
 
 	addends.own = sums.block.shared->own.source + row_at(sums, row);

@@ -95,9 +95,9 @@ static void begin_call(scene *made, uint32_t own, lane_of_work *work)
 	work->before = part.memory.bytes;
 	begin_kernel(made, own, work);
 	for (const auto &each : kernels)
-		if (!strcmp(each.name, work->how.kernel))
+		if (!strcmp(each.name, cei_gpu_kernel_names[work->how.kernel]))
 			begin(&work->threads, work->kernel.get(), each.run, &work->run);
-	CHECK(work->kernel->n_left, "no kernel %s", work->how.kernel);
+	CHECK(work->kernel->n_left, "no kernel %s", cei_gpu_kernel_names[work->how.kernel]);
 }
 
 static void begin_run(scene *made, uint32_t own)
@@ -410,14 +410,14 @@ static void end_kernel(const scene &made, uint32_t own, lane_of_work *work)
 
 	for (const auto &each : copies)
 		CHECK(each->of != ended, "rank %u: a copy is under way behind %s", own,
-		      work->how.kernel);
+		      cei_gpu_kernel_names[work->how.kernel]);
 	show_all(ended);
 	all_late.erase(ended);
 	for (const auto &thread : work->threads)
 		all_stores.erase(thread.get());
 	CHECK(made.fails != NONE || !has_failed(made.ranks[own]),
 	      "rank %u of %u, %s: it failed with %u, wait %u, peer %u, run %llu", own,
-	      made.n_ranks, work->how.kernel, made.ranks[own].status.end,
+	      made.n_ranks, cei_gpu_kernel_names[work->how.kernel], made.ranks[own].status.end,
 	      made.ranks[own].status.wait, made.ranks[own].status.peer,
 	      (unsigned long long)made.ranks[own].status.run);
 	if (work == &made.ranks[own].calls)

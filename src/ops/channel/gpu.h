@@ -13,9 +13,22 @@
 #include "kernels/channel.h"
 #include "ops/channel/channel.h"
 
-/* The kernel of a call, of how many blocks, and its parameters. */
+/* The kernels of calls. The first three are families of four: of moves, then of sums of CEOV_BF16,
+ * CEOV_FP16 and CEOV_FP32, in the order of enum ceov_dtype. */
+enum cei_gpu_kernel {
+	CEI_GPU_PACKETS  = 0,
+	CEI_GPU_LINES    = 4,
+	CEI_GPU_STEPS    = 8,
+	CEI_GPU_MESSAGES = 12,
+	CEI_GPU_KERNELS
+};
+
+/* [enum cei_gpu_kernel] */
+extern const char *const cei_gpu_kernel_names[CEI_GPU_KERNELS];
+
+/* The kernel of a call, and of how many blocks. */
 struct cei_gpu_launch {
-	char     kernel[40];
+	uint32_t kernel;                /* index of cei_gpu_kernel_names */
 	uint32_t n_blocks;
 	uint32_t n_threads;
 	uint32_t shared_bytes;

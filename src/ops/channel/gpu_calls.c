@@ -155,10 +155,21 @@ static uint64_t largest(const struct cei_call *call)
 
 /* --- kernels --------------------------------------------------------------------------------- */
 
-/* A sum of one rank is a copy. */
-static const char *suffix_of(const struct cei_call *call)
+const char *const cei_gpu_kernel_names[CEI_GPU_KERNELS] = {
+	"cei_channel_packets_copy", "cei_channel_packets_bf16", "cei_channel_packets_fp16",
+	"cei_channel_packets_fp32",
+	"cei_channel_lines_copy", "cei_channel_lines_bf16", "cei_channel_lines_fp16",
+	"cei_channel_lines_fp32",
+	"cei_channel_steps_copy", "cei_channel_steps_bf16", "cei_channel_steps_fp16",
+	"cei_channel_steps_fp32",
+	"cei_channel_messages",
+};
+
+/* Returns the kernel of a family for the call. A sum of one rank is a copy. */
+static uint32_t kernel_of(enum cei_gpu_kernel family, const struct cei_call *call)
 {
-	return call->is_sum && call->n_ranks > 1 ? cei_dtype_name(call->call.dtype) : "copy";
+	return (uint32_t)family +
+		(call->is_sum && call->n_ranks > 1 ? (uint32_t)call->call.dtype : 0);
 }
 
 static void launch_packets(const struct cei_call *call, uint64_t bytes,
@@ -166,8 +177,7 @@ static void launch_packets(const struct cei_call *call, uint64_t bytes,
 {
 	uint64_t n_movers;
 
-	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_packets_%s",
-		 suffix_of(call));
+	launch->kernel = kernel_of(CEI_GPU_PACKETS, call);
 	launch->n_blocks = (uint32_t)most(1, least(PACKET_BLOCKS, ceiling(bytes, PACKET_BLOCK)));
 	n_movers = ceiling(ceiling(bytes, VECTOR * launch->n_blocks), WARP) * WARP;
 	launch->n_threads = (uint32_t)most(WARP, least(n_movers, PACKET_MOVERS)) + WARP;
@@ -180,7 +190,7 @@ static void launch_lines(const struct cei_call *call, uint64_t bytes, struct cei
 	uint32_t n_together = call->n_ranks <= 2 ? 4 : call->n_ranks <= 4 ? 2 : 1;
 	uint64_t n = ceiling(bytes, PACKET_MOVERS / WARP * LINES_OF_WARP * n_together);
 
-	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_lines_%s", suffix_of(call));
+	launch->kernel = kernel_of(CEI_GPU_LINES, call);
 	launch->n_blocks = (uint32_t)least(n, call->n_ranks <= 4 ? LINE_BLOCKS : LINE_BLOCKS / 2);
 	launch->n_threads = PACKET_MOVERS + WARP;
 }
@@ -192,7 +202,7 @@ static void launch_steps(const struct cei_call *call, struct cei_channel_run *ru
 {
 	uint32_t rank, lanes, n = 1;
 
-	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_steps_%s", suffix_of(call));
+	launch->kernel = kernel_of(CEI_GPU_STEPS, call);
 	run->n_lanes = call->is_sum ? sum_lanes(call->n_ranks) : pair_lanes(call->n_ranks);
 	for (rank = 0; rank < call->n_ranks; rank++) {
 		if (!call->is_sum && rank == call->rank)
@@ -362,7 +372,7 @@ void cei_gpu_make_messages(const struct cei_calls *calls, struct cei_channel_mes
 			messages->served[n_served++] = message->peer;
 		has[message->peer] = 1;
 	}
-	snprintf(launch->kernel, sizeof(launch->kernel), "cei_channel_messages");
+	launch->kernel = CEI_GPU_MESSAGES;
 	launch->n_blocks = n_served * messages->blocks_each;
 	launch->n_threads = CEI_CHANNEL_STEP_THREADS;
 	launch->shared_bytes = CEI_CHANNEL_SHARED;
@@ -392,7 +402,7 @@ void cei_gpu_explain(const ceov_channel *channel, const struct cei_call *call, c
 	cei_gpu_make_run(call, &run, &launch);
 	cei_call_text(call->what, what);
 	snprintf(text + at, n - at, "%s: %s on %u SMs, with %u threads each\n", what,
-		 launch.kernel, launch.n_blocks, launch.n_threads);
+		 cei_gpu_kernel_names[launch.kernel], launch.n_blocks, launch.n_threads);
 }
 
 const char *cei_gpu_call_fault(const struct cei_call *call)

@@ -20,6 +20,7 @@ struct cei_gpu_channel {
 	struct cei_cuda            *cuda;
 	uint32_t                    gpu;
 	struct cei_module          *module;
+	void                       *functions[CEI_GPU_KERNELS]; /* CUfunction */
 	struct cei_channel_status  *status;             /* pinned */
 	struct cei_channel_place    place;
 	struct cei_gpu_order        calls;              /* guarded by the channel's lock, as is all
@@ -58,23 +59,20 @@ static int check_gpu(const ceov_channel *channel)
 			 gpu->capability_major, gpu->capability_minor);
 }
 
-/* The kernels of steps take more shared memory than kernels have without asking. */
-static int allow_shared(const ceov_channel *channel)
+/* Finds the kernels once, since the names of all of the library's are searched for it. Those of
+ * steps and messages take more shared memory than kernels have without asking. */
+static int find_kernels(ceov_channel *channel)
 {
-	static const char *const names[] = {
-		"cei_channel_steps_copy", "cei_channel_steps_bf16", "cei_channel_steps_fp16",
-		"cei_channel_steps_fp32", "cei_channel_messages",
-	};
-	const struct cei_cuda_calls *calls = &channel->gpu->cuda->calls;
-	void *function = NULL;
+	struct cei_gpu_channel *own = channel->gpu;
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < sizeof(names) / sizeof(names[0]); i++) {
-		r = cei_module_find(channel->gpu->module, names[i], &function);
-		if (!r)
-			r = check(channel, calls->function_set(
-					  function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+	for (i = 0; !r && i < CEI_GPU_KERNELS; i++) {
+		r = cei_module_find(own->module, cei_gpu_kernel_names[i], &own->functions[i]);
+		if (!r && i >= CEI_GPU_STEPS)
+			r = check(channel, own->cuda->calls.function_set(
+					  own->functions[i],
+					  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
 					  CEI_CHANNEL_SHARED), "allowing shared memory");
 	}
 	return r;
@@ -100,7 +98,7 @@ static int open_in_context(ceov_channel *channel)
 	int r = cei_module_open(own->cuda, own->gpu, &cei_kernels, &own->module);
 
 	if (!r)
-		r = allow_shared(channel);
+		r = find_kernels(channel);
 	if (!r)
 		r = open_status(channel);
 	if (!r)
@@ -239,16 +237,16 @@ struct work {
 
 static int queue_kernel(ceov_channel *channel, void *stream, struct work *work)
 {
-	const struct cei_module_launch launch = {
-		.name = work->how.kernel,
-		.n_blocks = work->how.n_blocks,
-		.n_threads = work->how.n_threads,
-		.shared_bytes = work->how.shared_bytes,
-		.stream = stream,
-		.arguments = &work->parameters,
-	};
+	const struct cei_gpu_launch *how = &work->how;
+	struct cei_gpu_channel *own = channel->gpu;
 
-	return work->how.n_blocks ? cei_module_launch(channel->gpu->module, &launch) : 0;
+	if (!how->n_blocks)
+		return 0;
+	return check(channel, own->cuda->calls.launch(own->functions[how->kernel], how->n_blocks,
+						      1, 1, how->n_threads, 1, 1,
+						      how->shared_bytes, stream,
+						      &work->parameters, NULL),
+		     "launching a kernel");
 }
 
 /* Queues copies of messages to itself. */
