@@ -393,21 +393,24 @@ int cei_cuda_context(struct cei_cuda *cuda, uint32_t gpu, CUcontext *ret_context
 int cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret_hold)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUcontext context;
+	CUcontext context, current = NULL;
 	CUresult result;
 	int r;
 
 	r = cei_cuda_context(cuda, gpu, &context);
 	if (r)
 		return r;
-	result = cuda->calls.ctx_push(context);
+	/* Frameworks have it current most of the time. */
+	ret_hold->is_pushed = cuda->calls.ctx_get(&current) != CUDA_SUCCESS || current != context;
+	result = ret_hold->is_pushed ? cuda->calls.ctx_push(context) : CUDA_SUCCESS;
 	cei_cuda_note(cuda, gpu, result);
 	if (result != CUDA_SUCCESS)
 		return cei_cuda_raise(cuda, result, CEOV_NOBODY,
 				      "GPU %u: its context cannot be made current", gpu);
 	result = cuda->calls.capture_mode(&mode);
 	if (result != CUDA_SUCCESS) {
-		(void)cuda->calls.ctx_pop(&context);
+		if (ret_hold->is_pushed)
+			(void)cuda->calls.ctx_pop(&context);
 		return cei_cuda_raise(cuda, result, CEOV_NOBODY,
 				      "GPU %u: capture mode cannot be set", gpu);
 	}
@@ -422,7 +425,8 @@ void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold)
 	CUcontext context;
 
 	(void)cuda->calls.capture_mode(&mode);
-	(void)cuda->calls.ctx_pop(&context);
+	if (hold->is_pushed)
+		(void)cuda->calls.ctx_pop(&context);
 }
 
 uint32_t cei_cuda_stream_sms(const struct cei_cuda *cuda, uint32_t gpu, CUstream stream)

@@ -145,6 +145,7 @@ struct cei_cuda {
 /* What cei_cuda_push() changed in the calling thread, and cei_cuda_pop() restores. */
 struct cei_cuda_hold {
 	CUstreamCaptureMode capture_mode;
+	int                 is_pushed;  /* the context was not current before */
 };
 
 /* Returns the primary context of a GPU; the first call creates and retains it. CEOV_ERR_INVALID:

@@ -58,7 +58,7 @@ static int follow_last(const struct cei_gpu_order *order, CUstream stream)
 {
 	const struct cei_gpu_order *last = order->leader->last;
 
-	if (!last || (last->mark_on && last->mark_on == id_of(order, stream)))
+	if (!last || (last->mark_on && last->mark_on == order->followed_id))
 		return 0;
 	return check(order, order->cuda->calls.stream_wait_event(stream, last->mark, 0),
 		     "following the run before");
@@ -70,7 +70,7 @@ static int mark_last(struct cei_gpu_order *order, CUstream stream)
 
 	if (result == CUDA_SUCCESS) {
 		order->leader->last = order;
-		order->mark_on = id_of(order, stream);
+		order->mark_on = order->followed_id;
 	}
 	return check(order, result, "recording the end of a run");
 }
@@ -143,18 +143,29 @@ static int check_captures(const struct cei_gpu_order *order, const struct captur
 
 /* --- the order's functions ---------------------------------------------------------------- */
 
+/* Keeps what was asked about the stream of a run until its mark: each question to the driver is a
+ * part of the thread's time of a call. */
+static void keep(struct cei_gpu_order *order, CUstream stream, const struct capture *here)
+{
+	order->is_captured = here->status != CU_STREAM_CAPTURE_STATUS_NONE;
+	order->followed_on = stream;
+	order->followed_id = order->is_captured ? 0 : id_of(order, stream);
+}
+
 int cei_gpu_order_follow(struct cei_gpu_order *order, CUstream stream)
 {
 	struct capture here, open;
 	int r = capture_of(order, stream, &here);
 
+	order->followed_on = NULL;
 	if (!r)
 		r = capture_of(order, order->leader->inside, &open);
 	if (!r)
 		r = check_captures(order, &here, &open);
 	if (r)
 		return r;
-	if (here.status == CU_STREAM_CAPTURE_STATUS_NONE)
+	keep(order, stream, &here);
+	if (!order->is_captured)
 		return follow_last(order, stream);
 	return open.status == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : follow_captured(order, stream);
 }
@@ -162,12 +173,16 @@ int cei_gpu_order_follow(struct cei_gpu_order *order, CUstream stream)
 int cei_gpu_order_mark(struct cei_gpu_order *order, CUstream stream)
 {
 	struct capture here;
-	int r = capture_of(order, stream, &here);
+	int r = 0;
 
-	if (r)
-		return r;
-	return here.status == CU_STREAM_CAPTURE_STATUS_NONE ? mark_last(order, stream)
-		: mark_captured(order, stream);
+	if (!stream || stream != order->followed_on) {
+		r = capture_of(order, stream, &here);
+		if (r)
+			return r;
+		keep(order, stream, &here);
+	}
+	order->followed_on = NULL;
+	return order->is_captured ? mark_captured(order, stream) : mark_last(order, stream);
 }
 
 int cei_gpu_order_open(struct cei_gpu_order *order, struct cei_cuda *cuda, uint32_t gpu,
