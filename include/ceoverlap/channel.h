@@ -28,8 +28,7 @@
  *            graphs, also on several branches. A replay is ordered by the program, by its stream or
  *            by events, behind and before the channel's other calls and replays: two that are under
  *            way at once end the channel (CEOV_ERR_STATE), and the results of both are invalid.
- *            Kernels wait for peers on the SMs that they hold: 1 to 16, for some hundred KiB to
- *            2 MiB up to 32. So ranks that make calls of two channels, or of NCCL, at a time make
+ *            Kernels wait for peers on the SMs that they hold: 1 to 32. So ranks that make calls of two channels, or of NCCL, at a time make
  *            them in the same order, one behind the other on the GPU, or leave SMs for both. Ranks
  *            of one process on one GPU need streams of their own other than the legacy one.
  * THREADS    Calls of one channel from several threads follow each other; all ranks need the same
@@ -71,8 +70,8 @@ struct ceov_channel_config {
 					 * same at all ranks. Host: for those that this rank gives
 					 * to peers in calls; 0: 1 MiB; its messages have some more,
 					 * see CEOV_SEND. GPU: for calls and messages that come to
-					 * this rank; 0: 16 MiB; at least 4 chunks of 16 KiB for
-					 * each lane are taken, and up to 6 MiB more for calls of
+					 * this rank; 0: 48 MiB; at least 4 chunks of 16 KiB for
+					 * each lane are taken, and up to 10 MiB more for calls of
 					 * few bytes */
 	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's */
 };

@@ -348,7 +348,7 @@ class Channel(_Calls[None], _object.Object):
     name        1 to 40 bytes, the same at all ranks; each open channel has its own
     rank        one of this process; None: its first
     ring_bytes  memory for what this rank sends, the same at all ranks: 64 KiB to 1 GiB; 0: 1 MiB,
-                on GPUs 16 MiB
+                on GPUs 48 MiB
     deadline_s  of each wait for a peer, in seconds; 0: the context's
 
     connect() comes before the first call. Any thread may call; the calls of several threads follow

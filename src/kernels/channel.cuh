@@ -331,19 +331,26 @@ static __device__ __forceinline__ bool check_heads(const struct cei_channel_run 
 }
 
 /* Called by one thread of each block, behind a barrier: counts the blocks, of which the last one
- * ends the run. A block that is alone does not count, since that would cost a run of few bytes a
- * part of its time. A block that has failed is not counted, so its run does not end. */
+ * ends the run, and adds up the numbers that they have found, which differ if the run before was
+ * under way when some of them began. A block that is alone does not count, since that would cost a
+ * run of few bytes a part of its time. A block that has failed is not counted, so its run does not
+ * end. */
 static __device__ __forceinline__ void end_run(const struct cei_channel_run &run, uint64_t number)
 {
+	const uint64_t own = number << 8 | 1;   /* a run has fewer than 256 blocks */
 	struct cei_channel_state *state = state_of(run.place);
-	const uint32_t last = gridDim.x - 1;
-	uint32_t n_before = 0;
+	uint64_t before = 0;
 
 	if (gridDim.x > 1)
-		asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
-			     : "=r"(n_before) : "l"(&state->n_ended), "r"(last) : "memory");
-	if (n_before == last)
-		*(volatile uint64_t *)&state->epoch = number;
+		asm volatile("atom.acq_rel.gpu.add.u64 %0, [%1], %2;"
+			     : "=l"(before) : "l"(&state->ended), "l"(own) : "memory");
+	if ((before + own) % 256 != gridDim.x)
+		return;
+	if (before + own != gridDim.x * own)
+		return fail_unordered(run, number);
+	if (gridDim.x > 1)
+		*(volatile uint64_t *)&state->ended = 0;
+	*(volatile uint64_t *)&state->epoch = number;
 }
 
 /* --- bytes ----------------------------------------------------------------------------------- */

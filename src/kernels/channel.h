@@ -36,7 +36,9 @@
  * access of 128 bytes, with the number last. Who loads it as one access and finds the number has
  * its bytes. Nothing but what was seen promises that: over NVLink, and within a GPU, such a store
  * arrives whole or in ascending order, on which NCCL's LL128 rests, too. Lines have a mail of their
- * own, in halves as packets' mail, of what each peer sends one line behind the other.
+ * own, in halves as packets' mail, of what each peer sends one line behind the other. An all-reduce
+ * by lines takes two steps: each rank adds up a block, and sends its sums by the second part of the
+ * mail, so a block has half of line_span at most.
  *
  * Pairs of a move that have at most span_max bytes go by packets, and up to line_span by lines,
  * also in kernels for more bytes. So both ends know which way a pair's bytes go. Sums go one way at
@@ -62,11 +64,11 @@
 #include <stdint.h>
 
 #define CEI_CHANNEL_RANKS_MAX    8u
-#define CEI_CHANNEL_LANES_MAX    16u            /* of a pair */
+#define CEI_CHANNEL_LANES_MAX    32u            /* of a pair */
 #define CEI_CHANNEL_NO_RUN       (UINT64_C(1) << 62)     /* no run has a higher number */
 #define CEI_CHANNEL_CHUNK        16384u
-#define CEI_CHANNEL_SENT_MAX     393216u        /* bytes from one rank to all others by packets */
-#define CEI_CHANNEL_LINED_MAX    2097152u       /* likewise, by lines */
+#define CEI_CHANNEL_SENT_MAX     131072u        /* bytes from one rank to all others by packets */
+#define CEI_CHANNEL_LINED_MAX    4194304u       /* likewise, by lines */
 #define CEI_CHANNEL_LINE         128u           /* bytes of a line ... */
 #define CEI_CHANNEL_LINE_BYTES   120u           /* ... and of the pair in it */
 #define CEI_CHANNEL_MESSAGES_MAX 128u           /* in one kernel: CEOV_CHANNEL_GPU_CALLS_MAX */
@@ -122,7 +124,8 @@ struct cei_channel_words {
 struct cei_channel_state {
 	uint64_t epoch;                 /* runs that have ended */
 	unsigned long long order;       /* runs that have begun */
-	uint32_t n_ended;               /* blocks of the run under way that have ended */
+	uint64_t ended;                 /* blocks of the run under way that have ended, and 256
+					 * times the sum of the run's number in each of them */
 	uint32_t failed;                /* 1: the channel has ended */
 	uint64_t sent[CEI_CHANNEL_RINGS][CEI_CHANNEL_RANKS_MAX][CEI_CHANNEL_LANES_MAX];
 	uint64_t taken[CEI_CHANNEL_RINGS][CEI_CHANNEL_RANKS_MAX][CEI_CHANNEL_LANES_MAX];
@@ -143,7 +146,7 @@ struct cei_channel_layout {
 	uint32_t span_max;              /* bytes of a pair that go by packets at most; a multiple
 					 * of 16 */
 	uint32_t line_span;             /* likewise, by packets or lines: more than span_max, and
-					 * a multiple of what four lines hold; or span_max, and
+					 * a multiple of what eight lines hold; or span_max, and
 					 * there are no lines */
 	uint64_t lines_at;
 };
@@ -210,7 +213,7 @@ struct cei_channel_run {
 						 * than a division or a choice for each number */
 	uint32_t                 is_plain;      /* packets: 1: all addresses and sizes are multiples
 						 * of 16, and sums are scaled */
-	uint32_t                 gathers;       /* steps: 1: sums come from all ranks */
+	uint32_t                 gathers;       /* lines, steps: 1: sums come from all ranks */
 	uint32_t                 n_lanes;       /* steps: that a pair has at most; the same at all
 						 * ranks */
 	uint32_t                 blocks_each;   /* steps that move: so many blocks serve each peer.

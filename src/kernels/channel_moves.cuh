@@ -309,7 +309,7 @@ enum need { NEEDS_CHUNKS, NEEDS_WARP, NEEDS_NOTHING };
 /* --- PUSH: from operands to the peers' rings ------------------------------------------------- */
 
 constexpr uint32_t PUSH_AHEAD = 3;
-constexpr uint32_t LAG = 8;             /* stores that can be under way before peers are told of
+constexpr uint32_t LAG = 4;             /* stores that can be under way before peers are told of
 					 * earlier ones */
 constexpr uint32_t TOLD_TOGETHER = 2;   /* chunks */
 

@@ -12,6 +12,8 @@ namespace cei_channel {
 struct packets {                        /* what threads know of their run */
 	const struct cei_channel_run &run;
 	uint64_t                      number;
+	uint32_t                      step;     /* of the run's lines: 0, or 1: sums on their way to
+						 * all ranks */
 };
 
 /* --- units ----------------------------------------------------------------------------------- */
@@ -145,6 +147,7 @@ struct as_lines {
 		return place.memory[reader] + place.layout.lines_at +
 			(half + cei_channel_index(writer, reader)) *
 			(uint64_t)cei_channel_line_mail(place.layout.line_span) +
+			packets.step * (cei_channel_line_mail(place.layout.line_span) / 2) +
 			unit.first / BYTES * (LINES * CEI_CHANNEL_LINE) +
 			threadIdx.x % 32 * (uint32_t)sizeof(uint4);
 	}

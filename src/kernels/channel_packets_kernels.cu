@@ -210,20 +210,17 @@ static __device__ __forceinline__ uint32_t coming(const struct cei_channel_run &
 	return set;
 }
 
+/* Takes what comes from each peer into its part of the target. */
 template <class WAY, class T, uint32_t RANKS>
-static __device__ __forceinline__ bool copy_units(struct packets *found)
+static __device__ __forceinline__ bool take_units(const struct packets &packets)
 {
 	constexpr uint32_t n = WAY::template n_together<RANKS>;
-	const struct packets &packets = *found;
 	const struct cei_channel_run &run = packets.run;
 	struct unit from = first_unit<WAY>();
 	struct flight<n, RANKS> come;
 	uint32_t rank, k, set;
 	uint64_t most = 0, i;
 
-	if (!send_all<WAY, T, RANKS>(found))
-		return false;
-	copy_own(run, threadIdx.x, n_movers());
 #pragma unroll
 	for (rank = 0; rank < RANKS; rank++)
 		if (is_peer(run.place, rank))
@@ -249,6 +246,15 @@ static __device__ __forceinline__ bool copy_units(struct packets *found)
 	return true;
 }
 
+template <class WAY, class T, uint32_t RANKS>
+static __device__ __forceinline__ bool copy_units(struct packets *packets)
+{
+	if (!send_all<WAY, T, RANKS>(packets))
+		return false;
+	copy_own(packets->run, threadIdx.x, n_movers());
+	return take_units<WAY, T, RANKS>(*packets);
+}
+
 static __device__ __forceinline__ uint4 pick(bool is_first, const uint4 &first, const uint4 &other)
 {
 	return make_uint4(is_first ? first.x : other.x, is_first ? first.y : other.y,
@@ -271,12 +277,29 @@ static __device__ __forceinline__ uint4 sum_of(const struct cei_channel_run &run
 	return T::is_plain ? finish_scaled<T>(run, sum) : finish<T>(run, sum);
 }
 
+/* Stores a sum to the target and, if they are gathered, to all peers. */
+template <class WAY, class T, uint32_t RANKS>
+static __device__ __forceinline__ void give_sum(const struct packets &packets,
+						const struct unit &unit, const uint4 &sum)
+{
+	const struct cei_channel_run &run = packets.run;
+	const struct cei_channel_part &part = run.parts[run.place.own];
+	const struct packets gathered = { run, packets.number, 1 };
+
+	if (WAY::is_by_warp && run.gathers) {
+#pragma unroll
+		for (uint32_t rank = 0; rank < RANKS; rank++)
+			if (is_peer(run.place, rank))
+				WAY::send(gathered, rank, unit, sum);
+	}
+	store_unit<WAY, T::is_plain>(part.target + unit.at, sum, bytes_of<WAY>(unit, part.from));
+}
+
 /* The own addends are loaded while those of the peers are awaited. */
 template <class WAY, class T, uint32_t RANKS>
-static __device__ __forceinline__ bool add_units(struct packets *found)
+static __device__ __forceinline__ bool add_units(const struct packets &packets)
 {
 	constexpr uint32_t n = WAY::template n_together<RANKS>;
-	const struct packets &packets = *found;
 	const struct cei_channel_run &run = packets.run;
 	const struct cei_channel_part &part = run.parts[run.place.own];
 	struct unit from = first_unit<WAY>();
@@ -285,8 +308,6 @@ static __device__ __forceinline__ bool add_units(struct packets *found)
 	uint64_t i;
 	uint32_t k;
 
-	if (!send_all<WAY, T, RANKS>(found))
-		return false;
 #pragma unroll 1
 	for (i = 0; i < part.from; i += n * unit_step<WAY>(), from = behind<WAY>(from, n)) {
 #pragma unroll
@@ -304,13 +325,22 @@ static __device__ __forceinline__ bool add_units(struct packets *found)
 			const struct unit unit = behind<WAY>(from, k);
 
 			if (unit.first < part.from)
-				store_unit<WAY, T::is_plain>(
-					part.target + unit.at,
-					sum_of<T, RANKS>(run, own[k], come.v[k]),
-					bytes_of<WAY>(unit, part.from));
+				give_sum<WAY, T, RANKS>(packets, unit,
+							sum_of<T, RANKS>(run, own[k], come.v[k]));
 		}
 	}
 	return true;
+}
+
+/* In one step, or in two: each rank adds up a block, and all get the sums of all blocks. */
+template <class WAY, class T, uint32_t RANKS>
+static __device__ __forceinline__ bool sum_units(struct packets *packets)
+{
+	if (!send_all<WAY, T, RANKS>(packets) || !add_units<WAY, T, RANKS>(*packets))
+		return false;
+	if (!WAY::is_by_warp || !packets->run.gathers)
+		return true;
+	return take_units<WAY, T, RANKS>({ packets->run, packets->number, 1 });
 }
 
 template <class WAY, class T, uint32_t RANKS>
@@ -319,7 +349,7 @@ static __device__ __forceinline__ bool move(struct packets *packets)
 	if constexpr (T::is_moves)
 		return copy_units<WAY, T, RANKS>(packets);
 	else
-		return add_units<WAY, T, RANKS>(packets);
+		return sum_units<WAY, T, RANKS>(packets);
 }
 
 /* Sends and checks heads; run by the last warp of each block. */
@@ -327,15 +357,31 @@ static __device__ __forceinline__ bool do_heads(const struct packets &packets)
 {
 	if (packets.number > CEI_CHANNEL_NO_RUN)
 		return false;
-	if (!blockIdx.x) {
-		send_heads(packets.run, packets.number);
-		if (!check_heads(packets.run, packets.number))
-			return false;
-	}
-	if (number_of(packets.run) == packets.number)
+	if (blockIdx.x)
 		return true;
-	fail_unordered(packets.run, packets.number);    /* the run before was under way still */
-	return false;
+	send_heads(packets.run, packets.number);
+	return check_heads(packets.run, packets.number);
+}
+
+/* The number that the block's warp for heads has found. */
+static __device__ __forceinline__ uint64_t *block_number()
+{
+	extern __shared__ __align__(128) char memory[];
+
+	return (uint64_t *)memory;
+}
+
+/* Each warp has asked for the run's number by itself, so that none waits for another one. They
+ * differ if the run before was under way still. Returns whether all of the block is good, to all of
+ * its threads. */
+static __device__ __forceinline__ bool meet(const struct packets &packets, bool is_good)
+{
+	__syncthreads();                        /* behind the store of the number */
+	if (is_good && packets.number != *(volatile uint64_t *)block_number()) {
+		fail_unordered(packets.run, packets.number);
+		is_good = false;
+	}
+	return __syncthreads_and(is_good);
 }
 
 /* Sets the number, as send_all() does. */
@@ -355,18 +401,20 @@ template <class V> struct other : V { static constexpr bool is_plain = false; };
 template <class WAY, class V>
 static __device__ __forceinline__ void run_units(const struct cei_channel_run &run)
 {
-	struct packets packets = { run, 0 };
+	struct packets packets = { run, 0, 0 };
 	bool is_good;
 
 	if (threadIdx.x >= n_movers()) {
 		find_number(&packets);
+		if (threadIdx.x == n_movers())
+			*(volatile uint64_t *)block_number() = packets.number;
 		is_good = do_heads(packets);
 	} else if (run.is_plain) {
 		is_good = move_all<WAY, plain<V>>(&packets);
 	} else {
 		is_good = move_all<WAY, other<V>>(&packets);
 	}
-	if (__syncthreads_and(is_good) && !threadIdx.x)
+	if (meet(packets, is_good) && !threadIdx.x)
 		end_run(run, packets.number);
 }
 

@@ -296,7 +296,9 @@ static __device__ __forceinline__ void pass_on(const struct block &block, const 
 			__nanosleep(IDLE_NS);
 			continue;
 		}
-		/* Who counts has awaited the ends of bulk copies, and so has seen them. */
+		/* Who counts has awaited the ends of bulk copies, and so has seen them; a peer
+		 * sees them only behind a release, without which two H200s took wrong bytes. It
+		 * waits for all that the SM has under way, 6 us while links are busy. */
 		release_stores();
 		store_counter(to, before + now);
 		told = now;

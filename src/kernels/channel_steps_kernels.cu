@@ -213,7 +213,7 @@ static __device__ __forceinline__ void move_rest(const struct cei_channel_run &r
 						 const struct block &block, uint64_t number)
 {
 	constexpr uint32_t n = CEI_CHANNEL_ADDERS * 32;
-	const struct packets packets = { run, number };
+	const struct packets packets = { run, number, 0 };
 	const struct movers movers = { run.blocks_each * n, block.lane * n + threadIdx.x };
 	const uint32_t behind = run.place.own + service_of(run).first;
 	const uint32_t peer = behind < run.place.n_ranks ? behind : behind - run.place.n_ranks;

@@ -195,7 +195,7 @@ static void check_run(const scene &made, uint32_t own)
 		return;
 	CHECK(rank.memory->state.epoch == made.base + number, "rank %u, run %u: epoch %llu", own,
 	      number, (unsigned long long)rank.memory->state.epoch);
-	CHECK(!rank.memory->state.n_ended, "rank %u, run %u: blocks are still counted", own,
+	CHECK(!rank.memory->state.ended, "rank %u, run %u: blocks are still counted", own,
 	      number);
 	if ((made.fails == RUN_DIFFERS || made.fails == DOUBLES) && number == made.at + 1)
 		return;

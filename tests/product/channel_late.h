@@ -149,6 +149,14 @@ static void host_load_packet(const void *from, uint64_t *ret_bytes, uint64_t *re
 	*ret_number = both[1];
 }
 
+static uint64_t host_add(uint64_t *n, uint64_t n_more)
+{
+	const uint64_t before = *n;
+
+	*n += n_more;
+	return before;
+}
+
 /* What the lanes of a warp store or load together. */
 struct together {
 	char    *at[32];

@@ -56,13 +56,15 @@ mutants=(
 	'channel.cuh s/else if (is_peer(run.place, rank))/else if (!MUTANT \&\& is_peer(run.place, rank))/'
 	'channel_packets.cuh s/packets.number % 2 \*/(MUTANT ? 0 : packets.number % 2) */'
 	'channel_packets.cuh s/ || found.other.number != packets.number/ || (!MUTANT \&\& found.other.number != packets.number)/'
+	# Sums are sent by the mail of addends.
+	'channel_packets.cuh s/packets.step \* (/(MUTANT ? 0 : packets.step) * (/'
 	# One of a warp's lines is taken for all of them.
 	'channel_packets.cuh s/\& LAST) == LAST;/\& (MUTANT ? 0x80u : LAST)) == (MUTANT ? 0x80u : LAST);/'
 	# Lanes of a warp do not meet before they store or load lines, so each makes an access of its own.
 	'channel.cuh /^static .* store_line/,/^}/s/__syncwarp();/if (MUTANT) return store_packet(to, part); &/'
 	'channel.cuh /^static .* load_line/,/^}/s/__syncwarp();/if (MUTANT) return load_packet(from); &/'
 	# A run is counted when its first block ends, and none is found that is not alone.
-	'channel.cuh s/if (n_before == last/if ((MUTANT || n_before == last)/'
+	'channel.cuh s/if ((before + own) % 256 != gridDim.x)/if (!MUTANT \&\& (before + own) % 256 != gridDim.x)/'
 	'channel.cuh s/is_good = before == number - 1;/is_good = MUTANT || before == number - 1;/'
 	# Failures: peers are not told, or before the note; a peer that has released the channel counts
 	# as one that has failed; nobody looks at the abort word, or at the clock.
@@ -113,8 +115,8 @@ for name in channel.cuh channel_packets.cuh channel_packets_kernels.cu channel_s
 			value = host_seen(counter);' \
 		-e '/asm volatile("st.release.cta/,/;$/c\
 			host_publish(counter, value);' \
-		-e '/asm volatile("atom.acq_rel.gpu.inc/,/;$/c\
-			n_before = host_count(&state->n_ended, last);' \
+		-e '/asm volatile("atom.acq_rel.gpu.add/,/;$/c\
+			before = host_add(&state->ended, own);' \
 		-e '/ store_packet(void /,/^}/{
 			/asm volatile/,/;$/c\
 				host_store_packet(to, packet.bytes, packet.number);
@@ -134,7 +136,7 @@ done
 
 # Parameters, for those numbers. channel.cc is C++, and takes of ops/channel/channel.h what C++ can.
 mkdir -p "$folder/ops/compute" "$folder/cxx/ops/channel"
-sed -e 's/\(return n_ranks == 2 ? \)8 : CEI_CHANNEL_LANES_MAX;/\13 : 2;/' \
+sed -e 's/^\(#define SUM_LANES *\)[0-9]*/\13/' \
 	-e '/^static uint32_t pair_lanes/,/^}/{
 		s/return CEI_CHANNEL_LANES_MAX;/return 4;/
 		s/? 4 : 2;/? 2 : 1;/

@@ -19,7 +19,7 @@
 #include "ops/core/find_peers.h"
 
 #define RING_BYTES     (UINT64_C(1) << 20)
-#define GPU_RING_BYTES (UINT64_C(16) << 20)
+#define GPU_RING_BYTES (UINT64_C(48) << 20)
 #define RING_BYTES_MIN (UINT64_C(64) << 10)
 #define RING_BYTES_MAX (UINT64_C(1) << 30)
 #define SLOT_ALIGN     UINT64_C(4096)

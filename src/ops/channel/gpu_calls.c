@@ -21,6 +21,7 @@
 #define PACKET_BLOCK  (PACKET_MOVERS * VECTOR)  /* bytes of a pair that a block moves at once */
 #define PACKET_BLOCKS 16u
 #define LINE_BLOCKS   32u
+#define SUM_LANES     16u
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -39,15 +40,10 @@ static uint64_t ceiling(uint64_t n, uint64_t unit)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* Lanes of a sum, and of a pair's moves and messages. On two H200s 8 SMs, each of which pushes and
- * adds, fill a link in both directions; those of a move also copy what stays, so they are 16. Ranks
- * that share a GPU for tests must all find SMs, which limits the lanes of many ranks: 8 x 16, and
- * 8 x 7 x 2, of 132. */
-static uint32_t sum_lanes(uint32_t n_ranks)
-{
-	return n_ranks == 2 ? 8 : CEI_CHANNEL_LANES_MAX;
-}
-
+/* Lanes of a pair's moves and messages. An SM pushes and adds up, or takes, a chunk in about a
+ * microsecond, so on two H200s 16 lanes of a sum fill a link in both directions, while a move, whose
+ * SMs also copy what stays, takes more. Ranks that share a GPU for tests must all find SMs, which
+ * limits the lanes of many ranks: 8 x 16, and 8 x 7 x 2, of 132. */
 static uint32_t pair_lanes(uint32_t n_ranks)
 {
 	if (n_ranks == 2)
@@ -61,7 +57,7 @@ static uint64_t lines(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channel_
 {
 	uint64_t bytes = least(ring_bytes / LINES_SHARE, CEI_CHANNEL_LINED_MAX) / (n_ranks - 1);
 
-	layout->line_span = (uint32_t)(bytes / LINES_OF_WARP * LINES_OF_WARP);
+	layout->line_span = (uint32_t)(ceiling(bytes, 2 * LINES_OF_WARP) * 2 * LINES_OF_WARP);
 	if (layout->line_span > layout->span_max)
 		return (n_ranks - 1) * UINT64_C(2) * cei_channel_line_mail(layout->line_span);
 	layout->line_span = layout->span_max;
@@ -72,7 +68,7 @@ uint64_t cei_gpu_layout(uint64_t ring_bytes, uint32_t n_ranks, struct cei_channe
 {
 	const uint64_t shares[CEI_CHANNEL_RINGS] = { 3, 3, 2 };         /* eighths */
 	const uint32_t lanes[CEI_CHANNEL_RINGS] = {
-		(uint32_t)most(sum_lanes(n_ranks), pair_lanes(n_ranks)), sum_lanes(n_ranks),
+		(uint32_t)most(SUM_LANES, pair_lanes(n_ranks)), SUM_LANES,
 		pair_lanes(n_ranks)
 	};
 	uint64_t at, pairs_bytes;
@@ -124,11 +120,17 @@ static void fill_parts(const struct cei_call *call, struct cei_channel_run *run)
 	}
 }
 
-/* An all-reduce in two steps: each rank adds up a block of the operand, and gives all that sum. */
+/* Returns the bytes of a rank's block of an all-reduce in two steps: each rank adds up a block of the
+ * operand, and gives all that sum. */
+static uint64_t block_of(const struct cei_call *call)
+{
+	return ceiling(ceiling(call->parts[call->rank].to, call->n_ranks), VECTOR) * VECTOR;
+}
+
 static void fill_blocks(const struct cei_call *call, struct cei_channel_run *run)
 {
 	const uint64_t bytes = call->parts[call->rank].to;
-	const uint64_t block = ceiling(ceiling(bytes, call->n_ranks), VECTOR) * VECTOR;
+	const uint64_t block = block_of(call);
 	uint64_t at, here;
 	uint32_t rank;
 
@@ -181,18 +183,18 @@ static void launch_packets(const struct cei_call *call, uint64_t bytes,
 	launch->n_blocks = (uint32_t)most(1, least(PACKET_BLOCKS, ceiling(bytes, PACKET_BLOCK)));
 	n_movers = ceiling(ceiling(bytes, VECTOR * launch->n_blocks), WARP) * WARP;
 	launch->n_threads = (uint32_t)most(WARP, least(n_movers, PACKET_MOVERS)) + WARP;
+	launch->shared_bytes = sizeof(uint64_t);
 }
 
-/* As many blocks as leave no thread a second round (n_together of the kernel), since blocks that
- * are not alone have to be counted. Ranks that share a GPU for tests must all find SMs. */
+/* Ranks that share a GPU for tests must all find SMs. */
 static void launch_lines(const struct cei_call *call, uint64_t bytes, struct cei_gpu_launch *launch)
 {
-	uint32_t n_together = call->n_ranks <= 2 ? 4 : call->n_ranks <= 4 ? 2 : 1;
-	uint64_t n = ceiling(bytes, PACKET_MOVERS / WARP * LINES_OF_WARP * n_together);
+	uint64_t n = ceiling(bytes, PACKET_MOVERS / WARP * LINES_OF_WARP);
 
 	launch->kernel = kernel_of(CEI_GPU_LINES, call);
 	launch->n_blocks = (uint32_t)least(n, call->n_ranks <= 4 ? LINE_BLOCKS : LINE_BLOCKS / 2);
 	launch->n_threads = PACKET_MOVERS + WARP;
+	launch->shared_bytes = sizeof(uint64_t);
 }
 
 /* Sums: each block serves all ranks. Moves: so many blocks serve each peer as its bytes have
@@ -203,7 +205,7 @@ static void launch_steps(const struct cei_call *call, struct cei_channel_run *ru
 	uint32_t rank, lanes, n = 1;
 
 	launch->kernel = kernel_of(CEI_GPU_STEPS, call);
-	run->n_lanes = call->is_sum ? sum_lanes(call->n_ranks) : pair_lanes(call->n_ranks);
+	run->n_lanes = call->is_sum ? SUM_LANES : pair_lanes(call->n_ranks);
 	for (rank = 0; rank < call->n_ranks; rank++) {
 		if (!call->is_sum && rank == call->rank)
 			continue;
@@ -244,8 +246,11 @@ static int is_by_packets(const struct cei_call *call, const struct cei_channel_l
 	return call->n_ranks == 1 || are_between(call, 0, layout->span_max);
 }
 
+/* An all-reduce needs the mail for its addends and for its sums. */
 static int is_by_lines(const struct cei_call *call, const struct cei_channel_layout *layout)
 {
+	if (call->call.kind == CEOV_ALL_REDUCE)
+		return 2 * block_of(call) <= layout->line_span;
 	return are_between(call, layout->span_max, layout->line_span);
 }
 
@@ -291,7 +296,7 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 		run->gives[rank] = call->parts[rank].to;
 		run->gets[rank] = call->parts[rank].from;
 	}
-	if (call->call.kind == CEOV_ALL_REDUCE && !is_small && !is_lined)
+	if (call->call.kind == CEOV_ALL_REDUCE && !is_small)
 		fill_blocks(call, run);
 	else
 		fill_parts(call, run);
@@ -300,7 +305,7 @@ void cei_gpu_make_run(const struct cei_call *call, struct cei_channel_run *run,
 	if (is_small)
 		launch_packets(call, largest(call), launch);
 	else if (is_lined)
-		launch_lines(call, largest(call), launch);
+		launch_lines(call, run->gathers ? block_of(call) : largest(call), launch);
 	else
 		launch_steps(call, run, launch);
 }
