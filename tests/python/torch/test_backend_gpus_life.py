@@ -159,7 +159,7 @@ def parts():
 
 def ways():
     """What goes to NCCL or Gloo is said once."""
-    with rig.logged() as lines:
+    with rig.logged() as kept:
         group, size = started(), dist.get_world_size()
         for i in range(3):
             for dtype in (torch.int64, torch.float64):
@@ -168,8 +168,8 @@ def ways():
                 if work is not None:
                     work.wait()
                 equal(x, full(4, size, dtype), dtype)
-    said = [line for line in lines if "all_reduce goes to" in line]
-    assert len(said) == 1 and ("Gloo" if rig.SHARES_GPUS else "NCCL") in said[0], lines
+    said = [line for line in kept.lines() if "all_reduce goes to" in line]
+    assert len(said) == 1 and ("Gloo" if rig.SHARES_GPUS else "NCCL") in said[0], kept.lines()
     assert ct.backend.stats(group) == {"ours": {"all_reduce": 1}, "plain": {"all_reduce": 6}}, (
         ct.backend.stats(group))
     raises(errors.InvalidError, "any rank", dist.recv, full(2, 0.0), group=group)
