@@ -65,6 +65,12 @@ class Calls:
         if device.type == "cpu":
             self._on_host()
 
+    @property
+    def store(self) -> dist.Store:
+        """The store in which the backend meets, which no other group has, not even one of the same
+        name before it."""
+        return self._at.store
+
     # --- where ------------------------------------------------------------------------------
 
     def _side(self, x: torch.Tensor) -> Side:

@@ -121,7 +121,8 @@ class Whole(_compat.ProcessGroup):
             if name == NAME:
                 self._show(device_type)
                 continue
-            store = dist.PrefixStore(device_type, ranks.store)
+            # In the part's store no keys are left of a group that had the name before.
+            store = dist.PrefixStore(device_type, self._mine.store)
             made = _compat.make_backend(name, ranks._replace(store=store), *told)
             for group in (self, self.others):
                 _compat.add_backend(group, device_type, name, made)
