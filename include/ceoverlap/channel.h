@@ -28,9 +28,10 @@
  *            graphs, also on several branches. A replay is ordered by the program, by its stream or
  *            by events, behind and before the channel's other calls and replays: two that are under
  *            way at once end the channel (CEOV_ERR_STATE), and the results of both are invalid.
- *            Kernels wait for peers on the SMs that they hold: 1 to 32. So ranks that make calls of two channels, or of NCCL, at a time make
- *            them in the same order, one behind the other on the GPU, or leave SMs for both. Ranks
- *            of one process on one GPU need streams of their own other than the legacy one.
+ *            Kernels wait for peers on the SMs that they hold: 1 to 32. So ranks that make calls
+ *            of two channels, or of NCCL, at a time make them in the same order, one behind the
+ *            other on the GPU, or leave SMs for both. Ranks of one process on one GPU need streams
+ *            of their own other than the legacy one.
  * THREADS    Calls of one channel from several threads follow each other; all ranks need the same
  *            order. Messages need an order for each pair and direction alone, and go on beside
  *            calls. On GPUs the messages of a rank, and so of its streams, follow each other, too.

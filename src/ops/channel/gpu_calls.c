@@ -41,9 +41,9 @@ static uint64_t ceiling(uint64_t n, uint64_t unit)
 /* --- memory ---------------------------------------------------------------------------------- */
 
 /* Lanes of a pair's moves and messages. An SM pushes and adds up, or takes, a chunk in about a
- * microsecond, so on two H200s 16 lanes of a sum fill a link in both directions, while a move, whose
- * SMs also copy what stays, takes more. Ranks that share a GPU for tests must all find SMs, which
- * limits the lanes of many ranks: 8 x 16, and 8 x 7 x 2, of 132. */
+ * microsecond, so on two H200s 16 lanes of a sum come near to a link's rate in both directions,
+ * while a move, whose SMs also copy what stays, takes more. Ranks that share a GPU for tests must
+ * all find SMs, which limits the lanes of many ranks: 8 x 16, and 8 x 7 x 2, of 132. */
 static uint32_t pair_lanes(uint32_t n_ranks)
 {
 	if (n_ranks == 2)
@@ -120,8 +120,8 @@ static void fill_parts(const struct cei_call *call, struct cei_channel_run *run)
 	}
 }
 
-/* Returns the bytes of a rank's block of an all-reduce in two steps: each rank adds up a block of the
- * operand, and gives all that sum. */
+/* Returns the bytes of a rank's block of an all-reduce in two steps: each rank adds up a block of
+ * the operand, and gives all that sum. */
 static uint64_t block_of(const struct cei_call *call)
 {
 	return ceiling(ceiling(call->parts[call->rank].to, call->n_ranks), VECTOR) * VECTOR;

@@ -31,9 +31,9 @@ struct cei_gpu_order {
 	CUstream              inside;           /* a part of the capture in which `captured` was
 						 * recorded, while that goes on */
 	CUstream              captured_on;      /* the last captured run's stream */
-	CUstream              followed_on;      /* the stream of the order's own run under way, between
-						 * follow and mark; NULL: there is none, or it is
-						 * the legacy default stream */
+	CUstream              followed_on;      /* the stream of the order's own run under way,
+						 * between follow and mark; NULL: there is none, or
+						 * it is the legacy default stream */
 	unsigned long long    followed_id;      /* that stream's id; 0: not known, or captured */
 	int                   is_captured;      /* 1: that stream is in a capture */
 };
