@@ -240,7 +240,7 @@ static void fill_calls(struct cei_cuda_calls *calls)
 	calls->error_string = no_text;
 	calls->primary_retain = retain;
 	calls->ctx_push = push;
-	calls->ctx_pop = pop;
+	calls->ctx_pop = calls->ctx_get = pop;
 	calls->capture_mode = mode_of;
 	calls->pointer_attributes = look_up;
 	calls->pointer_attribute = attribute_of;
