@@ -173,14 +173,15 @@ def _has_bulk_copies(_semantic: Any = None) -> Any:
     return core.constexpr(int(options.arch[2:].rstrip("af")) >= 90)
 
 
+# Annotations of what Triton compiles are text: it looks up what is a name.
 @triton.jit
-def _counted(n: Any) -> Any:
+def _counted(n: "Any") -> "Any":
     """Returns an integer of any type as uint64."""
     return tl.cast(n, tl.uint64)
 
 
 @triton.jit
-def arrive(signal: Any, index: Any, n_tiles: Any, value: Any) -> Any:
+def arrive(signal: "Any", index: "Any", n_tiles: "Any", value: "Any") -> "Any":
     """One tile of n_tiles is stored by this program, by tl.store or through a tensor
     descriptor; the last one to arrive raises counter `index` of the signal to value.
 
@@ -209,7 +210,8 @@ def arrive(signal: Any, index: Any, n_tiles: Any, value: Any) -> Any:
 
 
 @triton.jit
-def await_mark(signal: Any, index: Any, value: Any, timeout_ns: Any = 10_000_000_000) -> Any:
+def await_mark(signal: "Any", index: "Any", value: "Any",
+               timeout_ns: "Any" = 10_000_000_000) -> "Any":
     """Waits until counter `index` of the signal has reached value, at most timeout_ns; what
     the program loads behind it, by tl.load or through a tensor descriptor, is what the mark
     stands for. Returns REACHED, or ABORTED or TIMEOUT: then the data must not be read.
