@@ -36,7 +36,7 @@ TOOLS = ["ceoverlap-bench", "ceoverlap-info", "ceoverlap-plot", "ceoverlap-run",
 SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ceoverlap.pc.in",
            "ceoverlapConfig.cmake.in", "ceoverlapConfigVersion.cmake.in",
            "aclocal.m4", "configure", "config.h.in", "Makefile.in", "build-aux", "include", "m4",
-           "src", "systemd", "tools", "tests/local.mk", "python/local.mk")
+           "src", "systemd", "tools", "docs/local.mk", "tests/local.mk", "python/local.mk")
 NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",
                                     "version.h", "__pycache__")
 
