@@ -436,7 +436,7 @@ class Gpus(Case):
             self.assertEqual(_operands.operand(of, True, 1)[:3], (0x7000, 6, _abi.CEOV_FP32))
         read_only = OnGpu(data=(0x7000, True))
         self.assertEqual(_operands.operand(read_only, False, 0).address, 0x7000)
-        self.assertEqual(_operands.operand(OnGpu((0,), data=(0, False)), True, 0).count, 0)
+        self.assertEqual(_operands.operand(OnGpu((0,), data=(0, False)), True, 0).n_items, 0)
         half = OnGpu(typestr="<V2")
         half.dtype = "bfloat16"
         self.assertEqual(_operands.operand(half, True, 0).dtype, _abi.CEOV_BF16)
