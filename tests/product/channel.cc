@@ -92,6 +92,10 @@ static void begin_call(scene *made, uint32_t own, lane_of_work *work)
 	work->run = {};
 	work->run.place = place_of(made, own);
 	cei_gpu_make_run(&part.call, &work->run, &work->how);
+	CHECK(work->how.kernel < CEI_GPU_LINES || work->how.kernel >= CEI_GPU_STEPS ||
+	      work->run.place.layout.line_span > work->run.place.layout.span_max,
+	      "rank %u of %u, %s: there is no mail for lines", own, made->n_ranks,
+	      cei_gpu_kernel_names[work->how.kernel]);
 	work->before = part.memory.bytes;
 	begin_kernel(made, own, work);
 	for (const auto &each : kernels)

@@ -462,6 +462,8 @@ static uint64_t draw_ring_bytes(uint32_t n_ranks)
 {
 	cei_channel_layout layout;
 
+	if (draw(8) == 0)
+		return draw(2 * CEI_CHANNEL_SENT_MAX);  /* so few that nothing goes by lines */
 	cei_gpu_layout(0, n_ranks, &layout);
 	return (uint64_t)(n_ranks > 1 ? n_ranks - 1 : 1) * layout.n_lanes[0] * CEI_CHANNEL_CHUNK *
 		8 / 3 * (draw(2) ? 4 : 4 + draw(12));

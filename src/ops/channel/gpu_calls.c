@@ -249,6 +249,8 @@ static int is_by_packets(const struct cei_call *call, const struct cei_channel_l
 /* An all-reduce needs the mail for its addends and for its sums. */
 static int is_by_lines(const struct cei_call *call, const struct cei_channel_layout *layout)
 {
+	if (layout->line_span == layout->span_max)
+		return 0;               /* there is none */
 	if (call->call.kind == CEOV_ALL_REDUCE)
 		return 2 * block_of(call) <= layout->line_span;
 	return are_between(call, layout->span_max, layout->line_span);
