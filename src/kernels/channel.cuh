@@ -192,6 +192,18 @@ static __device__ __forceinline__ bool is_poison(uint64_t poison, uint32_t rank,
 	return rank == awaited && was;
 }
 
+/* Looks whether the host has ended the channel, unless another thread has done so of late. */
+static __device__ __forceinline__ bool is_aborted(const struct cei_channel_place &place,
+						  uint64_t now)
+{
+	unsigned long long *looked = &state_of(place)->looked_ns;
+	const uint64_t before = *(const volatile unsigned long long *)looked;
+
+	if (now < before + CEI_CHANNEL_ABORT_NS || atomicCAS(looked, before, now) != before)
+		return false;
+	return *(const volatile uint32_t *)&place.status->abort;
+}
+
 /* Looks why a wait for failure.peer should end; fills in the rest of the failure and records it
  * then. Returns whether the wait goes on. */
 static __device__ __noinline__ bool goes_on(const struct cei_channel_place &place,
@@ -215,7 +227,7 @@ static __device__ __noinline__ bool goes_on(const struct cei_channel_place &plac
 	}
 	if (!looks->start_ns)
 		looks->start_ns = now;
-	if (failure.end == CEI_CHANNEL_GOOD && *(const volatile uint32_t *)&place.status->abort)
+	if (failure.end == CEI_CHANNEL_GOOD && is_aborted(place, now))
 		failure.end = CEI_CHANNEL_ABORTED;
 	/* now can be less when the thread was moved to another SM */
 	if (failure.end == CEI_CHANNEL_GOOD && now > looks->start_ns &&

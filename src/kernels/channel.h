@@ -55,8 +55,11 @@
  * direction. Each begins with a chunk of one head on lane 0.
  *
  * FAILURES The first thread that finds one sets `failed`, describes it in the status and stores
- * poison at all peers. Who waits looks at `failed`, at the poison of each peer, at the abort word
- * and at the time now and then. A run that finds `failed` set does nothing.
+ * poison at all peers. Who waits looks at `failed`, at the poison of each peer and at the time now
+ * and then. The abort word lies in host memory, where an SM's loads follow each other, half a
+ * microsecond each on two H200s, while all warps of a run wait together: so one thread of the GPU
+ * looks at it for all of them, at most once in CEI_CHANNEL_ABORT_NS. A run that finds `failed` set
+ * does nothing.
  *
  * All memory of a channel is zero at first. Any alignment of operands, any number of bytes.
  */
@@ -65,6 +68,7 @@
 
 #define CEI_CHANNEL_RANKS_MAX    8u
 #define CEI_CHANNEL_LANES_MAX    32u            /* of a pair */
+#define CEI_CHANNEL_ABORT_NS     UINT64_C(20000)        /* between looks at the abort word */
 #define CEI_CHANNEL_NO_RUN       (UINT64_C(1) << 62)     /* no run has a higher number */
 #define CEI_CHANNEL_CHUNK        16384u
 #define CEI_CHANNEL_SENT_MAX     131072u        /* bytes from one rank to all others by packets */
@@ -126,6 +130,7 @@ struct cei_channel_state {
 	unsigned long long order;       /* runs that have begun */
 	uint64_t ended;                 /* blocks of the run under way that have ended, and 256
 					 * times the sum of the run's number in each of them */
+	unsigned long long looked_ns;   /* when a thread last looked at the abort word */
 	uint32_t failed;                /* 1: the channel has ended */
 	uint64_t sent[CEI_CHANNEL_RINGS][CEI_CHANNEL_RANKS_MAX][CEI_CHANNEL_LANES_MAX];
 	uint64_t taken[CEI_CHANNEL_RINGS][CEI_CHANNEL_RANKS_MAX][CEI_CHANNEL_LANES_MAX];

@@ -73,7 +73,7 @@ mutants=(
 	'channel.cuh s/if (poison \&\& /if (!MUTANT \&\& poison \&\& /'
 	'channel.cuh s/return rank == awaited \&\& was/return MUTANT || (rank == awaited \&\& was)/'
 	'channel.cuh s/rank == awaited \&\& was/rank == awaited \&\& (MUTANT || was)/'
-	'channel.cuh s/&place.status->abort)/\&place.status->abort \&\& !MUTANT)/'
+	'channel.cuh s/&place.status->abort;/\&place.status->abort \&\& !MUTANT;/'
 	'channel.cuh s/>= place.timeout_ns)/>= place.timeout_ns \&\& !MUTANT)/'
 	# What bulk copies cannot move is left out, or nobody waits before a warp moves it.
 	'channel_sums.cuh /^static .* store_row_by_warp/,/^}/s/if (is_aligned(target))/if (MUTANT || is_aligned(target))/'

@@ -313,6 +313,16 @@ static unsigned long long atomicAdd(unsigned long long *word, unsigned long long
 	return *word - value;
 }
 
+static unsigned long long atomicCAS(unsigned long long *word, unsigned long long wanted,
+				    unsigned long long value)
+{
+	const unsigned long long before = *word;
+
+	if (before == wanted)
+		*word = value;
+	return before;
+}
+
 static meeting *own_warp()
 {
 	return &current->memory->warps[threadIdx.x / 32];
