@@ -19,7 +19,8 @@ names=()
 for path in "$srcdir"/tests/python/torch/test_*.py; do
 	name=$(basename "$path" .py)
 	case $name in
-	test_nodes | test_backend* | test_fsdp_* | test_linear | test_shares* | test_programs) ;;
+	test_nodes | test_backend* | test_fsdp_* | test_linear | test_shares* | test_styles | \
+		test_programs) ;;
 	*) names+=("$name") ;;
 	esac
 done

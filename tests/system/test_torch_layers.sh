@@ -12,7 +12,7 @@ failed=0
 	"Python with PyTorch: PYTHON names another one"
 export CUDA_VISIBLE_DEVICES=            # tests/gpu/check_torch.sh tests GPUs
 
-names=(test_linear test_shares test_shares_experts)
+names=(test_linear test_shares test_shares_experts test_styles)
 for path in "$srcdir"/tests/python/torch/test_fsdp_*.py; do
 	names+=("$(basename "$path" .py)")
 done

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple, Union, ove
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Placement, Replicate
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 
 from .. import errors
 from ._compat import parameters_of
@@ -98,6 +98,15 @@ class Replicated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         return all_reduce(grad, ctx.group), None
+
+
+def replicated_input(x: torch.Tensor, group: str) -> torch.Tensor:
+    """Returns an activation that is the same at all ranks, of which each rank uses all for its part
+    of the features. So ranks have parts of the gradient, that of a DTensor too, where PyTorch sums
+    them once for all who use it."""
+    if isinstance(x, DTensor):
+        return x.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial()])
+    return Replicated.apply(x, group)
 
 
 class _Place(NamedTuple):

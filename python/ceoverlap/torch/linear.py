@@ -23,7 +23,7 @@ autocast is followed.
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, List, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 
 import torch
 from torch import nn
@@ -31,7 +31,8 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.nn import functional as F
 
 from .. import errors
-from ._shares import MeshOrGroup, Replicated, local, local_input, mesh_and_group, shared
+from ._shares import (MeshOrGroup, Replicated, local, local_input, mesh_and_group,
+                      replicated_input, shared)
 from .functional import all_gather_matmul, all_reduce, matmul_reduce_scatter
 
 
@@ -61,6 +62,56 @@ def cast(*tensors: _Some) -> List[_Some]:
     return [None if one is None else one.to(dtype) for one in tensors]
 
 
+class Divided(Protocol):
+    """What a layer's products need to know of the ranks: a layer of this module is one, and so is
+    what styles.py sets beside an nn.Linear."""
+
+    @property
+    def group(self) -> str: ...         # its name
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def sequence_parallel(self) -> bool: ...
+
+    @property
+    def sequence_dim(self) -> int: ...
+
+
+def whole_placement(at: Divided) -> Placement:
+    """Returns how the activation on a layer's whole side is placed: a column layer's input, a row
+    layer's output."""
+    return Shard(at.sequence_dim) if at.sequence_parallel else Replicate()
+
+
+def _sequence_first(at: Divided, x: torch.Tensor) -> torch.Tensor:
+    """Returns x with the sequence dimension, which is shared out to ranks, moved to the front."""
+    if not 0 <= at.sequence_dim < x.dim() - 1:
+        raise errors.InvalidError(
+            f"{type(at).__name__}: sequence_dim {at.sequence_dim} of an input of shape "
+            f"{tuple(x.shape)}: must be a dimension before the last, from 0 on")
+    return x.movedim(at.sequence_dim, 0)
+
+
+def _check_share(at: Divided, n: int, what: str) -> None:
+    if n % at.size:
+        raise errors.InvalidError(
+            f"{type(at).__name__}: rank {at.rank}: {what} {n} is no multiple of the group's "
+            f"{at.size} ranks: pad the layer, or take a group that divides it")
+
+
+def _divided(layer: nn.Module) -> Divided:
+    """Returns a layer of this module itself, or what a style has set beside an nn.Linear."""
+    found: Any = layer if isinstance(layer, _ParallelLinear) else getattr(layer, "overlapped", None)
+    if found is None:
+        raise errors.InvalidError(f"together: {layer} is no column layer")
+    return found
+
+
 class _ParallelLinear(nn.Module):
     """What ColumnParallelLinear and RowParallelLinear have in common."""
 
@@ -81,10 +132,7 @@ class _ParallelLinear(nn.Module):
         self.sequence_dim = sequence_dim
 
     def _share(self, n: int, what: str) -> int:
-        if n % self.size:
-            raise errors.InvalidError(
-                f"{type(self).__name__}: rank {self.rank}: {what} {n} is no multiple of the "
-                f"group's {self.size} ranks: pad the layer, or take a group that divides it")
+        _check_share(self, n, what)
         return n // self.size
 
     def _make(self, group: MeshOrGroup, shape: Tuple[int, int], n_bias: int,
@@ -111,20 +159,6 @@ class _ParallelLinear(nn.Module):
         """Returns the bound of nn.Linear's initial weights, which depends on the whole layer's
         width."""
         return 1 / math.sqrt(self.in_features) if self.in_features else 0.0
-
-    def _whole_placement(self) -> Placement:
-        """Returns how the activation on the layer's whole side is placed: a column layer's input,
-        a row layer's output."""
-        return Shard(self.sequence_dim) if self.sequence_parallel else Replicate()
-
-    def _sequence_first(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns x with the sequence dimension, which is shared out to ranks, moved to the
-        front."""
-        if not 0 <= self.sequence_dim < x.dim() - 1:
-            raise errors.InvalidError(
-                f"{type(self).__name__}: sequence_dim {self.sequence_dim} of an input of "
-                f"shape {tuple(x.shape)}: must be a dimension before the last, from 0 on")
-        return x.movedim(self.sequence_dim, 0)
 
     def extra_repr(self) -> str:
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
@@ -190,37 +224,44 @@ class ColumnParallelLinear(_ParallelLinear):
         return self.together([self], x, rows)[0]
 
     @staticmethod
-    def together(layers: Sequence[ColumnParallelLinear], x: torch.Tensor,
+    def together(layers: Sequence[_ColumnLayer], x: torch.Tensor,
                  rows: Optional[Sequence[int]] = None) -> List[torch.Tensor]:
         """Returns the results of several layers for one x, which is gathered only once: for
-        example gate and up of an MLP, or q, k and v. The layers' hooks are not called."""
-        first = layers[0]
+        example gate and up of an MLP, or q, k and v. Layers are such ones, or each an nn.Linear
+        with the style ColwiseParallel of ceoverlap.torch.parallel. Their hooks are not called, and
+        results are local tensors."""
+        first = _divided(layers[0])
         for layer in layers:
-            if ((layer.group, layer.sequence_parallel, layer.sequence_dim) !=
+            at = _divided(layer)
+            if ((at.group, at.sequence_parallel, at.sequence_dim) !=
                     (first.group, first.sequence_parallel, first.sequence_dim)):
                 raise errors.InvalidError(
-                    f"together: {layer} beside {first}: group, sequence_parallel and "
+                    f"together: {layer} beside {layers[0]}: group, sequence_parallel and "
                     "sequence_dim must be the same")
-        x, *weights = cast(local_input(x, first._whole_placement()),
-                           *(local(layer.weight) for layer in layers))
-        if first.sequence_parallel:
-            results = _gathered_products(first, x, weights, rows)
-        else:
-            x = Replicated.apply(x, first.group)
-            results = [F.linear(x, weight) for weight in weights]
-        return [result if layer.bias is None else result + local(layer.bias).to(result.dtype)
-                for layer, result in zip(layers, results)]
+        return column_products(first, layers, x, rows)
 
 
-def _gathered_products(layer: ColumnParallelLinear, x: torch.Tensor,
-                       weights: Sequence[torch.Tensor],
+def column_products(at: Divided, layers: Sequence[_ColumnLayer], x: torch.Tensor,
+                    rows: Optional[Sequence[int]] = None) -> List[torch.Tensor]:
+    """Returns the results of column layers for one x. layers: modules with such a layer's
+    weight and bias, DTensors; rows: see ColumnParallelLinear.forward()."""
+    x, *weights = cast(x, *(local(layer.weight) for layer in layers))
+    if at.sequence_parallel:
+        results = _gathered_products(at, local_input(x, whole_placement(at)), weights, rows)
+    else:
+        x = replicated_input(x, at.group)
+        results = [F.linear(x, weight) for weight in weights]
+    return [result if layer.bias is None else result + local(layer.bias).to(result.dtype)
+            for layer, result in zip(layers, results)]
+
+
+def _gathered_products(at: Divided, x: torch.Tensor, weights: Sequence[torch.Tensor],
                        rows: Optional[Sequence[int]]) -> List[torch.Tensor]:
-    x = layer._sequence_first(x)
-    n = x.shape[0] * layer.size if rows is None else sum(rows)
-    results = all_gather_matmul(x.reshape(-1, x.shape[-1]), list(weights), layer.group,
+    x = _sequence_first(at, x)
+    n = x.shape[0] * at.size if rows is None else sum(rows)
+    results = all_gather_matmul(x.reshape(-1, x.shape[-1]), list(weights), at.group,
                                 _flat_rows(rows, x))
-    return [result.view(n, *x.shape[1:-1], result.shape[-1])
-            .movedim(0, layer.sequence_dim)
+    return [result.view(n, *x.shape[1:-1], result.shape[-1]).movedim(0, at.sequence_dim)
             for result in results]
 
 
@@ -266,17 +307,29 @@ class RowParallelLinear(_ParallelLinear):
     def forward(self, x: torch.Tensor, rows: Optional[Sequence[int]] = None) -> torch.Tensor:
         """Returns the layer's result for x. rows: each rank's part of the sequence; None: equal
         parts."""
-        x, weight = cast(local_input(x, Shard(-1)), local(self.weight))
-        if not self.sequence_parallel:
-            y = _Summed.apply(F.linear(x, weight), self.group)
-            return y if self.bias is None else y + local(self.bias).to(y.dtype)
-        x = self._sequence_first(x)
-        if rows is None:                # not a list of equal ones: a compiler would fix them
-            self._share(x.shape[0], "a sequence of")
-        y = matmul_reduce_scatter(x.reshape(-1, x.shape[-1]), weight, self.group,
-                                  _flat_rows(rows, x))
-        n = x.shape[0] // self.size if rows is None else rows[self.rank]
-        y = y.view(n, *x.shape[1:-1], self.out_features)
-        if self.bias is not None:       # each rank adds it to its rows only
-            y = y + Replicated.apply(local(self.bias), self.group).to(y.dtype)
-        return y.movedim(0, self.sequence_dim)
+        return row_product(self, self, x, rows)
+
+
+def row_product(at: Divided, layer: _RowLayer, x: torch.Tensor,
+                rows: Optional[Sequence[int]] = None) -> torch.Tensor:
+    """Returns the result of a row layer for x. layer: a module with such a layer's weight and
+    bias, DTensors; rows: see RowParallelLinear.forward()."""
+    x, weight = cast(local_input(x, Shard(-1)), local(layer.weight))
+    if not at.sequence_parallel:
+        y = _Summed.apply(F.linear(x, weight), at.group)
+        return y if layer.bias is None else y + local(layer.bias).to(y.dtype)
+    x = _sequence_first(at, x)
+    if rows is None:                    # not a list of equal ones: a compiler would fix them
+        _check_share(at, x.shape[0], "a sequence of")
+    y = matmul_reduce_scatter(x.reshape(-1, x.shape[-1]), weight, at.group, _flat_rows(rows, x))
+    n = x.shape[0] // at.size if rows is None else rows[at.rank]
+    y = y.view(n, *x.shape[1:-1], y.shape[-1]).movedim(0, at.sequence_dim)
+    if layer.bias is None:
+        return y
+    # each rank adds it to its rows only
+    return y + Replicated.apply(local(layer.bias), at.group).to(y.dtype)
+
+
+# Layers, and nn.Linear that a style of styles.py has made such.
+_ColumnLayer = Union[ColumnParallelLinear, nn.Linear]
+_RowLayer = Union[RowParallelLinear, nn.Linear]

@@ -12,12 +12,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import parallel
 
 from .. import errors
 from ._shares import MeshOrGroup, mesh_and_group, replicate
 from .experts import SwiGLUExperts
 from .group import Group
 from .linear import ColumnParallelLinear, RowParallelLinear
+from .styles import ColwiseParallel, RowwiseParallel, SequenceParallel, sides_of
+
+__all__ = ["Column", "ColwiseParallel", "Row", "RowwiseParallel", "SequenceParallel", "Summed",
+           "parallelize"]
 
 # For digests of parameters: what they are read as, by the size of an element; how many at once; and
 # an odd number whose multiples look random.
@@ -274,16 +279,12 @@ def _style_of(pattern: str, value: Any) -> Union[Column, Row, Summed]:
         return Row()
     if value == "summed":
         return Summed()
-    from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
-                                                   SequenceParallel)
-
     if isinstance(value, SequenceParallel):
         return Summed()
-
-    if isinstance(value, ColwiseParallel):
+    if isinstance(value, parallel.ColwiseParallel):
         return _converted(pattern, value, Column, value.output_layouts[0],
                           value.input_layouts[0])
-    if isinstance(value, RowwiseParallel):
+    if isinstance(value, parallel.RowwiseParallel):
         return _converted(pattern, value, Row, value.input_layouts[0],
                           value.output_layouts[0])
     raise errors.InvalidError(f"plan {pattern!r}: {value!r}: must be 'column', 'row', "
@@ -295,12 +296,9 @@ def _converted(pattern: str, value: Any, kind: type, features: Any,
                sequence: Any) -> Union[Column, Row]:
     """Returns the Column or Row for a style of PyTorch's; features and sequence are the layouts
     of the layer's two sides."""
-    is_last = features.is_shard() and features.dim == -1
-    if is_last and value.use_local_output:
-        if sequence.is_replicate():
-            return kind(sequence_parallel=False)
-        if sequence.is_shard() and sequence.dim >= 0:
-            return kind(sequence_dim=sequence.dim)
+    sides = sides_of(features, sequence)
+    if sides is not None and value.use_local_output:
+        return kind(*sides)
     raise errors.InvalidError(
         f"plan {pattern!r}: {value}: features must be Shard(-1), the other side Replicate() "
         "or Shard() of a dimension before the last, and the output local")
