@@ -4,7 +4,7 @@
 /*
  * Tells of large copies of a lane from another stream. A copy that follows the write of a submit's
  * number on the lane's own stream begins some 7 us after the copy before it; one that follows
- * nothing but the other copy begins after 4 us (docs/results/2026-11-26-4xh200.md). So where a
+ * nothing but the other copy begins after 4 us (docs/results/4xh200.md). So where a
  * daemon cuts a transfer into chunks, whose ends it must see, the numbers of all but the last go on
  * a stream aside, which waits for an event behind the copy.
  *

@@ -25,7 +25,7 @@ static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint32_t n_r
 }
 
 /* Measured on 4 x H200 with graphs, in one run per shape
- * (docs/results/2026-11-21-4xh200-ops.md). */
+ * (docs/results/4xh200.md#operators). */
 static const struct {
 	const struct cei_op_kind *kind;
 	uint64_t              rows;

@@ -15,7 +15,7 @@
  * A call of a run must not wait for kernels of the user, but cuGraphInstantiate() waits for all of
  * the GPU, and meanwhile launches of other threads wait, too, when the driver takes more memory for
  * graphs: measured on an H200, driver 580, at the 32nd graph that exists in a context and at each
- * 43rd after it; captures and launches never wait (docs/results/2026-11-28-2xh200.md). So as many
+ * 43rd after it; captures and launches never wait (docs/results/2xh200.md). So as many
  * graphs as the cache holds are made beforehand, while the workspace is created. These spare graphs
  * are never launched: they keep memory of the driver's. One of them is destroyed right before each
  * graph is made, which then takes its place. Graphs that are dropped leave their place free, so a

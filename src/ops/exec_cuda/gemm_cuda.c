@@ -147,7 +147,7 @@ static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 /* Returns how many tiles of each row of tiles store the gathered rows of A, a part each. All tiles
  * of a column start at the same time, so if only one column stored all rows of A, its tiles would
  * take 1.5 times as long. Of 1, 2, 4, 8 and all columns, 4 were fastest for narrow products, where
- * the number matters (docs/results/2026-11-21-2xh200-pytorch.md, "Gathered rows"). */
+ * the number matters (docs/results/2xh200.md, "Gathered rows"). */
 static uint32_t keeping_columns(const struct cei_gemm_job *job)
 {
 	uint64_t n = (job->c[0].columns + job->shape.columns - 1) / job->shape.columns;

@@ -18,7 +18,7 @@ static const uint32_t listed_blocks[] = { 16, 24 };
 
 /* The rate at which one SM stores to peers, and that which more SMs do not exceed: with eight H200
  * 24 SMs were at most 4 % faster than 16 beside a product, and often slower
- * (docs/results/2026-11-27-8xh200.md). So the model prefers the smaller number. */
+ * (docs/results/8xh200.md). So the model prefers the smaller number. */
 #define SM_BYTES_PER_NS   18.0
 #define LANE_BYTES_PER_NS 288.0
 

@@ -22,7 +22,7 @@
 
 /* One step of an all-reduce is chosen if a rank sends at most so much to all others together.
  * Between 4 GPUs one step of 256 KiB took 10.9 us and two 12.0, of 1 MiB 25.9 and 16.9
- * (docs/results/2026-11-26-4xh200.md). */
+ * (docs/results/4xh200.md). */
 #define ONE_SHOT_SENT_MAX (UINT64_C(1) << 20)
 
 const char *cei_direct_ranks_fault(const struct cei_op_shape *shape)

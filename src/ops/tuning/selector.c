@@ -16,14 +16,14 @@
 #include "topology/link.h"
 
 /* The smallest piece that is worth its mark, which costs about as much time as a small copy
- * (docs/results/2026-11-21-4xh200.md, "Pieces"). */
+ * (docs/results/4xh200.md, "Pieces"). */
 #define PIECE_BYTES_MIN (UINT64_C(4) << 20)
 
 #define REDUCE_BLOCKS_MAX 128u
 
 /* What a mark adds to the t0 of a copy: the runs of products on eight H200 that begin together gave
  * 4200 ns for both, beside ALL_AT_ONCE, and the longest t0 was measured as 2.8 us
- * (docs/results/2026-11-27-8xh200.md). */
+ * (docs/results/8xh200.md). */
 #define MARK_NS 1400.0
 
 /* What is left of a link's rate when all GPUs send and receive. Of two it is all (docs/results,
@@ -49,7 +49,7 @@ struct cei_rates cei_rates_gpu(void)
 	 * estimate: the latency of a few steps, and the store. gate_ns is by how much copies that
 	 * wait for tiles ended later than others. A gate that is open takes 1.5 us; the rest is
 	 * that tiles end later than this model predicts. It and mark_ns are from runs of products
-	 * on eight H200, with 2048 to 8192 rows (docs/results/2026-11-27-8xh200.md). */
+	 * on eight H200, with 2048 to 8192 rows (docs/results/8xh200.md). */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .all_have_kernels = 1,
 		.has_packets = 1,
