@@ -157,7 +157,7 @@ elif ! timeout 60 "$bench" --host -t all_gather -g 2 -b 64K -e 64K -n 3 -w 1; th
 	failed=1
 fi
 
-info=$(find "$folder/root" -name ceoverlap-info -type f)
+info=$(find "$folder/root" -path "*/bin/ceoverlap-info" -type f)
 if [ -z "$info" ] || ! "$info" --help > /dev/null; then
 	echo "FAIL: the installed ceoverlap-info does not print its help"
 	failed=1
@@ -167,7 +167,7 @@ elif ! timeout 60 "$info" --xml "$srcdir/tests/fixtures/machines/two-no-p2p.xml"
 	cat "$folder/route"
 	failed=1
 fi
-launcher=$(find "$folder/root" -name ceoverlap-run -type f)
+launcher=$(find "$folder/root" -path "*/bin/ceoverlap-run" -type f)
 if [ -z "$launcher" ] || ! timeout 60 "$launcher" -n 2 true; then
 	echo "FAIL: the installed ceoverlap-run does not start processes"
 	failed=1
@@ -192,12 +192,12 @@ for name in library tools; do
 		failed=1
 	fi
 done
-joiner=$(find "$folder/root" -name ceoverlap-trace -type f)
+joiner=$(find "$folder/root" -path "*/bin/ceoverlap-trace" -type f)
 if [ -z "$joiner" ] || ! "$joiner" --help > /dev/null; then
 	echo "FAIL: the installed ceoverlap-trace does not print its help"
 	failed=1
 fi
-plotter=$(find "$folder/root" -name ceoverlap-plot -type f)
+plotter=$(find "$folder/root" -path "*/bin/ceoverlap-plot" -type f)
 if [ -z "$plotter" ] || ! "$plotter" --help > /dev/null; then
 	echo "FAIL: the installed ceoverlap-plot does not print its help"
 	failed=1
@@ -218,6 +218,18 @@ if [ -x ./ceoverlapd ]; then
 		failed=1
 	fi
 fi
+for name in bench info plot run trace; do
+	if [ -z "$(find "$folder/root" -path "*/completions/ceoverlap-$name" -type f)" ]; then
+		echo "FAIL: the completion of ceoverlap-$name was not installed"
+		failed=1
+	fi
+done
+for name in README.md docs/tutorial.md docs/results/README.md examples/ring.c; do
+	if [ -z "$(find "$folder/root" -path "*/doc/ceoverlap/$name" -type f)" ]; then
+		echo "FAIL: $name was not installed"
+		failed=1
+	fi
+done
 for page in "${pages[@]}"; do
 	if [ -z "$(find "$folder/root" -name "$page*")" ]; then
 		echo "FAIL: $page was not installed"

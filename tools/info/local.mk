@@ -22,3 +22,4 @@ else
 ceoverlap_info_SOURCES += \
 	%D%/absent.c
 endif
+dist_bashcompletion_DATA += %D%/completions/ceoverlap-info

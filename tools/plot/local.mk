@@ -8,3 +8,4 @@ EXTRA_DIST += %D%/ceoverlap-plot.py
 ceoverlap-plot: %D%/ceoverlap-plot.py Makefile
 	$(AM_V_GEN)sed 's/[@]VERSION[@]/$(VERSION)/' $(srcdir)/%D%/ceoverlap-plot.py > $@.new
 	@chmod 755 $@.new && mv -f $@.new $@
+dist_bashcompletion_DATA += %D%/completions/ceoverlap-plot

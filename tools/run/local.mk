@@ -12,3 +12,4 @@ ceoverlap_run_SOURCES = \
 	%D%/process.c \
 	%D%/run.h \
 	%D%/supervise.c
+dist_bashcompletion_DATA += %D%/completions/ceoverlap-run

@@ -15,3 +15,4 @@ ceoverlap-trace: $(trace_parts) Makefile
 			-e '/^from [a-z]* import /d' \
 			$(addprefix $(srcdir)/,$(trace_parts)); } > $@.new
 	@chmod 755 $@.new && mv -f $@.new $@
+dist_bashcompletion_DATA += %D%/completions/ceoverlap-trace
