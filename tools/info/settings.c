@@ -96,6 +96,8 @@ static const struct setting settings[] = {
 	  "where measured machines are kept; off" },
 	{ "log", "CEOVERLAP_LOG", NULL, "warn", "error, warn, info, debug" },
 	{ "trace", "CEOVERLAP_TRACE", NULL, "none", "a file for what the engines do" },
+	{ "hang_folder", "CEOVERLAP_HANG_FOLDER", NULL, "none",
+	  "where ceoverlap.torch's backend leaves reports of groups that hang" },
 	{ "nvtx", "CEOVERLAP_NVTX", NULL, "0",
 	  "1: tools that show kernels show launches and calls beside them" },
 	{ "flag", "CEOVERLAP_FLAG", NULL, "by a test at start",

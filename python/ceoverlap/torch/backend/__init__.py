@@ -16,6 +16,7 @@ from typing import Any, Dict, Optional
 
 import torch.distributed as dist
 
+from ... import errors, hang
 from .. import _compat
 from . import _base, _whole
 from ._base import NAME
@@ -50,3 +51,24 @@ def stats(process_group: Any = None) -> Dict[str, Dict[str, int]]:
     NCCL ("plain")."""
     backend = backend_of(process_group)
     return {"ours": {}, "plain": {}} if backend is None else backend.counts()
+
+
+def report(process_group: Any = None) -> hang.Report:
+    """Returns what each rank of a process group has called last, whom it waits for, and whose call
+    differs, now and as far as this node sees it: text(), json(), why. No other rank takes part, so
+    any thread may ask at any time. From outside: python -m ceoverlap.hang."""
+    return _existing(process_group).record.report()
+
+
+def dump(folder: str, process_group: Any = None) -> str:
+    """Writes a report() into a new folder in that folder, as text and as JSON, and in its folder
+    "fr" a file for each rank, for PyTorch's torchfrtrace. Returns the new folder's path."""
+    record = _existing(process_group).record
+    return record.write(folder, record.report())
+
+
+def _existing(process_group: Any) -> Calls:
+    backend = backend_of(process_group)
+    if backend is None:
+        raise errors.InvalidError("a hang report: the process group has another backend than ceov")
+    return backend

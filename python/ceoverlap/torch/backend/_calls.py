@@ -6,7 +6,6 @@ backend, as _ways.py decides."""
 
 from __future__ import annotations
 
-import collections
 import datetime
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
@@ -20,6 +19,7 @@ from ..group import Group, Ranks
 from . import _tensors
 from ._gpu import Gpu
 from ._host import Host
+from ._record import Record
 from ._ways import REDUCTIONS
 from ._work import Together
 
@@ -54,6 +54,7 @@ class Calls:
         # the first group's keys, whose name comes again.
         number = ranks.store.add(f"made/{ranks.rank}", 1)
         self._at = ranks._replace(store=dist.PrefixStore(str(number), ranks.store))
+        self.record = Record(self._at, global_ranks, ranks.name)
         self._timeout = timeout
         self._global_ranks, self._given = list(global_ranks), options
         self._nccl = None
@@ -86,7 +87,8 @@ class Calls:
         with self._making:
             if self._host is None:
                 self._check_open()
-                self._host = Host(self._at, self._timeout)
+                self._host = Host(self._at, self._timeout, self.record)
+                self.record.meet()
             return self._host
 
     def _on_gpu(self, device: Optional[torch.device] = None) -> Gpu:
@@ -97,7 +99,9 @@ class Calls:
                 if device is None or device.index is None:
                     device = torch.device("cuda", torch.cuda.current_device())
                 ranks = self._at._replace(store=dist.PrefixStore("gpu", self._at.store))
-                self._gpu = Gpu(ranks, device, self._timeout, self.nccl, not self.knows_batches)
+                self._gpu = Gpu(ranks, device, self._timeout, self.nccl, not self.knows_batches,
+                                self.record)
+                self.record.meet()
             return self._gpu
 
     def nccl(self) -> Any:
@@ -126,23 +130,24 @@ class Calls:
     def counts(self) -> Dict[str, Dict[str, int]]:
         """Returns how many calls of each kind were the channels' ("ours"), and the others'
         ("plain")."""
-        ours: collections.Counter = collections.Counter()
-        plain: collections.Counter = collections.Counter()
+        told: Dict[str, Dict[str, int]] = {"ours": {}, "plain": {}}
         for side in self._sides():
-            ours += side.ways.ours
-            plain += side.ways.plain
-        return {"ours": dict(ours), "plain": dict(plain)}
+            for name, counts in told.items():
+                for kind, n in side.ways.counts(name == "ours").items():
+                    counts[kind] = counts.get(kind, 0) + n
+        return told
 
     # --- moves -----------------------------------------------------------------------------
 
     def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or _compat.AllgatherOptions()
         side = self._side(input)
-        if not side.ways.is_ours("all_gather", input):
-            return side.run_plain("all_gather_single", opts, [output], output, input)
+        call = side.begin("all_gather_single", input)
+        if call < 0:
+            return side.run_plain("all_gather_single", opts, ~call, [output], output, input)
         group = side.group
-        _tensors.check_whole("all_gather", output, input, group.size)
-        return side.run(opts, lambda: _tensors.all_gather(group, output, input), [output])
+        side.checked(call, _tensors.check_whole, "all_gather", output, input, group.size)
+        return side.run(opts, call, lambda: _tensors.all_gather(group, output, input), [output])
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         return self._each(self.all_gather_single, zip(outputs, inputs),
@@ -152,11 +157,12 @@ class Calls:
         opts = opts or _compat.AllgatherOptions()
         targets, x = outputs[0], inputs[0]
         side = self._side(x)
-        if not side.ways.is_ours("all_gather", x):
-            return side.run_plain("allgather", opts, outputs, outputs, inputs)
+        call = side.begin("all_gather", x)
+        if call < 0:
+            return side.run_plain("allgather", opts, ~call, outputs, outputs, inputs)
         group = side.group
-        _tensors.check_parts("all_gather", targets, x, group)
-        return side.run(opts, lambda: _tensors.all_gather_list(group, targets, x), outputs)
+        side.checked(call, _tensors.check_parts, "all_gather", targets, x, group)
+        return side.run(opts, call, lambda: _tensors.all_gather_list(group, targets, x), outputs)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         calls = [([[of_rank[i] for of_rank in outputs]], [x]) for i, x in enumerate(inputs)]
@@ -166,67 +172,77 @@ class Calls:
         opts = opts or dist.GatherOptions()
         x, root = inputs[0], opts.rootRank
         side = self._side(x)
-        if not side.ways.is_ours("gather", x):
-            return side.run_plain("gather", opts, outputs, outputs, inputs)
+        call = side.begin("gather", x, None, root)
+        if call < 0:
+            return side.run_plain("gather", opts, ~call, outputs, outputs, inputs)
         group, targets = side.group, outputs[0] if outputs else []
         if group.rank == root:
-            _tensors.check_parts("gather", targets, x, group)
-        return side.run(opts, lambda: _tensors.gather_list(group, targets, x, root), outputs)
+            side.checked(call, _tensors.check_parts, "gather", targets, x, group)
+        return side.run(opts, call, lambda: _tensors.gather_list(group, targets, x, root), outputs)
 
     def gather_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or dist.GatherOptions()
         root = opts.rootRank
         side = self._side(input)
-        if not side.ways.is_ours("gather", input):
-            return side.run_plain("gather_single", opts, [output], output, input)
+        call = side.begin("gather", input, None, root)
+        if call < 0:
+            return side.run_plain("gather_single", opts, ~call, [output], output, input)
         group, target = side.group, output if self._at.rank == root else None
         if target is not None:
-            _tensors.check_whole("gather", target, input, group.size)
-        return side.run(opts, lambda: _tensors.gather(group, target, input, root), [output])
+            side.checked(call, _tensors.check_whole, "gather", target, input, group.size)
+        return side.run(opts, call, lambda: _tensors.gather(group, target, input, root), [output])
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.ScatterOptions()
         target, root = outputs[0], opts.rootRank
         side = self._side(target)
-        if not side.ways.is_ours("scatter", target):
-            return side.run_plain("scatter", opts, outputs, outputs, inputs)
+        call = side.begin("scatter", target, None, root)
+        if call < 0:
+            return side.run_plain("scatter", opts, ~call, outputs, outputs, inputs)
         group, parts = side.group, inputs[0] if inputs else []
         if group.rank == root:
-            _tensors.check_parts("scatter", parts, target, group)
-        return side.run(opts, lambda: _tensors.scatter_list(group, target, parts, root), outputs)
+            side.checked(call, _tensors.check_parts, "scatter", parts, target, group)
+        return side.run(opts, call, lambda: _tensors.scatter_list(group, target, parts, root),
+                        outputs)
 
     def broadcast(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.BroadcastOptions()
         x, root = tensors[0], opts.rootRank
         side = self._side(x)
-        if not side.ways.is_ours("broadcast", x):
-            return side.run_plain("broadcast", opts, tensors, tensors)
+        call = side.begin("broadcast", x, None, root)
+        if call < 0:
+            return side.run_plain("broadcast", opts, ~call, tensors, tensors)
         group = side.group
-        return side.run(opts, lambda: _tensors.broadcast(group, x, root), tensors)
+        return side.run(opts, call, lambda: _tensors.broadcast(group, x, root), tensors)
 
     def all_to_all_single(self, output: Any, input: Any, output_splits: Any, input_splits: Any,
                           opts: Any = None) -> Any:
         opts = opts or dist.AllToAllOptions()
         side = self._side(input)
-        if not side.ways.is_ours("all_to_all", input):
-            return side.run_plain("all_to_all_single", opts, [output], output, input,
+        call = side.begin("all_to_all", input)
+        if call < 0:
+            return side.run_plain("all_to_all_single", opts, ~call, [output], output, input,
                                   output_splits, input_splits)
         group = side.group
-        _tensors.check_alike("all_to_all", (output, input))
-        received = _tensors.split("all_to_all: output", output, output_splits, group.size)
-        sent = _tensors.split("all_to_all: input", input, input_splits, group.size)
-        return side.run(opts, lambda: _tensors.all_to_all(group, output, input, received, sent),
-                        [output])
+        side.checked(call, _tensors.check_alike, "all_to_all", (output, input))
+        received = side.checked(call, _tensors.split, "all_to_all: output", output, output_splits,
+                                group.size)
+        sent = side.checked(call, _tensors.split, "all_to_all: input", input, input_splits,
+                            group.size)
+        return side.run(opts, call, lambda: _tensors.all_to_all(group, output, input, received,
+                                                                sent), [output])
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.AllToAllOptions()
         side = self._side(inputs[0])
-        if not side.ways.is_ours("all_to_all", inputs[0]):
-            return side.run_plain("alltoall", opts, outputs, outputs, inputs)
+        call = side.begin("all_to_all", inputs[0])
+        if call < 0:
+            return side.run_plain("alltoall", opts, ~call, outputs, outputs, inputs)
         group = side.group
         for parts in (outputs, inputs):
-            _tensors.check_parts("all_to_all", parts, inputs[group.rank], group)
-        return side.run(opts, lambda: _tensors.all_to_all_list(group, outputs, inputs), outputs)
+            side.checked(call, _tensors.check_parts, "all_to_all", parts, inputs[group.rank], group)
+        return side.run(opts, call, lambda: _tensors.all_to_all_list(group, outputs, inputs),
+                        outputs)
 
     # --- sums ------------------------------------------------------------------------------
 
@@ -234,10 +250,11 @@ class Calls:
         opts = opts or dist.AllreduceOptions()
         x, op = tensors[0], opts.reduceOp.op
         side = self._side(x)
-        if not side.ways.is_ours("all_reduce", x, op):
-            return side.run_plain("allreduce", opts, tensors, tensors)
+        call = side.begin("all_reduce", x, op)
+        if call < 0:
+            return side.run_plain("allreduce", opts, ~call, tensors, tensors)
         group, reduction = side.group, REDUCTIONS[op]
-        return side.run(opts, lambda: _tensors.all_reduce(group, x, reduction), tensors)
+        return side.run(opts, call, lambda: _tensors.all_reduce(group, x, reduction), tensors)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Any:
         each = dist.AllreduceOptions()
@@ -248,28 +265,30 @@ class Calls:
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.AllreduceOptions()
         side = self._side(tensors[0])
-        side.ways.count_plain("all_reduce_sparse", "channels have no sparse tensors")
-        return side.run_plain("allreduce_sparse", opts, tensors, tensors)
+        call = side.begin("all_reduce_sparse", tensors[0], opts.reduceOp.op)
+        return side.run_plain("allreduce_sparse", opts, ~call, tensors, tensors)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceOptions()
         x, op, root = tensors[0], opts.reduceOp.op, opts.rootRank
         side = self._side(x)
-        if not side.ways.is_ours("reduce", x, op):
-            return side.run_plain("reduce", opts, tensors, tensors)
+        call = side.begin("reduce", x, op, root)
+        if call < 0:
+            return side.run_plain("reduce", opts, ~call, tensors, tensors)
         group, reduction = side.group, REDUCTIONS[op]
-        return side.run(opts, lambda: _tensors.reduce(group, x, root, reduction), tensors)
+        return side.run(opts, call, lambda: _tensors.reduce(group, x, root, reduction), tensors)
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceScatterOptions()
         op = opts.reduceOp.op
         side = self._side(input)
-        if not side.ways.is_ours("reduce_scatter", input, op):
-            return side.run_plain("reduce_scatter_single", opts, [output], output, input)
+        call = side.begin("reduce_scatter_single", output, op)
+        if call < 0:
+            return side.run_plain("reduce_scatter_single", opts, ~call, [output], output, input)
         group, reduction = side.group, REDUCTIONS[op]
-        _tensors.check_whole("reduce_scatter", input, output, group.size)
-        return side.run(opts, lambda: _tensors.reduce_scatter(group, output, input, reduction),
-                        [output])
+        side.checked(call, _tensors.check_whole, "reduce_scatter", input, output, group.size)
+        return side.run(opts, call, lambda: _tensors.reduce_scatter(group, output, input,
+                                                                    reduction), [output])
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         return self._each(self.reduce_scatter_single, zip(outputs, inputs),
@@ -279,11 +298,12 @@ class Calls:
         opts = opts or dist.ReduceScatterOptions()
         target, parts, op = outputs[0], inputs[0], opts.reduceOp.op
         side = self._side(target)
-        if not side.ways.is_ours("reduce_scatter", target, op):
-            return side.run_plain("reduce_scatter", opts, outputs, outputs, inputs)
+        call = side.begin("reduce_scatter", target, op)
+        if call < 0:
+            return side.run_plain("reduce_scatter", opts, ~call, outputs, outputs, inputs)
         group, reduction = side.group, REDUCTIONS[op]
-        _tensors.check_parts("reduce_scatter", parts, target, group)
-        return side.run(opts, lambda: _tensors.reduce_scatter_list(group, target, parts,
+        side.checked(call, _tensors.check_parts, "reduce_scatter", parts, target, group)
+        return side.run(opts, call, lambda: _tensors.reduce_scatter_list(group, target, parts,
                                                                    reduction), outputs)
 
     def _each(self, call: Callable, calls: Sequence[tuple], opts: Any, result: list) -> Any:
@@ -370,10 +390,12 @@ class Calls:
         if not self._is_open:
             return
         self._is_open = False
+        self.record.leave()
         if self._nccl is not None and not timeout_s:
             self._nccl.abort()
         for side in self._sides():
             side.close(timeout_s)
+        self.record.close()
         if self._nccl is not None and timeout_s:
             self._nccl.shutdown()
         self._on_close()

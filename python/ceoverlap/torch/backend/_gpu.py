@@ -21,10 +21,11 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Set, Tu
 import torch
 import torch.distributed as dist
 
-from ... import errors
+from ... import _flight, errors
 from .. import _compat
 from ..group import Group, Ranks, seconds_of
 from . import _tensors
+from ._record import Record, Recorded
 from ._ways import GPU_SUMS, Ways
 from ._work import Message, OnStream, Together
 
@@ -80,7 +81,7 @@ def _is_capturing(stream: torch.cuda.Stream) -> bool:
         return _compat.is_capturing()
 
 
-class Gpu:
+class Gpu(Recorded):
     """What a backend has for tensors on a GPU. All ranks make it together.
 
     nccl    makes NCCL's backend of the same ranks, or returns it; None if there is none
@@ -89,13 +90,13 @@ class Gpu:
             wait for each other"""
 
     def __init__(self, ranks: Ranks, device: torch.device, timeout: datetime.timedelta,
-                 nccl: Callable[[], object], defers: bool) -> None:
+                 nccl: Callable[[], object], defers: bool, record: Record) -> None:
         if _compat.is_capturing():
             raise errors.InvalidError(
                 f"group {ranks.name}: its first call with a tensor on a GPU is captured into a "
                 "graph: make one before, in which all its ranks meet")
         self._at, self.device, self._timeout = ranks, device, timeout
-        self._make_nccl, self._defers = nccl, defers
+        self._make_nccl, self._defers, self.record = nccl, defers, record
         self._plain = None
         found = Group.of_ranks(ranks, device, seconds_of(timeout))
         self.group: Optional[Group] = found if found.n_nodes == 1 else None
@@ -129,28 +130,44 @@ class Gpu:
 
     # --- ways ------------------------------------------------------------------------------
 
-    def run(self, opts: Any, function: Callable[[], object], result: list) -> Optional[OnStream]:
+    def run(self, opts: Any, call: int, function: Callable[[], object],
+            result: list) -> Optional[OnStream]:
         """Queues a call; with async_op=True on a stream of its own. Without it there is no handle,
-        as with NCCL. result: the tensors that it sets."""
+        as with NCCL. call: what begin() has returned; result: the tensors that it sets."""
         if self._pending:
             self.flush()
         if not opts.asyncOp:
-            function()
+            self._issue(call, function)
             return None
         self._let_go()
         self._own.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self._own):
-            function()
+            self._issue(call, function)
             return OnStream(self, result, function, self._own.record_event())
 
-    def run_plain(self, name: str, opts: Any, result: list, *args: Any) -> Any:
+    def _issue(self, call: int, function: Callable[[], object]) -> None:
+        self.record.recorded(call, function, self._has_ended, _flight.ISSUED)
+
+    def _has_ended(self) -> bool:
+        """Whether the channel takes no more calls, once one of its or of NCCL's has failed."""
+        if self.group is None or self.group.channel is None:
+            return True
+        try:
+            self.group.channel.check()
+        except errors.CeoverlapError:
+            return True
+        return False
+
+    def run_plain(self, name: str, opts: Any, call: int, result: list, *args: Any) -> Any:
         """As run(), of a method of NCCL's."""
-        call = _compat.method_of(self.plain, name)
+        method, made = _compat.method_of(self.plain, name), []
         if self._is_all_nccl:
             if self._pending:
                 self.flush()
-            return call(*args, opts)
-        return self.run(opts, lambda: self._order.run_plain(_wait_for, call, args, opts), result)
+            self._issue(call, lambda: made.append(method(*args, opts)))
+            return made[0]
+        return self.run(opts, call,
+                        lambda: self._order.run_plain(_wait_for, method, args, opts), result)
 
     @property
     def plain(self) -> Any:
@@ -190,10 +207,11 @@ class Gpu:
 
     def barrier(self, opts: Any) -> Optional[OnStream]:
         """Blocks the host, as NCCL's does; with async_op=True, wait() does."""
-        if self.ways.is_ours("barrier"):
-            work = self.run(opts, lambda: _tensors.barrier(self.group), [])
+        call = self.begin("barrier")
+        if call < 0:
+            work = self.run_plain("barrier", opts, ~call, [])
         else:
-            work = self.run_plain("barrier", opts, [])
+            work = self.run(opts, call, lambda: _tensors.barrier(self.group), [])
         if opts.asyncOp:
             if isinstance(work, OnStream):
                 work.blocks = True
@@ -204,7 +222,10 @@ class Gpu:
 
     def message(self, kind: str, tensors: List[torch.Tensor], peer: int, tag: int) -> Any:
         """As with NCCL a tag has no meaning: messages of a pair arrive in their order."""
-        if not self.ways.is_ours(kind, tensors[0]) and self._is_all_nccl and not self._defers:
+        way, section = self.ways.of(kind, tensors[0]), self.record.section
+        if section is not None:
+            section.end(section.message(way.codes, tensors[0].numel(), peer), _flight.ISSUED)
+        if not way.is_ours and self._is_all_nccl and not self._defers:
             return getattr(self.plain, kind)(tensors, peer, tag)
         made = Message(self, kind, tensors, peer, self._at.rank)
         self._beside.wait_stream(torch.cuda.current_stream(self.device))
@@ -263,8 +284,14 @@ class Gpu:
 
     def check(self) -> None:
         """Raises the error that ended the channel, if any."""
-        if self.group is not None and self.group.channel is not None:
+        if self.group is None or self.group.channel is None:
+            return
+        try:
             self.group.channel.check()
+        except errors.CeoverlapError as error:
+            if self.record.section is not None:
+                self.record.failed(self.record.section.latest, error, True)
+            raise
 
     def limit(self, timeout: datetime.timedelta) -> None:
         """The channel keeps the deadline with which it was made."""

@@ -13,20 +13,21 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from ... import errors
+from ... import _flight, errors
 from .. import _compat
 from .._queue import CallQueue, Queued
 from ..group import Group, Ranks, seconds_of
 from . import _tensors
+from ._record import Record, Recorded
 from ._ways import HOST_SUMS, Ways
-from ._work import Work
+from ._work import Told, Work
 
 
-class Host:
+class Host(Recorded):
     """What a backend has for tensors on the host. All ranks make it together."""
 
-    def __init__(self, ranks: Ranks, timeout: datetime.timedelta) -> None:
-        self._at = ranks
+    def __init__(self, ranks: Ranks, timeout: datetime.timedelta, record: Record) -> None:
+        self._at, self.record = ranks, record
         self._timeout = timeout         # of the channel's waits
         self._limit_s = 0.0             # of each call, if it is shorter
         self.plain = _compat.make_gloo(dist.PrefixStore("plain", ranks.store), ranks.rank,
@@ -45,16 +46,30 @@ class Host:
         if self.group is not None:
             self.group.queue = self._queue
 
-    def run(self, opts: Any, function: Callable[[], object], result: list) -> Optional[Work]:
+    def run(self, opts: Any, call: int, function: Callable[[], object],
+            result: list) -> Optional[Work]:
         """Makes a call in the queue; with async_op=True beside the caller. Without it there is no
-        handle, as in PyTorch's own backends. result: the tensors that it sets."""
+        handle, as in PyTorch's own backends. call: what begin() has returned; result: the tensors
+        that it sets."""
+        return self._run(opts, lambda: self.record.recorded(call, function, self._has_ended),
+                         result)
+
+    def _run(self, opts: Any, make: Callable[[], object], result: list) -> Optional[Work]:
         if opts.asyncOp:
-            return Work(self._queue, function, result)
+            return Work(self._queue, make, result)
         if self._limit_s:
-            self._run_within(self._limit_s, function)
+            self._run_within(self._limit_s, make)
         else:
-            self._queue.run(function)
+            self._queue.run(make)
         return None
+
+    def _has_ended(self) -> bool:
+        """Whether the channel takes no more calls."""
+        try:
+            self.group.channel.check()
+        except errors.CeoverlapError:
+            return True
+        return False
 
     def _run_within(self, timeout_s: float, function: Callable[[], object]) -> None:
         """Makes a call that has a time of its own. When it has passed the group is at its end, as
@@ -68,16 +83,17 @@ class Host:
         if queued.error is not None:
             raise queued.error
 
-    def run_plain(self, name: str, opts: Any, result: list, *args: Any) -> Optional[Work]:
+    def run_plain(self, name: str, opts: Any, call: int, result: list,
+                  *args: Any) -> Optional[Work]:
         """As run(), of a method of Gloo's."""
-        call = self._method_of_plain(name)
+        method = self._method_of_plain(name)
 
         def make() -> None:
-            work = call(*args, opts)
+            work = method(*args, opts)
             if work is not None:
                 work.wait()
 
-        return self.run(opts, make, result)
+        return self._run(opts, lambda: self.record.recorded(call, make, _always), result)
 
     def _method_of_plain(self, name: str) -> Callable:
         if self.plain is None:
@@ -91,33 +107,45 @@ class Host:
     # --- calls of which channels have no shape ----------------------------------------------
 
     def barrier(self, opts: Any) -> Optional[Work]:
-        if not self.ways.is_ours("barrier"):
-            return self.run_plain("barrier", opts, [])
+        call = self.begin("barrier")
+        if call < 0:
+            return self.run_plain("barrier", opts, ~call, [])
         if opts.timeout > datetime.timedelta(0) and not opts.asyncOp:
-            self._run_within(opts.timeout.total_seconds(), lambda: _tensors.barrier(self.group))
+            self._run_within(opts.timeout.total_seconds(), lambda: self.record.recorded(
+                call, lambda: _tensors.barrier(self.group), self._has_ended))
             return None
-        return self.run(opts, lambda: _tensors.barrier(self.group), [])
+        return self.run(opts, call, lambda: _tensors.barrier(self.group), [])
 
     def monitored_barrier(self, timeout: datetime.timedelta, wait_all_ranks: bool) -> None:
         """Gloo's, which names the ranks that do not come."""
-        self.ways.count_plain("monitored_barrier", "channels have none")
-        self._queue.run(self._method_of_plain("monitored_barrier"), timeout, wait_all_ranks)
+        call = ~self.begin("monitored_barrier", why_not="channels have none")
+        method = self._method_of_plain("monitored_barrier")
+        self._queue.run(self.record.recorded, call, lambda: method(timeout, wait_all_ranks),
+                        _always)
+
+    def _begin_message(self, kind: str, x: torch.Tensor, peer: int, tag: int) -> int:
+        """As begin()."""
+        why_not = "channels have no tags but 0" if tag else ""
+        way = self.ways.of(kind, x, tag % _flight.NO_TAG if tag else None, why_not)
+        section = self.record.section
+        call = 0 if section is None else section.message(way.codes, x.numel(), peer)
+        return call if way.is_ours else ~call
 
     def message(self, kind: str, tensors: List[torch.Tensor], peer: int, tag: int) -> Any:
         """A message's way is what both its ends see alike: its tag. The channel has none, so a
         message with one is Gloo's, and never takes the place of one without."""
         x = tensors[0]
-        if tag or not self.ways.is_ours(kind, x):
-            if tag:
-                self.ways.count_plain(kind, "channels have no tags but 0")
-            return self._method_of_plain(kind)(tensors, peer, tag)
+        call = self._begin_message(kind, x, peer, tag)
+        if call < 0:
+            return Told(self._method_of_plain(kind)(tensors, peer, tag), self.record, ~call)
         group, make = self.group, _tensors.send if kind == "send" else _tensors.receive
         queue = self._messages.get((kind, peer))
         if queue is None:
             queue = self._messages.setdefault((kind, peer), CallQueue(
                 f"ceoverlap {self._at.name}: {kind} {peer}"))
-        return Work(queue, lambda: make(group, x, peer), tensors,
-                    peer if kind == "recv" else self._at.rank)
+        return Work(queue, lambda: self.record.recorded(
+            call, lambda: make(group, x, peer), _always), tensors,
+            peer if kind == "recv" else self._at.rank)
 
     def receive_any(self, tensors: List[torch.Tensor], tag: int) -> Any:
         """Gloo's, so its message needs a tag, with which sends are Gloo's, too."""
@@ -126,7 +154,7 @@ class Host:
                                       "at both ends, with which messages go by Gloo: those "
                                       "without a tag go by a channel, which needs to know the "
                                       "sender")
-        self.ways.count_plain("recv_anysource", "channels have none")
+        self.ways.of("recv_anysource", why_not="channels have none")
         return self._method_of_plain("recv_anysource")(tensors, tag)
 
     # --- its life --------------------------------------------------------------------------
@@ -159,3 +187,8 @@ class Host:
             self.end_calls()
         if self.group is not None:
             self.group.close()
+
+
+def _always() -> bool:
+    """After a failure of Gloo's, or of a message, peers may wait in the call."""
+    return True

@@ -6,14 +6,13 @@ alignment, no gaps, no size."""
 
 from __future__ import annotations
 
-import collections
 import logging
 from typing import Any, Dict, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 
-from ... import _abi
+from ... import _abi, _flight
 
 _Op = dist.ReduceOp.RedOpType
 
@@ -24,6 +23,21 @@ _INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 # The dtypes of sums.
 GPU_SUMS = (torch.bfloat16, torch.float16, torch.float32)
 HOST_SUMS = (*GPU_SUMS, torch.float64, *_INTEGERS)
+
+
+class Way:
+    """The way of one kind of call, dtype and reduction.
+
+    kind    of the call
+    reason  why it is not the channel's, "" if it is
+    codes   what it is for the group's record of calls
+    n       how often it was taken"""
+
+    __slots__ = ("kind", "reason", "is_ours", "codes", "n")
+
+    def __init__(self, kind: str, reason: str, codes: int) -> None:
+        self.kind, self.reason, self.is_ours, self.codes = kind, reason, not reason, codes
+        self.n = 0
 
 
 class Ways:
@@ -37,23 +51,32 @@ class Ways:
     def __init__(self, name: str, refusal: str, other: str,
                  summed: Tuple[torch.dtype, ...]) -> None:
         self._name, self.refusal, self._other, self._summed = name, refusal, other, summed
-        self._reasons: Dict[tuple, str] = {}
-        self.ours: collections.Counter = collections.Counter()
-        self.plain: collections.Counter = collections.Counter()
+        self._known: Dict[tuple, Way] = {}
 
-    def is_ours(self, kind: str, x: Optional[torch.Tensor] = None, op: Any = None) -> bool:
-        """Returns whether the channel makes the call: of x's dtype, or of a message or a barrier
-        without one; op: its reduction."""
-        key = (kind, x.dtype, x.layout, op) if x is not None else kind
-        reason = self._reasons.get(key)
-        if reason is None:
-            reason = self.refusal or (x is not None and self._why_not(x.dtype, x.layout, op)) or ""
-            self._reasons[key] = reason
-        if reason:
-            self.count_plain(kind, reason)
-            return False
-        self.ours[kind] += 1
-        return True
+    def of(self, kind: str, x: Optional[torch.Tensor] = None, op: Any = None,
+           why_not: str = "") -> Way:
+        """Returns the way of a call, which is counted: of x's dtype, or of a message or a barrier
+        without one; op: its reduction; of a message that is not the channel's, its tag. why_not:
+        why it is not the channel's whatever the tensor is."""
+        key = (kind, op, why_not) if x is None else (kind, x.dtype, x.layout, op, why_not)
+        way = self._known.get(key)
+        if way is None:
+            way = self._known[key] = self._find(kind, x, op, why_not)
+        way.n += 1
+        return way
+
+    def _find(self, kind: str, x: Optional[torch.Tensor], op: Any, why_not: str) -> Way:
+        reason = self.refusal or why_not or (
+            self._why_not(x.dtype, x.layout, op) if x is not None else "")
+        kind_told = kind.replace("_single", "")
+        if reason and not any(way.reason for way in self._known.values()
+                              if way.kind == kind_told):
+            logging.getLogger("ceoverlap").info(
+                "group %s: %s goes to %s: %s", self._name, kind_told, self._other, reason)
+        dtype = str(x.dtype).replace("torch.", "") if x is not None else ""
+        extra = _flight.NO_REDUCTION if op is None else int(op) & 255
+        return Way(kind_told, reason, _flight.codes_of(kind, dtype, extra, self._other.lower()
+                                                       if reason else "ceov"))
 
     def _why_not(self, dtype: torch.dtype, layout: torch.layout, op: Any) -> str:
         """Returns why no channel makes a call with such a tensor, "" if one does. op: None for a
@@ -68,9 +91,10 @@ class Ways:
             return f"channels have no {op.name} of {dtype}"
         return ""
 
-    def count_plain(self, kind: str, reason: str) -> None:
-        """Counts a call that is PyTorch's, and says so if it is the first of its kind."""
-        self.plain[kind] += 1
-        if self.plain[kind] == 1:
-            logging.getLogger("ceoverlap").info(
-                "group %s: %s goes to %s: %s", self._name, kind, self._other, reason)
+    def counts(self, are_ours: bool) -> Dict[str, int]:
+        """Returns how many calls of each kind went the channel's way, or the other."""
+        found: Dict[str, int] = {}
+        for way in list(self._known.values()):
+            if way.is_ours == are_ours and way.n:
+                found[way.kind] = found.get(way.kind, 0) + way.n
+        return found

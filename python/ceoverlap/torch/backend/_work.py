@@ -82,6 +82,42 @@ class Work(_compat.Work):
     _source_rank = source_rank
 
 
+class Told(_compat.Work):
+    """A message of another backend, which is written down; see _record.py."""
+
+    def __init__(self, work: Any, record: Any, call: int) -> None:
+        super().__init__()
+        self._work, self._record, self._call = work, record, call
+
+    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
+        self._record.recorded(self._call, lambda: self._work.wait(timeout) if timeout else
+                              self._work.wait(), lambda: not timeout)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def get_future(self) -> torch.futures.Future:
+        return self._work.get_future()
+
+    def is_completed(self) -> bool:
+        return self._work.is_completed()
+
+    def is_success(self) -> bool:
+        return self._work.is_success()
+
+    def exception(self) -> Optional[BaseException]:
+        return self._work.exception()
+
+    def result(self) -> list:
+        return self._work.result()
+
+    def source_rank(self) -> int:
+        return self._work._source_rank()
+
+    _source_rank = source_rank
+
+
 class OnStream(_compat.Work):
     """A call that a stream has. wait() lets the caller's current stream wait for it, and not the
     host, as NCCL's does.
