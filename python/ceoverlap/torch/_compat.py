@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime
 import functools
 import inspect
+import warnings
 from types import ModuleType
 from typing import Dict, NamedTuple, Optional
 
@@ -310,6 +311,65 @@ def method_of(backend, name: str):
     """Returns a method of one of PyTorch's own backends by its name since 2.14."""
     found = getattr(backend, name, None)
     return found if found is not None else getattr(backend, _FORMER[name])
+
+
+# --- async-TP ----------------------------------------------------------------------------
+
+
+ASYNC_TP_OPERATORS = ("fused_all_gather_matmul", "fused_matmul_reduce_scatter")
+
+
+def _check_async_tp() -> None:
+    """Raises VersionError if PyTorch's compiler makes no fused operators of async-TP."""
+    try:
+        from torch._inductor import config
+        from torch.distributed import _symmetric_memory
+    except ImportError as error:
+        raise _no_async_tp(str(error)) from error
+    for owner, name in ((config, "_micro_pipeline_tp"),
+                        (_symmetric_memory, "enable_symm_mem_for_group"),
+                        *((torch.ops.symm_mem, name) for name in ASYNC_TP_OPERATORS)):
+        if not hasattr(owner, name):
+            raise _no_async_tp(f"there is no {owner.__name__}.{name}")
+    if not dist.is_nccl_available():
+        raise _no_async_tp("it was built without NCCL, so its compiler fuses nothing")
+
+
+def _no_async_tp(why: str) -> errors.VersionError:
+    return errors.VersionError(f"take_over: PyTorch {torch.__version__}: {why}; async-TP is known "
+                               f"of {', '.join(TESTED)}: call the functions of "
+                               "ceoverlap.torch.async_tp instead")
+
+
+def implement_async_tp(all_gather_matmul, matmul_reduce_scatter) -> torch.library.Library:
+    """Makes these the implementations of PyTorch's two operators of async-TP, and lets the compiler
+    use them in all process groups that there are. Returns what has to be kept meanwhile. Raises
+    VersionError where PyTorch cannot."""
+    _check_async_tp()
+    from torch.distributed import _symmetric_memory
+
+    library = torch.library.Library("symm_mem", "IMPL")
+    with warnings.catch_warnings():     # that a kernel is replaced, and that 2.15 needs no enabling
+        warnings.simplefilter("ignore")
+        for name, function in zip(ASYNC_TP_OPERATORS, (all_gather_matmul, matmul_reduce_scatter)):
+            for key in ("CUDA", "CPU"):
+                library.impl(name, function, key, allow_override=True)
+        for group in list(dist.distributed_c10d._world.pg_map):
+            _symmetric_memory.enable_symm_mem_for_group(group.group_name)
+    return library
+
+
+def give_back_async_tp(library: torch.library.Library) -> None:
+    """Takes back what implement_async_tp() has registered."""
+    library._destroy()
+
+
+def switch_async_tp(is_on: bool) -> bool:
+    """Switches the compiler's search for async-TP's patterns. Returns what it was."""
+    from torch._inductor import config
+
+    before, config._micro_pipeline_tp = config._micro_pipeline_tp, is_on
+    return before
 
 
 # --- FSDP2 -------------------------------------------------------------------------------
