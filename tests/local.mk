@@ -294,6 +294,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_channel \
 	%D%/gpu/test_gpu_channel_messages \
 	%D%/gpu/test_gpu_channel_fails \
+	%D%/gpu/test_gpu_pool \
 	%D%/gpu/test_gpu_processes \
 	%D%/gpu/test_gpu_litmus
 if HAVE_DAEMON

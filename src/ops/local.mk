@@ -46,10 +46,14 @@ libceoverlap_core_la_SOURCES += \
 	%D%/channel/host_run.c \
 	%D%/channel/messages.c \
 	%D%/channel/run.c \
-	%D%/channel/waits.c %D%/channel/waits.h
+	%D%/channel/waits.c %D%/channel/waits.h \
+	%D%/pool/calls.c %D%/pool/functions.c \
+	%D%/pool/pool.c %D%/pool/pool.h \
+	%D%/pool/thread.c
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
-	%D%/channel/gpu_cuda.c \
+	%D%/channel/gpu_cuda.c %D%/channel/gpu_cuda.h \
+	%D%/pool/pool_cuda.c \
 	%D%/exec_cuda/embedding_cuda.c \
 	%D%/exec_cuda/blas_cuda.c %D%/exec_cuda/blas_cuda.h \
 	%D%/exec_cuda/direct_cuda.c \
@@ -68,6 +72,7 @@ libceoverlap_core_la_SOURCES += \
 else
 libceoverlap_core_la_SOURCES += \
 	%D%/channel/gpu_absent.c \
+	%D%/pool/pool_absent.c \
 	%D%/core/capture_absent.c
 endif
 

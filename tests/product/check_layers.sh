@@ -65,6 +65,7 @@ may_include() {
 					"kernels ops ops/compute ops/exec_host ops/exec_cuda ops/tuning" ;;
 	ops/gemm | ops/reduce | ops/move | ops/experts | ops/embedding | ops/channel)
 				echo "$(may_include ops/core) ops/core" ;;
+	ops/pool)		echo "$(may_include ops/channel) ops/channel" ;;
 	*)			echo "unknown" ;;
 	esac
 }

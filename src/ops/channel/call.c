@@ -258,6 +258,7 @@ const char *cei_call_make(const struct ceov_call *from, uint32_t rank, uint32_t 
 	ret_call->what = (uint64_t)call->kind | (uint64_t)call->dtype << 8 |
 		(uint64_t)call->reduction << 16 | (uint64_t)call->root << 24;
 	fault = divide(ret_call, call);
+	ret_call->is_listed = call->sends || call->receives;
 	call->sends = call->receives = NULL;
 	return fault ? fault : memory_fault(ret_call);
 }

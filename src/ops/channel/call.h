@@ -31,6 +31,7 @@ struct cei_call {
 	uint64_t             item_bytes;
 	int                  is_sum;
 	int                  is_shared; /* all ranks get the same bytes of this rank */
+	int                  is_listed; /* counts came as lists */
 	struct cei_call_part parts[CEI_OP_RANKS_MAX];
 };
 

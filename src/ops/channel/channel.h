@@ -25,6 +25,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include <ceoverlap/pool.h>
+
 #include "base/clock.h"
 #include "ce_engine/objects/object.h"
 #include "ops/channel/call.h"
@@ -86,6 +88,16 @@ struct cei_turns {
 	uint64_t n_bytes;               /* sent or read since the channel was made */
 };
 
+/* What the channel calls of its pool (ops/pool), all with the lock held. */
+struct cei_channel_pool_ops {
+	/* Whether all ranks look for the targets of channel->call in their pools. */
+	int  (*takes)(ceov_pool *pool, void *stream);
+	/* Makes channel->call on the stream. Raises. */
+	int  (*run)(ceov_pool *pool, void *stream);
+	/* Says in a line how channel->call would go, or nothing. */
+	void (*explain)(ceov_pool *pool, char *text, size_t n);
+};
+
 struct ceov_channel {
 	struct cei_object   object;
 	char                name[CEI_CHANNEL_NAME_BYTES];
@@ -97,6 +109,9 @@ struct ceov_channel {
 							 * rank is on the host, which what
 							 * follows is for, but for names,
 							 * buffers and locks */
+	ceov_pool          *pool;                       /* of a rank on a GPU; NULL: it has none.
+							 * Guarded by the lock, as the next */
+	const struct cei_channel_pool_ops *pool_ops;
 	uint64_t            slot_bytes;
 	uint64_t            message_bytes;              /* that a ring of messages holds */
 	uint64_t            deadline_ns;
@@ -144,6 +159,10 @@ int  cei_messages_run(ceov_channel *channel, const struct cei_calls *calls);
 
 /* Returns how many bytes of a pair one chunk holds at most for that call. */
 uint64_t cei_host_step(const ceov_channel *channel, const struct cei_call *call);
+
+/* Returns 0, or the error that ended the channel, which is raised if kernels have found it. Any
+ * thread. */
+int  cei_channel_error(ceov_channel *channel);
 
 /* Ends the channel with an error that was raised: it is kept if it is the first, and peers that
  * wait for this rank see it. Any thread. Returns error. */

@@ -253,6 +253,10 @@ int ceov_channel_release(ceov_channel *channel)
 	r = cei_object_check(channel, &cei_channel_type, "ceov_channel_release");
 	if (r)
 		return r;
+	if (channel->pool)
+		return cei_raise(cei_channel_report(channel), CEOV_ERR_STATE, 0,
+				 "ceov_channel_release: channel '%s' of rank %u has a pool: "
+				 "release that before", channel->name, channel->rank);
 	if (channel->gpu && cei_gpu_channel_idle(channel))
 		return CEOV_PENDING;
 	/* A channel of which something was released makes no more calls. */

@@ -3,38 +3,21 @@
 
 /* Queues the kernels that make calls of a channel between GPUs. */
 
-#include "ops/channel/gpu.h"
+#include "ops/channel/gpu_cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/place.h"
-#include "base/cuda_table.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
-#include "kernels/module.h"
-#include "ops/exec_cuda/order_cuda.h"
 #include "topology/machine.h"
-
-struct cei_gpu_channel {
-	struct cei_cuda            *cuda;
-	uint32_t                    gpu;
-	struct cei_module          *module;
-	void                       *functions[CEI_GPU_KERNELS]; /* CUfunction */
-	struct cei_channel_status  *status;             /* pinned */
-	struct cei_channel_place    place;
-	struct cei_gpu_order        calls;              /* guarded by the channel's lock, as is all
-							 * that follows */
-	struct cei_gpu_order        messages_order;
-	struct cei_channel_run      run;
-	struct cei_channel_messages messages;
-};
 
 _Static_assert(sizeof(struct cei_channel_run) <= 4096 &&
 	       sizeof(struct cei_channel_messages) <= 4096,
 	       "all drivers take kernel parameters of 4 KiB");
 
-static int check(const ceov_channel *channel, CUresult result, const char *what)
+int cei_gpu_channel_check(const ceov_channel *channel, CUresult result, const char *what)
 {
 	struct cei_gpu_channel *own = channel->gpu;
 
@@ -70,10 +53,9 @@ static int find_kernels(ceov_channel *channel)
 	for (i = 0; !r && i < CEI_GPU_KERNELS; i++) {
 		r = cei_module_find(own->module, cei_gpu_kernel_names[i], &own->functions[i]);
 		if (!r && i >= CEI_GPU_STEPS)
-			r = check(channel, own->cuda->calls.function_set(
-					  own->functions[i],
-					  CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-					  CEI_CHANNEL_SHARED), "allowing shared memory");
+			r = cei_gpu_channel_check(channel, own->cuda->calls.function_set(
+				own->functions[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+				CEI_CHANNEL_SHARED), "allowing shared memory");
 	}
 	return r;
 }
@@ -87,7 +69,7 @@ static int open_status(ceov_channel *channel)
 						      CU_MEMHOSTALLOC_DEVICEMAP);
 
 	if (result != CUDA_SUCCESS)
-		return check(channel, result, "memory for a status");
+		return cei_gpu_channel_check(channel, result, "memory for a status");
 	own->status = memset(status, 0, sizeof(*own->status));
 	return 0;
 }
@@ -239,14 +221,14 @@ static int queue_kernel(ceov_channel *channel, void *stream, struct work *work)
 {
 	const struct cei_gpu_launch *how = &work->how;
 	struct cei_gpu_channel *own = channel->gpu;
+	CUresult result;
 
 	if (!how->n_blocks)
 		return 0;
-	return check(channel, own->cuda->calls.launch(own->functions[how->kernel], how->n_blocks,
-						      1, 1, how->n_threads, 1, 1,
-						      how->shared_bytes, stream,
-						      &work->parameters, NULL),
-		     "launching a kernel");
+	result = own->cuda->calls.launch(own->functions[how->kernel], how->n_blocks, 1, 1,
+					 how->n_threads, 1, 1, how->shared_bytes, stream,
+					 &work->parameters, NULL);
+	return cei_gpu_channel_check(channel, result, "launching a kernel");
 }
 
 /* Queues copies of messages to itself. */
@@ -261,7 +243,7 @@ static int queue_own(ceov_channel *channel, void *stream, const struct cei_calls
 			result = cuda->copy((CUdeviceptr)(uintptr_t)own.receive.target,
 					    (CUdeviceptr)(uintptr_t)own.send.source, own.bytes,
 					    stream);
-	return check(channel, result, "a message to itself");
+	return cei_gpu_channel_check(channel, result, "a message to itself");
 }
 
 /* Queues work behind the last one of the order. The GPU's context is current. */

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/ranges.h"
 #include "base/sized.h"
@@ -34,7 +35,7 @@ static int check_connected(const ceov_channel *channel, const char *call)
 			 channel->rank);
 }
 
-static int error_of(ceov_channel *channel)
+int cei_channel_error(ceov_channel *channel)
 {
 	/* acquire: pairs with cei_channel_end() */
 	int error = atomic_load_explicit(&channel->error, memory_order_acquire);
@@ -127,6 +128,8 @@ static int run_on_gpu(ceov_channel *channel, void *stream)
 {
 	int r = check_peers(channel);
 
+	if (!r && channel->pool && channel->pool_ops->takes(channel->pool, stream))
+		return channel->pool_ops->run(channel->pool, stream);
 	return r ? r : cei_gpu_channel_run(channel, stream);
 }
 
@@ -137,7 +140,7 @@ static int run(ceov_channel *channel, const struct ceov_call *call)
 	int r;
 
 	pthread_mutex_lock(&channel->lock);
-	r = error_of(channel);                  /* raised where the channel was ended */
+	r = cei_channel_error(channel);                  /* raised where the channel was ended */
 	fault = r ? NULL : cei_call_make(call, channel->rank, channel->n_ranks, &channel->call);
 	if (!r && !fault && channel->gpu)
 		fault = cei_gpu_call_fault(&channel->call);
@@ -198,7 +201,7 @@ static int make(ceov_channel *channel, const struct cei_calls *calls, const stru
 		return run(channel, first);
 	r = check_messages(channel, calls);
 	if (!r)
-		r = error_of(channel);
+		r = cei_channel_error(channel);
 	return r ? r : run_messages(channel, calls, first->stream);
 }
 
@@ -227,7 +230,7 @@ int ceov_channel_status(ceov_channel *channel)
 {
 	int r = cei_object_check(channel, &cei_channel_type, "ceov_channel_status");
 
-	return r ? r : error_of(channel);
+	return r ? r : cei_channel_error(channel);
 }
 
 int ceov_channel_query(ceov_channel *channel, struct ceov_channel_info *ret_info)
@@ -246,7 +249,7 @@ int ceov_channel_query(ceov_channel *channel, struct ceov_channel_info *ret_info
 	info.ring_bytes = channel->ring_bytes;
 	info.deadline_ns = channel->deadline_ns;
 	info.is_connected = is_connected(channel);
-	info.error = error_of(channel);
+	info.error = cei_channel_error(channel);
 	snprintf(info.name, sizeof(info.name), "%s", channel->name);
 	return cei_sized_answer(cei_channel_report(channel), ret_info, &info, sizeof(info),
 				"ceov_channel_query: ret_info");
@@ -295,10 +298,14 @@ static const char *explain(ceov_channel *channel, const struct ceov_call *call, 
 		fault = cei_gpu_call_fault(made);
 	if (fault)
 		return fault;
-	if (channel->gpu)
+	if (channel->gpu) {
 		cei_gpu_explain(channel, made, text, n);
-	else
+		if (call && channel->pool)
+			channel->pool_ops->explain(channel->pool, text + strlen(text),
+						    n - strlen(text));
+	} else {
 		explain_host(channel, made, text, n);
+	}
 	return NULL;
 }
 

@@ -31,23 +31,23 @@ _Static_assert(MODE_THREAD + BENCH_CALL_KINDS <= BENCH_MODES, "all have samples 
 
 /* --- opening and closing -------------------------------------------------------- */
 
-/* Creates the channel. CEOV_NONE, at all ranks: the place of one has no channels. */
-static int create(struct bench_calls *c)
+int bench_create_channel(struct bench_rank *rank, ceov_channel **ret_channel)
 {
 	char name[32];
 	const struct ceov_channel_config config = {
 		.struct_bytes = sizeof(config),
-		.rank = c->rank->rank,
+		.rank = rank->rank,
 		.name = name,
 	};
 	int any = 0, r, s;
 
-	snprintf(name, sizeof(name), "bench.%llu", (unsigned long long)c->rank->n_names++);
-	r = ceov_channel_create(c->rank->context, &config, &c->channel);
-	s = bench_any(c->rank, r == CEOV_ERR_INVALID, &any);
+	snprintf(name, sizeof(name), "bench.%llu", (unsigned long long)rank->n_names++);
+	r = ceov_channel_create(rank->context, &config, ret_channel);
+	s = bench_any(rank, r == CEOV_ERR_INVALID, &any);
 	if (s || !any)
 		return s ? s : r;
-	(void)ceov_channel_release(c->channel);
+	(void)ceov_channel_release(*ret_channel);
+	*ret_channel = NULL;
 	return CEOV_NONE;
 }
 
@@ -84,7 +84,7 @@ static int open_calls(struct bench_calls *c, struct bench_rank *rank, uint64_t b
 
 	memset(c, 0, sizeof(*c));
 	c->rank = rank;
-	r = create(c);
+	r = bench_create_channel(rank, &c->channel);
 	if (r == CEOV_NONE)
 		say_why(rank);
 	if (!r)
@@ -307,7 +307,8 @@ static double median_of(struct bench_calls *c, uint32_t mode, uint32_t n_samples
 static void add_row(struct bench_calls *c, uint32_t at)
 {
 	static const char *const names[BENCH_WAYS][2] = {
-		{ "channel", "ch-graph" }, { "op", "op-graph" }, { "", "graph" } };
+		{ "channel", "ch-graph" }, { "pool", "" }, { "op", "op-graph" },
+		{ "", "graph" } };
 	const struct bench_call_row of = bench_call_row(at);
 	const struct bench_call_kind *kind = &bench_call_kinds[of.kind];
 	uint32_t n_samples = c->rank->options->n_samples;

@@ -6,14 +6,15 @@
 /* The collectives of test channel, and the ways to make them that are compared: channel.c measures,
  * channel_ways.c makes the calls. */
 
-#include <ceoverlap/channel.h>
+#include <ceoverlap/pool.h>
 
 #include "tools/bench/group.h"
 
 #define BENCH_CALL_KINDS 4u
 #define BENCH_CALLS      5u             /* in a sample, and in a graph */
 
-enum bench_way { BENCH_WAY_CHANNEL, BENCH_WAY_OP, BENCH_WAY_NCCL, BENCH_WAYS };
+/* The channel's pool makes large moves alone, which graphs do not hold. */
+enum bench_way { BENCH_WAY_CHANNEL, BENCH_WAY_POOL, BENCH_WAY_OP, BENCH_WAY_NCCL, BENCH_WAYS };
 
 /* One row of a size is a kind, a way, and whether a graph of BENCH_CALLS calls is replayed or each
  * call is made. Ways but the channel's, and graphs, are of GPUs alone. */
@@ -35,6 +36,9 @@ struct bench_call_kind {
 struct bench_calls {
 	struct bench_rank *rank;
 	ceov_channel      *channel;
+	ceov_channel      *pooled;      /* one with a pool, as the next; NULL: between host ranks */
+	ceov_pool         *pool;
+	void              *pool_target;
 	ceov_workspace    *workspace;   /* NULL: no size is one that operators take */
 	struct bench_nccl *nccl;        /* NULL: without NCCL */
 	uint64_t           bytes;       /* of a shard, block or part */
@@ -57,6 +61,10 @@ struct bench_call_row bench_call_row(uint32_t at);
 /* Values of a shard, block or part; what a call of that kind counts. */
 uint64_t bench_call_values(const struct bench_calls *c);
 uint64_t bench_call_count(const struct bench_calls *c, uint32_t kind);
+
+/* Creates a channel with a name of its own. CEOV_NONE, at all ranks: the place of one has no
+ * channels. */
+int  bench_create_channel(struct bench_rank *rank, ceov_channel **ret_channel);
 
 /* Open, and close, what ways other than the channel's need for all sizes up to the largest. */
 int  bench_ways_open(struct bench_calls *c, uint64_t bytes_max);

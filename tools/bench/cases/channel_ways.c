@@ -98,19 +98,32 @@ static int run_op(struct bench_calls *c, uint32_t kind)
 
 /* --- all ways -------------------------------------------------------------------- */
 
-static int run_channel(struct bench_calls *c, uint32_t kind)
+/* All-gathers of NCCL and of the pool are in place. */
+static void *source_of(const struct bench_calls *c, const struct bench_call_row *row)
 {
+	uint64_t own = c->rank->rank * c->bytes;
+	int is_gather = bench_call_kinds[row->kind].kind == CEOV_ALL_GATHER;
+
+	if (row->way == BENCH_WAY_NCCL)
+		return is_gather ? (char *)bench_nccl_target(c->nccl) + own
+			: bench_nccl_source(c->nccl);
+	return is_gather && row->way == BENCH_WAY_POOL ? (char *)c->pool_target + own : c->source;
+}
+
+static int run_channel(struct bench_calls *c, const struct bench_call_row *row)
+{
+	int is_pooled = row->way == BENCH_WAY_POOL;
 	const struct ceov_call call = {
 		.struct_bytes = sizeof(call),
-		.kind = bench_call_kinds[kind].kind,
+		.kind = bench_call_kinds[row->kind].kind,
 		.dtype = CEOV_FP32,
-		.source = c->source,
-		.target = c->target,
-		.count = bench_call_count(c, kind),
+		.source = source_of(c, row),
+		.target = is_pooled ? c->pool_target : c->target,
+		.count = bench_call_count(c, row->kind),
 		.stream = stream_of(c),
 	};
 
-	return ceov_channel_run(c->channel, &call, 1);
+	return ceov_channel_run(is_pooled ? c->pooled : c->channel, &call, 1);
 }
 
 static int run_nccl(struct bench_calls *c, uint32_t kind)
@@ -130,7 +143,8 @@ static int run_nccl(struct bench_calls *c, uint32_t kind)
 static int run_once(struct bench_calls *c, const struct bench_call_row *row)
 {
 	switch (row->way) {
-	case BENCH_WAY_CHANNEL: return run_channel(c, row->kind);
+	case BENCH_WAY_CHANNEL:
+	case BENCH_WAY_POOL:    return run_channel(c, row);
 	case BENCH_WAY_OP:      return run_op(c, row->kind);
 	case BENCH_WAY_NCCL:    return run_nccl(c, row->kind);
 	case BENCH_WAYS:        break;
@@ -163,24 +177,25 @@ int bench_ways_settle(struct bench_calls *c)
 		r = bench_stream_sync(device, BENCH_STREAM_SIDE);
 	if (!r)
 		r = ceov_channel_status(c->channel);
+	if (!r && c->pooled)
+		r = ceov_channel_status(c->pooled);
 	return r || !c->workspace ? r : ceov_workspace_status(c->workspace);
 }
 
 void *bench_ways_target(const struct bench_calls *c, uint32_t at)
 {
-	return bench_call_row(at).way == BENCH_WAY_NCCL ? bench_nccl_target(c->nccl) : c->target;
+	switch (bench_call_row(at).way) {
+	case BENCH_WAY_NCCL: return bench_nccl_target(c->nccl);
+	case BENCH_WAY_POOL: return c->pool_target;
+	default:             return c->target;
+	}
 }
 
-/* NCCL's all-gather is in place. */
 void *bench_ways_source(const struct bench_calls *c, uint32_t at)
 {
 	const struct bench_call_row row = bench_call_row(at);
 
-	if (row.way != BENCH_WAY_NCCL)
-		return c->source;
-	if (bench_call_kinds[row.kind].kind == CEOV_ALL_GATHER)
-		return (char *)bench_nccl_target(c->nccl) + c->rank->rank * c->bytes;
-	return bench_nccl_source(c->nccl);
+	return source_of(c, &row);
 }
 
 /* --- opening and closing ---------------------------------------------------------- */
@@ -201,6 +216,24 @@ static int open_workspace(struct bench_calls *c)
 	return bytes_max ? bench_open_workspace(c->rank, 1, bytes_max, &c->workspace) : 0;
 }
 
+static int open_pool(struct bench_calls *c, uint64_t bytes_max)
+{
+	const struct ceov_pool_config config = CEOV_POOL_CONFIG_INIT;
+	int r = bench_create_channel(c->rank, &c->pooled);
+
+	if (!r)
+		r = ceov_channel_connect(c->pooled, bench_patience_ns(c->rank));
+	if (!r)
+		r = ceov_pool_create(c->pooled, &config, &c->pool);
+	if (!r)
+		r = bench_meet(c->rank);
+	if (!r)
+		r = ceov_pool_connect(c->pool, bench_patience_ns(c->rank));
+	if (!r)
+		r = ceov_pool_alloc(c->pool, bytes_max * c->rank->n_ranks, &c->pool_target);
+	return r ? bench_fail(c->rank, r, "a channel with a pool") : 0;
+}
+
 int bench_ways_open(struct bench_calls *c, uint64_t bytes_max)
 {
 	struct bench_rank *rank = c->rank;
@@ -212,7 +245,9 @@ int bench_ways_open(struct bench_calls *c, uint64_t bytes_max)
 	c->sizes = calloc((size_t)rank->n_ranks * rank->n_ranks, sizeof(*c->sizes));
 	if (!c->sizes)
 		return bench_fail(rank, CEOV_ERR_NO_MEMORY, "sizes of operators");
-	r = open_workspace(c);
+	r = open_pool(c, bytes_max);
+	if (!r)
+		r = open_workspace(c);
 	if (r)
 		return r;
 	r = bench_nccl_open(rank, 0, bytes_max * rank->n_ranks, &c->nccl, &why);
@@ -227,7 +262,9 @@ int bench_ways_close(struct bench_calls *c)
 
 	bench_nccl_close(c->nccl);
 	free(c->sizes);
-	return r == CEOV_PENDING ? 0 : r;       /* the context releases it */
+	if (!ceov_pool_release(c->pool))
+		(void)ceov_channel_release(c->pooled);
+	return r == CEOV_PENDING ? 0 : r;       /* the context releases it, and the pool */
 }
 
 /* One call before the capture loads what cannot be loaded in one. */
@@ -250,12 +287,19 @@ static int capture(struct bench_calls *c, uint32_t at)
 	return r ? r : s;
 }
 
+/* Smaller calls, and sums, go as through any channel. */
+static int takes_pool(const struct bench_calls *c, const struct bench_call_row *row)
+{
+	return row->way == BENCH_WAY_POOL && c->pool && !row->is_graph &&
+		!bench_call_kinds[row->kind].is_sum && c->bytes >= CEOV_POOL_CALL_BYTES;
+}
+
 static int open_row(struct bench_calls *c, uint32_t at)
 {
 	const struct bench_call_row row = bench_call_row(at);
 	int r;
 
-	c->runs[at] = row.way == BENCH_WAY_CHANNEL ||
+	c->runs[at] = row.way == BENCH_WAY_CHANNEL || takes_pool(c, &row) ||
 		(row.way == BENCH_WAY_OP && c->ops[row.kind]) ||
 		(row.way == BENCH_WAY_NCCL && c->nccl);
 	if (row.is_graph)
