@@ -520,6 +520,7 @@ AM_TESTS_ENVIRONMENT = \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
 EXTRA_DIST += $(product_tests) abi/libceoverlap.abi %D%/product/abi.py %D%/product/graph.py %D%/product/circles.txt %D%/product/sizes.sh \
 	%D%/product/blocks.py %D%/product/blocks %D%/product/messages.py \
+	%D%/product/options.py \
 	%D%/product/gpu_on_host.h %D%/product/gpu_on_host.sh %D%/product/bulk_on_host.h \
 	%D%/product/channel.cc %D%/product/channel_cases.h %D%/product/channel_late.h \
 	%D%/product/steps.cc %D%/product/ll.cc %D%/product/ll_cases.h \

@@ -6,7 +6,8 @@
 # docs/python.md 100 times each, half of them on one processor, and write nothing to stderr, though
 # they close their context as soon as they have seen their last mark. CEOVERLAP_TEST_README_RUNS is
 # half the number of runs. check_blocks.sh runs each block of the pages once.
-# And what the pages lead to is there, as are the messages that docs/guides/troubleshooting.md quotes.
+# And what the pages lead to is there, as are the messages that docs/guides/troubleshooting.md quotes,
+# and the tools' options that pages show.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -91,6 +92,8 @@ fi
 ! command -v python3 > /dev/null ||
 	python3 "$srcdir/tests/product/messages.py" "$srcdir" \
 		"$srcdir/docs/guides/troubleshooting.md" || failed=1
+! command -v python3 > /dev/null ||
+	python3 "$srcdir/tests/product/options.py" "$srcdir" "$PWD" || failed=1
 
 # The files and pages that pages lead to.
 n_links=0

@@ -61,6 +61,17 @@ if command -v python3 > /dev/null; then
 	python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json" || failed=1
 fi
 
+# Without sizes host memory gets fewer than GPUs, so that the command ends before its time is over;
+# a run whose time is over says which option gives it.
+expect 0 "sizes on host memory" --host -g 2 -t p2p -n 1 -w 0 -T 60
+[ "$(awk '$1 == "p2p" && $2 == "ours" && $5 == "0>1" { print $6 }' "$out" | xargs)" = \
+	"1048576 4194304" ] || {
+	echo "FAIL: host memory is measured with 1 and 4 MiB by default"
+	failed=1
+}
+expect 1 "a time that is over" --host -g 2 -t p2p -b 64M -n 1000 -w 0 -T 1
+holds "$out" "the time that -T gives the whole run is over" "-T is named where its time is over"
+
 # What nccl-tests' users type and look for: sizes by steps, its two bandwidths, and the closing lines.
 expect 0 "sizes by steps" $run -g 3 -t p2p,all_gather,channel -b 64K -e 256K -i 96K -J "$json"
 [ "$(awk '$1 == "all_gather" && $3 == "polled" { print $6 }' "$out" | xargs)" = \

@@ -66,6 +66,8 @@ struct bench_options {
 	const char *trace_path;         /* NULL: none */
 	char        command[1024];      /* as typed */
 	int         has_sizes;          /* -b or -e was given */
+	uint64_t    host_end_bytes;     /* the largest size where ranks are on host memory; 0: as
+					 * on GPUs */
 	const struct bench_overlap_options *overlap;    /* NULL: another test than "overlap" */
 };
 

@@ -52,7 +52,8 @@ int bench_meet(struct bench_rank *rank)
 		if (atomic_load(&shared->failed))
 			return CEOV_ERR_ABORTED;
 		if (cei_now_ns() >= shared->deadline_ns)
-			return bench_fail(rank, CEOV_ERR_TIMEOUT, "waiting for the others");
+			return bench_fail(rank, CEOV_ERR_TIMEOUT, "the time that -T gives "
+					  "the whole run is over");
 		cei_backoff_step(&backoff);
 	}
 	return atomic_load(&shared->failed) ? CEOV_ERR_ABORTED : 0;

@@ -326,6 +326,8 @@ int bench_world_run(const struct bench_options *options,
 	if (choose_ranks(&run) || check_nodes(&run))
 		return 2;
 	prepare_sharing(&run, &decided);
+	if (!run.n_gpus && decided.host_end_bytes)
+		decided.end_bytes = decided.host_end_bytes;
 	bench_run_head(&run, machine);
 	bench_run_choose(&run, &asked, 0);
 	if (make_shared(&run))
