@@ -6,6 +6,7 @@ tests/system/test_trace.sh calls it with the script: one timeline of both, and r
 communication whose answers are known, also on files that are damaged."""
 
 import contextlib
+import gzip
 import importlib.machinery
 import importlib.util
 import io
@@ -212,6 +213,18 @@ class Reports(Case):
         self.assertEqual({row["op"]: row["comm_ns"] for row in rank["chunks"]},
                          {"all_gather": 20000, "all_to_all": 10000})
 
+    def test_packed_files(self):
+        """PyTorch's profiler packs a file whose name ends in .gz."""
+        texts = ours(0, [copy(0, 10, 20)]), kineto(0, [work("sgemm", 14, 18)])
+        for text in texts:
+            self.add(text)
+        expected = self.report()
+        self.figures(expected[0], exposed=6)
+        self.paths = []
+        for text in texts:
+            self.add(gzip.compress(text.encode()))
+        self.assertEqual(self.report(), expected)
+
     def test_ranks_are_apart(self):
         """What one rank computes hides nothing of another."""
         for rank in range(3):
@@ -383,7 +396,12 @@ class Damage(Case):
         good = kineto(0, [work("sgemm", 1, 2)])
         self.refused("", "part1: it is empty")
         self.refused("nonsense", "part1: it is no trace")
-        self.refused(b"\x1f\x8b\x08\x00\xff\xff", "no text in UTF-8")
+        self.refused(b"\x08\x00\xff\xff", "no text in UTF-8")
+        self.refused(b"\x1f\x8b\x08\x00\xff\xff", "part1: what gzip has packed is damaged")
+        packed = gzip.compress(good.encode())
+        self.refused(packed[:-20], "part1: what gzip has packed is damaged")
+        self.refused(packed[:40] + b"\x00\x00" + packed[42:], "part1: what gzip has packed is damaged")
+        self.refused(gzip.compress(b"nonsense"), "part1: it is no trace")
         self.refused(good[:-30], "too early")
         self.refused('{"schemaVersion":1}', "it has no events")
         self.refused('{"schemaVersion":1,"traceEvents":{}}', "no list")

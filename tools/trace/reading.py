@@ -3,11 +3,13 @@
 """Reads the values of a trace file one by one."""
 
 import decimal
+import gzip
 import json
 import os
 import re
 import stat
 import sys
+import zlib
 
 VERSION = "@VERSION@"
 
@@ -160,12 +162,14 @@ def read_all(reader, take_event, take_part):
 
 
 def open_regular(path):
-    """Opens a file, and never waits for a pipe's writer."""
+    """Opens a file, packed by gzip or not, and never waits for a pipe's writer."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if stat.S_ISREG(os.fstat(number).st_mode):
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise Refused("it is no regular file")
+    if os.pread(number, 2, 0) != b"\x1f\x8b":
         return open(number, encoding="utf-8", newline="")
-    os.close(number)
-    raise Refused("it is no regular file")
+    return gzip.open(open(number, "rb"), "rt", encoding="utf-8", newline="")
 
 
 def attempt(path, look):
@@ -176,6 +180,8 @@ def attempt(path, look):
     except Refused as why:
         comma = "," if str(why).startswith("event ") else ":"
         raise Refused(f"{path}{comma} {why}") from why
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Refused(f"{path}: what gzip has packed is damaged") from error
     except OSError as error:
         raise Refused(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
