@@ -141,7 +141,8 @@ static const struct bench_command command = {
 	"measures operators instead, \"measure\" the machine's links, \"sweep\" what "
 	"plans reach over them, \"daemon\" launches at a ceoverlapd, \"share\" what "
 	"processes get of it: see ceoverlap-bench overlap --help, and likewise of the "
-	"others.\vDefaults: -b 1M -e 16M (or -b; on host memory 4M) -f 4 -n 50 -w 5 -T 300.\n\n" BENCH_LAUNCHERS
+	"others.\vDefaults: -b 1M -e 16M (or -b; on host memory 4M) -f 4 -n 50 -w 5 -T 300.\n\n"
+	BENCH_LAUNCHERS
 	BENCH_EXIT_STATUS,
 	bench_rank_options
 };
