@@ -89,13 +89,14 @@ class Section:
     """What a process group of this process calls. Any thread."""
 
     def __init__(self, owner: Flight, place: _Place, group: GroupName) -> None:
-        self._owner, self.place = owner, place
+        self._owner = owner
+        self.place: _Place = place
         self._memory, self._at, self._n_calls = place.memory, place.at, place.n_calls
         self._first = place.at + _ring_at(place.size)
         self._index = 0                 # of the next call
         self._collective = 0            # the number of the last one
         self._messages: Dict[Tuple[int, int], int] = {}         # likewise; by codes and peer
-        self.has_failed = False
+        self.has_failed: bool = False
         known = len(group.ranks) == group.size
         struct.pack_into(f"={group.size}i", self._memory, self._at + _SECTION_BYTES,
                          *(group.ranks if known else [-1] * group.size))
@@ -169,7 +170,7 @@ class Flight:
     """The memory of this process."""
 
     def __init__(self) -> None:
-        self.token = os.urandom(16)
+        self.token: bytes = os.urandom(16)
         self._fd = os.memfd_create(NAME)
         self._lock = threading.Lock()
         self._bytes = _HEADER_BYTES

@@ -153,11 +153,13 @@ class Report:
     is_early    whether a rank that runs has not made the call in which others wait"""
 
     def __init__(self, name: str, size: int, ranks: Sequence[Rank]) -> None:
-        self.name, self.size, self.ranks = name, size, list(ranks)
-        self.time_ns = time.time_ns()
+        self.name: str = name
+        self.size: int = size
+        self.ranks: List[Rank] = list(ranks)
+        self.time_ns: int = time.time_ns()
         self.blamed: Set[int] = set()
         self.why: List[str] = []
-        self.is_early = False
+        self.is_early: bool = False
         self._look_at_collectives()
         self._look_at_messages()
         self._look_at_errors()

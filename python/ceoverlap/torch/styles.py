@@ -60,7 +60,8 @@ class _Overlapped:
         self.group: str = at.name
         self.rank: int = at.rank
         self.size: int = at.size
-        self.sequence_parallel, self.sequence_dim = sides
+        self.sequence_parallel: bool = sides.sequence_parallel
+        self.sequence_dim: int = sides.sequence_dim
         self.linear = linear
         self._is_local = is_local
 

@@ -54,7 +54,7 @@ class Calls:
         # the first group's keys, whose name comes again.
         number = ranks.store.add(f"made/{ranks.rank}", 1)
         self._at = ranks._replace(store=dist.PrefixStore(str(number), ranks.store))
-        self.record = Record(self._at, global_ranks, ranks.name)
+        self.record: Record = Record(self._at, global_ranks, ranks.name)
         self._timeout = timeout
         self._global_ranks, self._given = list(global_ranks), options
         self._nccl = None
