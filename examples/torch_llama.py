@@ -248,6 +248,8 @@ def parse():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--backend", help="of torch.distributed, NCCL or Gloo if none is named: "
+                        "with cpu:ceov or cuda:ceov all of PyTorch's calls are ceoverlap's, too")
     parser.add_argument("--checkpoint", help="a folder that all ranks see, which is kept")
     options = parser.parse_args()
     options.ffn = options.ffn or options.hidden * 7 // 2
@@ -273,7 +275,7 @@ def main():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     else:
         torch.set_num_threads(1)
-    dist.init_process_group("nccl" if options.device == "cuda" else "gloo")
+    dist.init_process_group(options.backend or ("nccl" if options.device == "cuda" else "gloo"))
     mesh = init_device_mesh(options.device, (dist.get_world_size() // options.tensor,
                                              options.tensor), mesh_dim_names=("data", "tensor"))
     ways = [theirs(mesh, options, options.seed), ours(mesh, options, options.seed)]
