@@ -38,6 +38,7 @@ from .ops_experts import MoeCombine, MoeDispatch
 from .ops_marks import GemmMarks
 from .place import Place
 from .plan import Plan, Spot, Ticket, Transfer
+from .pool import Pool, PoolInfo, PoolMemory
 from .signal import Mark, MarkList, Signal
 from .stream import stream_handle
 
@@ -52,6 +53,7 @@ __all__ = [
     "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory", "MoeCombine",
     "MoeDispatch", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
+    "Pool", "PoolInfo", "PoolMemory",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",
     "Workspace", "all_gather", "all_to_all", "bf16", "broadcast", "errors", "memory_of", "stream_handle",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """The C interface, word for word: constants, structs and prototypes of
-``include/ceoverlap/{ceoverlap,collective,ops,embedding,channel}.h``, and the way to the
+``include/ceoverlap/{ceoverlap,collective,ops,embedding,channel,pool}.h``, and the way to the
 library.
 
 Nothing here decides anything; the names are C's. Handles are addresses (``c_void_p``).
@@ -127,6 +127,9 @@ CEOV_MAX = 3
 CEOV_MEAN = 4
 
 CEOV_CHANNEL_CALLS_MAX = 1024
+
+CEOV_POOL_CALL_BYTES = 4 << 20
+CEOV_POOL_SEGMENTS_MAX = 256
 
 # --- structs -----------------------------------------------------------------------------
 
@@ -458,6 +461,16 @@ class ceov_call(Struct):
                 ("receives", POINTER(c_uint64)), ("stream", c_void_p)]
 
 
+class ceov_pool_config(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("max_bytes", c_uint64)]
+
+
+class ceov_pool_info(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("segment_bytes", c_uint64),
+                ("used_bytes", c_uint64), ("n_segments", c_uint32), ("is_connected", c_int),
+                ("n_engine_calls", c_uint64), ("n_kernel_calls", c_uint64)]
+
+
 _AnyStruct = TypeVar("_AnyStruct", bound=Structure)
 
 
@@ -597,6 +610,14 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_channel_status": (c_int, [_handle]),
     "ceov_channel_abort": (c_int, [_handle]),
     "ceov_channel_release": (c_int, [_handle]),
+
+    "ceov_pool_create": (c_int, [_handle, POINTER(ceov_pool_config), _ret_handle]),
+    "ceov_pool_connect": (c_int, [_handle, c_uint64]),
+    "ceov_pool_alloc": (c_int, [_handle, c_uint64, POINTER(c_void_p)]),
+    "ceov_pool_free": (c_int, [_handle, c_void_p]),
+    "ceov_pool_functions": (c_int, [_handle, POINTER(c_void_p), POINTER(c_void_p)]),
+    "ceov_pool_query": (c_int, [_handle, POINTER(ceov_pool_info)]),
+    "ceov_pool_release": (c_int, [_handle]),
 }
 
 # The largest number that each argument can hold, None where it is no number.

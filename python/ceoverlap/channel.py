@@ -49,6 +49,7 @@ from ._operands import NAMES, Operand, operand
 from .buffer import Array
 from .context import Context
 from .plan import told_by
+from .pool import Pool
 from .stream import StreamLike, any_stream, current_stream
 
 REDUCTIONS = {"sum": _abi.CEOV_SUM, "product": _abi.CEOV_PRODUCT, "min": _abi.CEOV_MIN,
@@ -367,6 +368,7 @@ class Channel(_Calls[None], _object.Object):
         self._name = name
         self._under_way: Set[object] = set()    # a token for each call
         self._cause: Optional[errors.CeoverlapError] = None     # that ended it
+        self._pool: Optional[Pool] = None
         config = _abi.new(_abi.ceov_channel_config)
         config.rank = self._rank
         config.name = _object.text_of(name, "name")
@@ -404,6 +406,22 @@ class Channel(_Calls[None], _object.Object):
             raise errors.make(_abi.CEOV_PENDING, f"channel {self._name!r}: some peer has not "
                               f"created it within {limit} s")
         return self
+
+    @property
+    def pool(self) -> Optional[Pool]:
+        """The channel's pool; None: none was made."""
+        return self._pool
+
+    def make_pool(self, max_bytes: int = 0, timeout_s: Optional[float] = None) -> Pool:
+        """Makes the channel's pool, and finds those of all peers, which call this between the same
+        two calls; see Pool. For one rank a process: with several, make a Pool() of each and connect
+        them then."""
+        made = Pool(self, max_bytes)
+        try:
+            return made.connect(timeout_s)
+        except BaseException:
+            made.close()
+            raise
 
     def _make(self, calls: bytes, n: int = 1) -> None:
         """The short way into the library: as Owner._outcome(), which see, but for numbers that are
@@ -477,16 +495,19 @@ class Channel(_Calls[None], _object.Object):
             self.abort()
 
     def _try_release(self) -> bool:
-        return not self._under_way and super()._try_release()
+        return (not self._under_way and (self._pool is None or self._pool._try_release()) and
+                super()._try_release())
 
     def close(self) -> None:
-        """Ends the caller's use of the channel; see Object.close(). Calls of other threads are
-        aborted."""
+        """Ends the caller's use of the channel, and of its pool; see Object.close(). Calls of other
+        threads are aborted."""
         if self._under_way:
             self._stop()
             if not _object.poll(lambda: not self._under_way, self._context.deadline_s):
                 raise errors.StateError(f"channel {self._name!r}: a call of another thread does "
                                         "not end")
+        if self._pool is not None:
+            self._pool.close()
         super().close()
 
 

@@ -18,7 +18,7 @@ from ceoverlap import _abi
 from rig import ROOT
 
 INCLUDE = os.path.join(ROOT, "include")
-HEADERS = ("ceoverlap.h", "collective.h", "ops.h", "embedding.h", "channel.h")
+HEADERS = ("ceoverlap.h", "collective.h", "ops.h", "embedding.h", "channel.h", "pool.h")
 STRUCTS = {name: kind for name, kind in vars(_abi).items()
            if isinstance(kind, type) and issubclass(kind, ctypes.Structure)
            and name.startswith("ceov_")}
@@ -77,6 +77,7 @@ class Abi(unittest.TestCase):
                                         "CEOV_NAME_BYTES",
                                         "CEOV_MOE_TOP_K_MAX", "CEOV_OP_GEMMS_MAX",
                                         "CEOV_CHANNEL_CALLS_MAX",
+                                        "CEOV_POOL_CALL_BYTES", "CEOV_POOL_SEGMENTS_MAX",
                                         "CEOV_VALUE_LIMIT"})
         for name in numbers:
             lines.append(f'printf("{name} %lld\\n", (long long){name});')

@@ -326,6 +326,28 @@ class Channels(Case):
         with self.assertRaisesRegex(ceoverlap.InvalidError, "same ring_bytes"):
             alone.connect()
 
+    def test_a_pool_of_a_host_rank_is_refused(self):
+        one, other = self.connected()
+        for make in (one.make_pool, lambda: ceoverlap.Pool(one, 1 << 20)):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "on the host"):
+                make()
+        with self.assertRaises(ValueError):
+            ceoverlap.Pool(one, -1)
+        self.assertIsNone(one.pool)
+        in_threads(2, lambda r: (one, other)[r].barrier())      # it goes on
+        one.close()
+        with self.assertRaisesRegex(ceoverlap.StateError, "closed"):
+            one.make_pool()
+
+    def test_memory_of_a_pool(self):
+        memory = ceoverlap.PoolMemory(0x200000, 96)
+        self.assertEqual(memory.__cuda_array_interface__["data"], (0x200000, False))
+        self.assertEqual(ceoverlap.memory_of(memory).size_bytes, 96)
+        self.assertTrue(ceoverlap.memory_of(memory).is_gpu)
+        memory._is_free = True
+        with self.assertRaisesRegex(ceoverlap.StateError, "given back"):
+            memory.__cuda_array_interface__
+
     def both_raise(self, kind, *calls):
         """Makes a call at each rank: all raise this kind of error, and raise it again."""
         channels = self.connected(len(calls))

@@ -12,6 +12,7 @@ shapes, graphs and dtypes, and docs/pytorch.md.
 """
 
 from . import async_tp, backend
+from ._pool import pool
 from .attention import all_to_all_attention, balanced_part, ring_attention
 from .experts import MoeLayer, SwiGLUExperts, moe
 from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
@@ -27,6 +28,6 @@ __all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "
            "RowParallelLinear", "Summed", "SwiGLUExperts", "ag_moe", "all_gather",
            "all_gather_matmul", "all_reduce", "all_to_all", "all_to_all_attention",
            "async_tp", "backend", "balanced_part", "gemm_with_marks", "matmul_reduce_scatter",
-           "moe", "parallelize", "reduce_scatter", "ring_attention"]
+           "moe", "parallelize", "pool", "reduce_scatter", "ring_attention"]
 
 backend.register()

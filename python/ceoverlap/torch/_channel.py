@@ -82,14 +82,17 @@ def all_gather(group: Group, x: torch.Tensor, elements: Optional[Sequence[int]],
 
 
 @by_channel
-def all_to_all(group: Group, x: torch.Tensor, sent: Sequence[int], received: Sequence[int],
-               target: torch.Tensor) -> None:
+def all_to_all(group: Group, x: torch.Tensor, sent: Optional[Sequence[int]],
+               received: Optional[Sequence[int]], target: torch.Tensor) -> None:
     """Sends parts of x to all ranks, and sets target to those that come. sent, received: elements
-    to, and from, each rank."""
+    to, and from, each rank; None, both, at all ranks: as many everywhere, which copy engines can
+    move into a pool."""
     code, items = _dtype_and_items(x)
-    sends, receives = _counts_of(sent, items), _counts_of(received, items)
-    _make(group, packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(), 0,
-                        sends=sends, receives=receives, stream=group.run_stream()))
+    sends = None if sent is None else _counts_of(sent, items)
+    receives = None if received is None else _counts_of(received, items)
+    _make(group, packed(_abi.CEOV_ALL_TO_ALL, code, x.data_ptr(), target.data_ptr(),
+                        x.numel() // group.size * items, sends=sends, receives=receives,
+                        stream=group.run_stream()))
 
 
 @by_channel

@@ -15,6 +15,7 @@ import datetime
 import functools
 import inspect
 import warnings
+import weakref
 from types import ModuleType
 from typing import Dict, NamedTuple, Optional
 
@@ -51,6 +52,17 @@ def _slow_current_stream(index: int) -> int:
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_current_stream)
 is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing",
                        torch.cuda.is_current_stream_capturing)
+
+
+# --- memory ------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=None)
+def allocator_of(allocate: int, free: int):
+    """Returns an allocator for torch.cuda.MemPool that calls these two C functions. It stays until
+    the process ends: PyTorch before 2.11 keeps no reference to the allocator of a pool, nor of
+    memory that outlives its pool."""
+    return torch._C._cuda_customAllocator(allocate, free)
 
 
 # --- tensors -----------------------------------------------------------------------------
@@ -256,18 +268,36 @@ def make_backend(name: str, ranks, timeout: datetime.timedelta, global_ranks, op
     return made
 
 
-def make_gloo(store, rank: int, size: int, timeout: datetime.timedelta):
+def _owned(kind: type, owner) -> type:
+    """Returns the class of one of PyTorch's own backends that asks its owner for memory for
+    communication; None: the class itself."""
+    if owner is None:
+        return kind
+    at = weakref.proxy(owner)           # which holds the backend
+
+    class Owned(kind):
+        def supports_tensor_alloc(self, device) -> bool:
+            return at.supports_tensor_alloc(device)
+
+        def allocate_tensor(self, size: int, *, dtype: torch.dtype, device) -> torch.Tensor:
+            return at.allocate_tensor(size, dtype=dtype, device=device)
+
+    return Owned
+
+
+def make_gloo(store, rank: int, size: int, timeout: datetime.timedelta, owner=None):
     """Returns Gloo's backend for ranks that meet in the store; None if PyTorch was built without
-    it."""
+    it. owner: whose memory for communication it has."""
     if not dist.is_gloo_available():
         return None
-    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+    return _owned(dist.ProcessGroupGloo, owner)(store, rank, size, timeout=timeout)
 
 
-def make_nccl(ranks, timeout: datetime.timedelta, global_ranks, options):
+def make_nccl(ranks, timeout: datetime.timedelta, global_ranks, options, owner=None):
     """Returns NCCL's backend for ranks that have a store, a rank, a size and a name, and that do
     not meet before their first call. None: PyTorch was built without it. global_ranks: theirs in the
-    default process group; options: NCCL's own, or something else."""
+    default process group; options: NCCL's own, or something else; owner: whose memory for
+    communication it has."""
     if not dist.is_nccl_available():
         return None
     if not isinstance(options, dist.ProcessGroupNCCL.Options):
@@ -275,7 +305,7 @@ def make_nccl(ranks, timeout: datetime.timedelta, global_ranks, options):
     options._timeout = timeout
     options.group_name = ranks.name
     options.global_ranks_in_group = global_ranks
-    made = dist.ProcessGroupNCCL(ranks.store, ranks.rank, ranks.size, options)
+    made = _owned(dist.ProcessGroupNCCL, owner)(ranks.store, ranks.rank, ranks.size, options)
     made._set_sequence_number_for_group()
     return made
 

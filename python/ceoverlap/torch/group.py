@@ -110,7 +110,7 @@ def _gpu_id(device: torch.device) -> str:
     return f"{seen}:{device.index}".replace(" ", "")
 
 
-def _device_of(process_group: Any,
+def device_of(process_group: Any,
                device: Union[None, str, torch.device]) -> torch.device:
     """Returns the device that the caller named; else the current GPU if the process group has a
     backend for CUDA, else the CPU."""
@@ -216,7 +216,7 @@ class Group:
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
         self.deadline_s: float = deadline_s
-        self._find(self._ranks_of(process_group), _device_of(process_group, device), str(channel))
+        self._find(self._ranks_of(process_group), device_of(process_group, device), str(channel))
         self._make(n_sms, channel)
         _known.append((process_group and weakref.ref(process_group), self))
 
@@ -256,7 +256,8 @@ class Group:
         """Makes what the group has of the library. _find() comes before."""
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
-        self.why_no_channel: str = "it has not asked for one"
+        self.why_no_channel: str = "it has not asked for one, by Group(channel=True)"
+        self.holds_memory: bool = False     # of tensors, though it is closed; see _pool.py
         self.channel: Optional[Channel] = self._make_channel(channel)
         self.queue: Optional[CallQueue] = None  # of the channel's collectives, or the like
         self._lock = threading.RLock()
@@ -498,6 +499,21 @@ class Group:
 
         return self.part(Operators)
 
+    def pool(self, max_bytes: Optional[int] = None) -> torch.cuda.MemPool:
+        """Returns the group's pool, for ``with torch.cuda.use_mem_pool(group.pool()):``. Tensors
+        that are made in the block, by this thread, lie in memory that the other ranks know: large
+        all-gathers, broadcasts and all-to-alls into them take no SM (ceoverlap/pool.h).
+
+        The first call makes it, at all ranks together, between the same calls of the group and in
+        no capture; InvalidError says why a group can have none. max_bytes: that this rank's takes
+        from the driver at most, None: no bound; later calls give none. What tensors free serves
+        later ones of the pool alone, until the group is closed. Where tensors still have memory of
+        it then, they stay valid, and all of it stays until the process ends. group.channel.pool
+        tells how much it has taken, and which way calls went."""
+        from ._pool import GroupPool
+
+        return self.part(GroupPool).mem_pool(max_bytes)
+
     @classmethod
     def of(cls, process_group: GroupLike = None,
            device: Union[None, str, torch.device] = None) -> Group:
@@ -530,7 +546,7 @@ class Group:
     @property
     def is_open(self) -> bool:
         """Whether the group can still be used."""
-        return self.context.is_open
+        return self.context.is_open and not self.holds_memory
 
     def close(self) -> None:
         """Releases the group's context and operators. All ranks call it, after their last use
@@ -543,9 +559,10 @@ class Group:
         for part in reversed(list(self._parts.values())):
             part.close()
         self._parts.clear()
-        if self.channel is not None:
-            self.channel.close()
-        self.context.close()
+        if not self.holds_memory:
+            if self.channel is not None:
+                self.channel.close()
+            self.context.close()
         tables: Tuple[Dict[Any, Group], ...] = (_groups, _of_backends)
         for named_so in tables:
             for name in [name for name, group in list(named_so.items()) if group is self]:
@@ -582,7 +599,7 @@ def _group_of(process_group: GroupLike, device: Union[None, str, torch.device]) 
     name: Any = getattr(process_group, "group_name", None)
     if not any((name, kind) in _of_backends for kind in ("cpu", "cuda")):
         return None
-    asked = _device_of(process_group, device)
+    asked = device_of(process_group, device)
     made = _of_backends.get((name, asked.type))
     return made if made is not None and made.device == asked else None
 

@@ -19,9 +19,8 @@ LEFT_OF_BACKENDS = {
     "PyTorch's C++ calls the names without underscore": "_start_coalescing _end_coalescing",
     "a property of ours says that it is not supported": """shrink new_window reconfigure
         get_reconfigure_handle _start_time_estimate _end_time_estimate""",
-    "the base class says that it is not supported": """supports_tensor_alloc allocate_tensor
-        mem_allocator memory_stats supports_abort_hooks register_abort_hook unregister_abort_hook
-        suspend resume merge""",
+    "the base class says that it is not supported": """mem_allocator memory_stats
+        supports_abort_hooks register_abort_hook unregister_abort_hook suspend resume merge""",
     "completion hooks cannot be overridden from Python": """supports_completion_hooks
         _register_on_completion_hook _wait_for_pending_works _enable_collectives_timing""",
     "errors are raised by the calls": "get_error",

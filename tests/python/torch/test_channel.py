@@ -356,6 +356,19 @@ def refuse(*_):
     raise errors.InvalidError("for a test")
 
 
+def exchanges_evenly():
+    """All-to-alls of equal parts, with and without numbers of rows, and of none."""
+    group = Group()
+    n, rank = group.size, group.rank
+    for rows in (0, 1, 700):
+        xs = [rig.integers(rows, r, (n * rows, 3)) for r in range(n)]
+        wanted = torch.cat([x.split(rows)[rank] if rows else x for x in xs])
+        for splits in (None, [[rows] * n] * n):
+            equal(ct.all_to_all(xs[rank], group, splits), wanted, (rows, splits))
+    dist.barrier()
+    group.close()
+
+
 def closes_at_once(late):
     """A group is made at all ranks, even if one is late to connect and the others close it."""
     connect = ceoverlap.Channel.connect
@@ -415,6 +428,9 @@ class OfGroups(unittest.TestCase):
                          "this kernel has no large pages")
     def test_large_results(self):
         rig.run(large_pages)
+
+    def test_equal_parts(self):
+        rig.run(exchanges_evenly)
 
     def test_calls_differ(self):
         for i in range(len(differing())):

@@ -8,7 +8,8 @@ from unittest import mock
 
 import torch
 
-from ceoverlap.torch.fsdp._pools import _PAUSE, Pools
+from ceoverlap.torch._pool import PAUSE
+from ceoverlap.torch.fsdp._pools import Pools
 
 
 class Order(unittest.TestCase):
@@ -36,7 +37,7 @@ class Order(unittest.TestCase):
             gathers.wait_event.reset_mock()
             with pools.allocating() as number:
                 self.assertEqual(number, 1)
-                with _PAUSE:            # another thread's
+                with PAUSE:            # another thread's
                     self.assertFalse(gc.isenabled())
                 self.assertFalse(gc.isenabled())
             self.assertTrue(gc.isenabled())

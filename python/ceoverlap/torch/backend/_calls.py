@@ -111,7 +111,7 @@ class Calls:
             if self._nccl is None:
                 store = dist.PrefixStore("nccl", self._at.store)
                 self._nccl = _compat.make_nccl(self._at._replace(store=store), self._timeout,
-                                               self._global_ranks, self._given)
+                                               self._global_ranks, self._given, self)
             return self._nccl
 
     def _check_open(self) -> None:
@@ -136,6 +136,21 @@ class Calls:
                 for kind, n in side.ways.counts(name == "ours").items():
                     counts[kind] = counts.get(kind, 0) + n
         return told
+
+    # --- memory ----------------------------------------------------------------------------
+
+    # As FSDP2's set_allocate_memory_from_process_group_for_comm() has it. All ranks ask together,
+    # because the first one makes what the group has on the GPU, and its pool.
+
+    def supports_tensor_alloc(self, device: Union[int, torch.device]) -> bool:
+        """Returns whether allocate_tensor() can be called. device: a GPU's number, too."""
+        at = torch.device("cuda", device) if isinstance(device, int) else device
+        return at.type == "cuda" and (self._gpu or self._on_gpu(at)).supports_tensor_alloc(at)
+
+    def allocate_tensor(self, size: Any, *, dtype: torch.dtype,
+                        device: torch.device) -> torch.Tensor:
+        """Returns a tensor in memory that the group's other ranks know; see Group.pool()."""
+        return (self._gpu or self._on_gpu(device)).allocate_tensor(size, dtype=dtype, device=device)
 
     # --- moves -----------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from ... import _flight, errors
 from .. import _compat
+from .._pool import GroupPool
 from ..group import Group, Ranks, seconds_of
 from . import _tensors
 from ._record import Record, Recorded
@@ -176,7 +177,7 @@ class Gpu(Recorded):
         if self._plain is None:
             self._plain = _compat.make_gloo(
                 dist.PrefixStore("plain", self._at.store), self._at.rank, self._at.size,
-                self._timeout) if self._shares_gpus else self._make_nccl()
+                self._timeout, self) if self._shares_gpus else self._make_nccl()
         if self._plain is None:
             raise errors.InvalidError(f"group {self._at.name}: the call is NCCL's, which this "
                                       "PyTorch does not have")
@@ -189,6 +190,17 @@ class Gpu(Recorded):
         return OnStream(self, result, works, self._own.record_event())
 
     # --- memory ----------------------------------------------------------------------------
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        return not self.ways.refusal and device in (self.device, torch.device("cuda"))
+
+    def allocate_tensor(self, size: Any, *, dtype: torch.dtype,
+                        device: torch.device) -> torch.Tensor:
+        if self.group is None or not self.supports_tensor_alloc(device):
+            raise errors.InvalidError(
+                f"group {self._at.name}: no memory for communication on {device}: "
+                f"{self.ways.refusal or f'this rank is on {self.device}'}")
+        return self.group.part(GroupPool).empty(size, dtype)
 
     def keep(self, event: torch.cuda.Event, held: object) -> None:
         """Keeps a call's tensors until the GPU has passed the event: of a handle that went without

@@ -123,16 +123,16 @@ def check_parts(what: str, parts: Tensors, own: torch.Tensor, group: Group) -> N
                                   f"rank {group.rank}'s {own.numel()}")
 
 
-def split(what: str, x: torch.Tensor, rows: Sequence[int], size: int) -> List[int]:
+def split(what: str, x: torch.Tensor, rows: Sequence[int], size: int) -> Optional[List[int]]:
     """Returns how many elements of x belong to each rank, of which rows has how many rows of its
-    first dimension; empty: as many to all."""
+    first dimension; None where it is empty: as many to all."""
     n = x.shape[0] if x.dim() else -1
     if not rows:
         if n < 0 or n % size:
             raise errors.InvalidError(f"{what}: a tensor of shape {tuple(x.shape)} is not {size} "
                                       "equal parts: its first dimension must be a multiple of it, "
                                       "or say how many rows each rank has")
-        rows = [n // size] * size
+        return None
     if len(rows) != size or sum(rows) != n or min(rows) < 0:
         raise errors.InvalidError(f"{what}: splits {list(rows)}: must be {size} numbers with sum "
                                   f"{n}, the rows of a tensor of shape {tuple(x.shape)}")
@@ -190,9 +190,13 @@ def broadcast(group: Group, x: torch.Tensor, root: int) -> None:
     _in_place(x, lambda memory: _channel.broadcast(group, memory, root))
 
 
-def all_to_all(group: Group, target: torch.Tensor, x: torch.Tensor, received: Sequence[int],
-               sent: Sequence[int]) -> None:
-    """received, sent: elements from, and to, each rank."""
+def all_to_all(group: Group, target: torch.Tensor, x: torch.Tensor,
+               received: Optional[Sequence[int]], sent: Optional[Sequence[int]]) -> None:
+    """received, sent: elements from, and to, each rank; None: as many from, or to, all."""
+    if sent is None and received is not None:
+        sent = [x.numel() // group.size] * group.size
+    if received is None and sent is not None:
+        received = [target.numel() // group.size] * group.size
     _into(target, lambda to: _channel.all_to_all(group, _apart(x, to), sent, received, to))
 
 

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import threading
 from typing import Any, Dict, Iterator, List
 
 import torch
+
+from .._pool import PAUSE
 
 N_POOLS = 2                             # one is filled while the other is computed with
 
@@ -47,7 +47,7 @@ class Pools:
         stream = torch.cuda.current_stream(self._device)
         for event in self._released[number].values():
             stream.wait_event(event)
-        with _PAUSE, torch.cuda.use_mem_pool(self._pools[number], self._device):
+        with PAUSE, torch.cuda.use_mem_pool(self._pools[number], self._device):
             yield number
 
     def release(self, number: int) -> None:
@@ -65,30 +65,3 @@ class Pools:
         """Frees the memory that the pools keep. Nothing may be in flight; tensors in the pools
         stay valid. From now on allocations come from PyTorch's common pool."""
         self._pools.clear()
-
-
-class _Pause:
-    """Pauses Python's garbage collector while any thread is inside the block. PyTorch's
-    allocator ends the process by an assertion if a pool is collected while another one is in
-    use, and a forgotten pool may be among the garbage."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n = 0
-        self._was_enabled = False
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._n:
-                self._was_enabled = gc.isenabled()
-                gc.disable()
-            self._n += 1
-
-    def __exit__(self, *_exception: object) -> None:
-        with self._lock:
-            self._n -= 1
-            if not self._n and self._was_enabled:
-                gc.enable()
-
-
-_PAUSE = _Pause()                       # there is one collector
