@@ -64,14 +64,14 @@ int  ceov_pool_alloc(ceov_pool *pool, uint64_t size_bytes, void **ret_memory);
  * rank uses it any more. NULL is ignored. CEOV_ERR_INVALID: it is no memory of the pool's. */
 int  ceov_pool_free(ceov_pool *pool, void *memory);
 
-/* Functions of one pool, for allocators that pass on no context, such as PyTorch's
- * CUDAPluggableAllocator: (size, device, stream) and (memory, size, device, stream), where the
- * last three have no effect. allocate returns NULL where ceov_pool_alloc() fails. At most 16 pools
- * of a process have such functions at a time, until they are released. CEOV_ERR_NO_MEMORY: 16 have.
- * Called again it returns the same. */
 typedef void *(*ceov_pool_allocate_fn)(size_t size_bytes, int device, void *stream);
 typedef void (*ceov_pool_free_fn)(void *memory, size_t size_bytes, int device, void *stream);
 
+/* Returns functions of this pool alone, for allocators that pass on no context, such as PyTorch's
+ * CUDAPluggableAllocator. device, stream and, where memory is freed, size_bytes have no effect.
+ * *ret_allocate returns NULL where ceov_pool_alloc() fails. At most 16 pools of a process have such
+ * functions at a time, until they are released. CEOV_ERR_NO_MEMORY: 16 have. Called again it
+ * returns the same. */
 int  ceov_pool_functions(ceov_pool *pool, ceov_pool_allocate_fn *ret_allocate,
 			 ceov_pool_free_fn *ret_free);
 
