@@ -145,6 +145,15 @@ void cei_report_let_go(struct cei_report *report, struct cei_report_hold *hold)
 	emit(report, line);
 }
 
+void cei_report_hold_keep(struct cei_report *report, struct cei_report_hold *hold)
+{
+	pthread_mutex_lock(&report->lock);
+	cei_list_remove(&hold->link);
+	pthread_mutex_unlock(&report->lock);
+	cei_list_init(&hold->link);
+	hold->is_open = 0;
+}
+
 /* If the calling thread holds lines back, keeps this one; returns whether it did. */
 static int keep_back(struct cei_report *report, const char *line)
 {

@@ -75,6 +75,10 @@ void cei_report_fini(struct cei_report *report);
 void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *hold);
 void cei_report_let_go(struct cei_report *report, struct cei_report_hold *hold);
 
+/* Ends a hold without writing its lines, which stay in it: let_go writes them later, in any thread
+ * that has no lock which the application's log function might wait for. */
+void cei_report_hold_keep(struct cei_report *report, struct cei_report_hold *hold);
+
 static inline void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold)
 {
 	if (hold->is_open)

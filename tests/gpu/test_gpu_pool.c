@@ -261,6 +261,18 @@ END_TEST
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
+/* Whether a line says that a pool has no more memory. */
+static int told_in_the_log(void)
+{
+	uint32_t i, n = 0;
+
+	pthread_mutex_lock(&lines.lock);
+	for (i = 0; i < TESTING_LINES && i < lines.n_lines; i++)
+		n += strstr(lines.lines[i], "max_bytes together") != NULL;
+	pthread_mutex_unlock(&lines.lock);
+	return n > 0;
+}
+
 static void allocate(struct gpu_op_rank *rank, const void *arg)
 {
 	struct pooled own = made(rank, "memory", 0);
@@ -268,8 +280,14 @@ static void allocate(struct gpu_op_rank *rank, const void *arg)
 	void *first = NULL, *second = NULL, *again = NULL;
 	ceov_pool_allocate_fn take = NULL;
 	ceov_pool_free_fn give = NULL;
+	uint64_t begin_ns = cei_now_ns();
 
 	(void)arg;
+	gpu_op_result_check(rank, ceov_pool_functions(own.pool, &take, &give));
+	ck_assert_ptr_null(take(GPU_OP_ARENA_BYTES, 0, NULL));  /* the pool's thread says why */
+	while (!told_in_the_log() && cei_now_ns() - begin_ns < END_NS)
+		usleep(1000);
+	ck_assert(told_in_the_log());
 	gpu_op_result_check(rank, ceov_pool_alloc(own.pool, 3 * MIB, &first));
 	gpu_op_result_check(rank, ceov_pool_alloc(own.pool, MIB, &second));
 	ck_assert_ptr_ne(first, second);
@@ -283,7 +301,6 @@ static void allocate(struct gpu_op_rank *rank, const void *arg)
 	ck_assert_uint_eq(info_of(rank, &own).n_segments, 2);
 	ck_assert_int_eq(ceov_pool_alloc(own.pool, GPU_OP_ARENA_BYTES, &first),
 			 CEOV_ERR_NO_MEMORY);
-	gpu_op_result_check(rank, ceov_pool_functions(own.pool, &take, &give));
 	give(second, MIB, 0, NULL);
 	ck_assert_ptr_eq(take(MIB, 0, NULL), second);
 	ck_assert_int_eq(ceov_channel_release(own.channel), CEOV_ERR_STATE);

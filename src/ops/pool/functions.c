@@ -17,13 +17,44 @@
 static ceov_pool *pools[PAIRS];         /* [pair]: whose it is; NULL: nobody's */
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Keeps the lines of a call for the pool's thread, those of the first call if there are more. */
+static void keep(ceov_pool *pool, struct cei_report_hold *hold)
+{
+	if (hold->is_open)
+		cei_report_hold_keep(cei_channel_report(pool->channel), hold);
+	pthread_mutex_lock(&pool->lock);
+	if (hold->n_lines && !pool->untold.n_lines)
+		pool->untold = *hold;
+	pthread_mutex_unlock(&pool->lock);
+}
+
+void cei_pool_tell(ceov_pool *pool)
+{
+	struct cei_report_hold hold;
+
+	pthread_mutex_lock(&pool->lock);
+	hold = pool->untold;
+	pool->untold.n_lines = 0;
+	pthread_mutex_unlock(&pool->lock);
+	cei_list_init(&hold.link);
+	if (hold.n_lines)
+		cei_report_let_go(cei_channel_report(pool->channel), &hold);
+}
+
 static void *allocate(uint32_t pair, size_t size_bytes)
 {
+	struct cei_report_hold hold;
 	void *memory = NULL;
+	ceov_pool *pool;
 
 	pthread_mutex_lock(&pools_lock);
-	if (!pools[pair] || ceov_pool_alloc(pools[pair], size_bytes, &memory))
-		memory = NULL;
+	pool = pools[pair];
+	if (pool) {
+		cei_report_hold_begin(cei_channel_report(pool->channel), &hold);
+		if (ceov_pool_alloc(pool, size_bytes, &memory))
+			memory = NULL;
+		keep(pool, &hold);
+	}
 	pthread_mutex_unlock(&pools_lock);
 	return memory;
 }
@@ -31,9 +62,16 @@ static void *allocate(uint32_t pair, size_t size_bytes)
 /* What comes back after its pool has ended is nobody's. */
 static void give_back(uint32_t pair, void *memory)
 {
+	struct cei_report_hold hold;
+	ceov_pool *pool;
+
 	pthread_mutex_lock(&pools_lock);
-	if (pools[pair])
-		(void)ceov_pool_free(pools[pair], memory);
+	pool = pools[pair];
+	if (pool) {
+		cei_report_hold_begin(cei_channel_report(pool->channel), &hold);
+		(void)ceov_pool_free(pool, memory);
+		keep(pool, &hold);
+	}
 	pthread_mutex_unlock(&pools_lock);
 }
 

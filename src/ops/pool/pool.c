@@ -94,6 +94,7 @@ static int check_memory(ceov_pool *pool, const char *call)
 int ceov_pool_alloc(ceov_pool *pool, uint64_t size_bytes, void **ret_memory)
 {
 	struct cei_pool_segment *segment;
+	struct cei_report_hold hold;
 	int r = check_memory(pool, "ceov_pool_alloc");
 
 	if (r)
@@ -102,6 +103,7 @@ int ceov_pool_alloc(ceov_pool *pool, uint64_t size_bytes, void **ret_memory)
 		return cei_raise(cei_channel_report(pool->channel), CEOV_ERR_INVALID, 0,
 				 "ceov_pool_alloc: size_bytes is 0 or too large, or no ret_memory");
 	size_bytes = (size_bytes + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
+	cei_report_hold_begin(cei_channel_report(pool->channel), &hold);
 	pthread_mutex_lock(&pool->lock);
 	segment = free_segment(pool, size_bytes);
 	if (!segment) {
@@ -113,6 +115,7 @@ int ceov_pool_alloc(ceov_pool *pool, uint64_t size_bytes, void **ret_memory)
 		*ret_memory = segment->base;
 	}
 	pthread_mutex_unlock(&pool->lock);
+	cei_report_hold_end(cei_channel_report(pool->channel), &hold);
 	return r;
 }
 

@@ -28,6 +28,7 @@
 #include <ceoverlap/pool.h>
 
 #include "base/clock.h"
+#include "base/report.h"
 #include "kernels/channel.h"
 #include "ops/channel/channel.h"
 
@@ -93,7 +94,8 @@ struct ceov_pool {
 	_Atomic uint64_t        n_kernel_calls;
 	int                     has_said;       /* that a call takes SMs; channel's lock */
 
-	pthread_mutex_t         lock;           /* guards the next four */
+	pthread_mutex_t         lock;           /* guards the next five */
+	struct cei_report_hold  untold;         /* lines of functions, see cei_pool_tell() */
 	uint64_t                max_bytes;
 	uint64_t                segment_bytes;
 	uint32_t                n_segments;
@@ -129,7 +131,13 @@ static inline struct cei_pool_desk *cei_pool_own_desk(const ceov_pool *pool)
 	return pool->desks[pool->channel->rank];
 }
 
-/* functions.c: takes back what ceov_pool_functions() has given. */
+/* --- functions.c ------------------------------------------------------------------------------ */
+
+/* Writes the lines of functions to the log, which these must not do themselves: an application's
+ * log function may wait for a thread that waits for the allocator whose locks are held then. */
+void cei_pool_tell(ceov_pool *pool);
+
+/* Takes back what ceov_pool_functions() has given. */
 void cei_pool_forget_functions(ceov_pool *pool);
 
 /* --- calls.c: what calling threads do --------------------------------------------------------- */

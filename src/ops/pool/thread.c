@@ -358,6 +358,7 @@ static void rest(ceov_pool *pool, uint64_t idle_ns, uint32_t bell)
 		return;
 	}
 	map_all(pool);
+	cei_pool_tell(pool);
 	cei_futex_wait(&pool->bell, bell, cei_now_ns() + REST_NS);
 }
 
