@@ -78,6 +78,7 @@ def _is_plain() -> bool:
 
 
 _watch: Optional[_Watch] = None
+_main = threading.main_thread().ident   # to ask for it takes longer than a call may
 
 
 def call(function: Callable[..., Any], arguments: Tuple[Any, ...], stop: Callable[[], None]) -> Any:
@@ -86,7 +87,7 @@ def call(function: Callable[..., Any], arguments: Tuple[Any, ...], stop: Callabl
     KeyboardInterrupt here. Handlers of the program's own run when the function has returned; if
     one raises an exception, stop() is called, too. Other threads are not interrupted."""
     global _watch
-    if threading.get_ident() != threading.main_thread().ident:
+    if threading.get_ident() != _main:
         return function(*arguments)
     if _watch is None:
         _watch = _Watch()
@@ -94,9 +95,9 @@ def call(function: Callable[..., Any], arguments: Tuple[Any, ...], stop: Callabl
 
 
 def _forget() -> None:
-    """In a child of fork() the thread is not there."""
-    global _watch
-    _watch = None
+    """In a child of fork() the thread is not there, and the main thread is who forked."""
+    global _watch, _main
+    _watch, _main = None, threading.get_ident()
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -203,6 +203,22 @@ _FORMER = {"all_gather_single": "_allgather_base", "all_to_all_single": "alltoal
            "reduce_scatter_single": "_reduce_scatter_base"}
 
 
+def _slow_number_of(op) -> int:
+    return int(op.op)
+
+
+def _find_number_of():
+    """Returns what finds out a ReduceOp's number in RedOpType. A ReduceOp's hash is its number,
+    which no document says, and takes a third of the time."""
+    kinds = [kind for name, kind in dist.ReduceOp.RedOpType.__members__.items()
+             if name != "PREMUL_SUM"]
+    by_hash = all(hash(dist.ReduceOp(kind)) == int(kind) for kind in kinds)
+    return hash if by_hash else _slow_number_of
+
+
+number_of_op = _find_number_of()
+
+
 def has_backend(name: str) -> bool:
     """Returns whether a backend of this name was registered."""
     return name.upper() in dist.Backend._plugins

@@ -89,7 +89,11 @@ class CallQueue:
                 return function(*args)
             while self._waiting:
                 self._make_next()
-            return self._inside(function, *args)
+            self._is_inside = True      # as _inside() does, whose call takes time
+            try:
+                return function(*args)
+            finally:
+                self._is_inside = False
 
     def _inside(self, function: Callable[..., Any], *args: Any) -> Any:
         self._is_inside = True

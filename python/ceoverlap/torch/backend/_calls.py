@@ -24,6 +24,7 @@ from ._ways import REDUCTIONS
 from ._work import Together
 
 Side = Union[Host, Gpu]
+number_of_op = _compat.number_of_op
 
 
 def device_of(store: Any, rank: int) -> torch.device:
@@ -161,7 +162,8 @@ class Calls:
         if call < 0:
             return side.run_plain("all_gather_single", opts, ~call, [output], output, input)
         group = side.group
-        side.checked(call, _tensors.check_whole, "all_gather", output, input, group.size)
+        if not _tensors.is_whole(output, input, group.size):
+            side.checked(call, _tensors.check_whole, "all_gather", output, input, group.size)
         return side.run(opts, call, lambda: _tensors.all_gather(group, output, input), [output])
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
@@ -263,7 +265,7 @@ class Calls:
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.AllreduceOptions()
-        x, op = tensors[0], opts.reduceOp.op
+        x, op = tensors[0], number_of_op(opts.reduceOp)
         side = self._side(x)
         call = side.begin("all_reduce", x, op)
         if call < 0:
@@ -280,12 +282,12 @@ class Calls:
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.AllreduceOptions()
         side = self._side(tensors[0])
-        call = side.begin("all_reduce_sparse", tensors[0], opts.reduceOp.op)
+        call = side.begin("all_reduce_sparse", tensors[0], number_of_op(opts.reduceOp))
         return side.run_plain("allreduce_sparse", opts, ~call, tensors, tensors)
 
     def reduce(self, tensors: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceOptions()
-        x, op, root = tensors[0], opts.reduceOp.op, opts.rootRank
+        x, op, root = tensors[0], number_of_op(opts.reduceOp), opts.rootRank
         side = self._side(x)
         call = side.begin("reduce", x, op, root)
         if call < 0:
@@ -295,13 +297,14 @@ class Calls:
 
     def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceScatterOptions()
-        op = opts.reduceOp.op
+        op = number_of_op(opts.reduceOp)
         side = self._side(input)
         call = side.begin("reduce_scatter_single", output, op)
         if call < 0:
             return side.run_plain("reduce_scatter_single", opts, ~call, [output], output, input)
         group, reduction = side.group, REDUCTIONS[op]
-        side.checked(call, _tensors.check_whole, "reduce_scatter", input, output, group.size)
+        if not _tensors.is_whole(input, output, group.size):
+            side.checked(call, _tensors.check_whole, "reduce_scatter", input, output, group.size)
         return side.run(opts, call, lambda: _tensors.reduce_scatter(group, output, input,
                                                                     reduction), [output])
 
@@ -311,7 +314,7 @@ class Calls:
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         opts = opts or dist.ReduceScatterOptions()
-        target, parts, op = outputs[0], inputs[0], opts.reduceOp.op
+        target, parts, op = outputs[0], inputs[0], number_of_op(opts.reduceOp)
         side = self._side(target)
         call = side.begin("reduce_scatter", target, op)
         if call < 0:

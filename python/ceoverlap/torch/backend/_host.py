@@ -51,16 +51,17 @@ class Host(Recorded):
         """Makes a call in the queue; with async_op=True beside the caller. Without it there is no
         handle, as in PyTorch's own backends. call: what begin() has returned; result: the tensors
         that it sets."""
-        return self._run(opts, lambda: self.record.recorded(call, function, self._has_ended),
-                         result)
+        return self._run(opts, call, function, self._has_ended, result)
 
-    def _run(self, opts: Any, make: Callable[[], object], result: list) -> Optional[Work]:
+    def _run(self, opts: Any, call: int, make: Callable[[], object],
+             has_ended: Callable[[], bool], result: list) -> Optional[Work]:
+        recorded = self.record.recorded
         if opts.asyncOp:
-            return Work(self._queue, make, result)
+            return Work(self._queue, lambda: recorded(call, make, has_ended), result)
         if self._limit_s:
-            self._run_within(self._limit_s, make)
+            self._run_within(self._limit_s, lambda: recorded(call, make, has_ended))
         else:
-            self._queue.run(make)
+            self._queue.run(recorded, call, make, has_ended)
         return None
 
     def _has_ended(self) -> bool:
@@ -93,7 +94,7 @@ class Host(Recorded):
             if work is not None:
                 work.wait()
 
-        return self._run(opts, lambda: self.record.recorded(call, make, _always), result)
+        return self._run(opts, call, make, _always, result)
 
     def _method_of_plain(self, name: str) -> Callable:
         if self.plain is None:

@@ -163,7 +163,7 @@ class Recorded:
     ways: Ways
     record: Record
 
-    def begin(self, kind: str, x: Optional[torch.Tensor] = None, op: Any = None,
+    def begin(self, kind: str, x: Optional[torch.Tensor] = None, op: Optional[int] = None,
               root: int = _flight.NO_PEER, why_not: str = "") -> int:
         """Begins a collective, whose way is Ways.of(). x: what this rank gives, or gets of its own.
         Returns its place in the record; ~place, which is below 0, if it is not the channel's."""

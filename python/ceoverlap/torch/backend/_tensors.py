@@ -93,6 +93,14 @@ def _apart(x: torch.Tensor, other: torch.Tensor, place: Optional[int] = None) ->
     return x.clone()
 
 
+def _are_simple(x: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether both are plain and have no memory in common."""
+    if not _is_plain(x) or not _is_plain(target):
+        return False
+    begin, at = x.data_ptr(), target.data_ptr()
+    return begin + x.nbytes <= at or at + target.nbytes <= begin
+
+
 # --- checks -----------------------------------------------------------------------------
 
 
@@ -104,6 +112,12 @@ def check_alike(what: str, tensors: Tensors) -> None:
             raise errors.InvalidError(f"{what}: tensors of {dtype} on {device} and of {x.dtype} on "
                                       f"{x.device}: must all have the same dtype, and be in one "
                                       "place")
+
+
+def is_whole(whole: torch.Tensor, part: torch.Tensor, size: int) -> bool:
+    """What check_whole() looks at, in less time."""
+    return (whole.dtype is part.dtype and whole.numel() == part.numel() * size and
+            whole.device == part.device)
 
 
 def check_whole(what: str, whole: torch.Tensor, part: torch.Tensor, size: int) -> None:
@@ -146,6 +160,9 @@ def split(what: str, x: torch.Tensor, rows: Sequence[int], size: int) -> Optiona
 
 
 def all_gather(group: Group, target: torch.Tensor, x: torch.Tensor) -> None:
+    if _are_simple(x, target):          # which the rest would find out in three times the time
+        _channel.all_gather(group, x, None, target)
+        return
     _into(target, lambda to: _channel.all_gather(
         group, _apart(x, to, group.rank * x.numel()), None, to))
 
@@ -187,6 +204,9 @@ def scatter_list(group: Group, target: torch.Tensor, parts: Tensors, root: int) 
 
 
 def broadcast(group: Group, x: torch.Tensor, root: int) -> None:
+    if _is_plain(x):
+        _channel.broadcast(group, x, root)
+        return
     _in_place(x, lambda memory: _channel.broadcast(group, memory, root))
 
 
@@ -197,6 +217,9 @@ def all_to_all(group: Group, target: torch.Tensor, x: torch.Tensor,
         sent = [x.numel() // group.size] * group.size
     if received is None and sent is not None:
         received = [target.numel() // group.size] * group.size
+    if _are_simple(x, target):
+        _channel.all_to_all(group, x, sent, received, target)
+        return
     _into(target, lambda to: _channel.all_to_all(group, _apart(x, to), sent, received, to))
 
 
@@ -237,6 +260,9 @@ def messages(group: Group, calls: Sequence[Tuple[bool, torch.Tensor, int]]) -> N
 
 
 def all_reduce(group: Group, x: torch.Tensor, reduction: int) -> None:
+    if _is_plain(x):
+        _channel.all_reduce(group, x, x, reduction)
+        return
     _in_place(x, lambda memory: _channel.all_reduce(group, memory, memory, reduction))
 
 
@@ -246,6 +272,9 @@ def reduce(group: Group, x: torch.Tensor, root: int, reduction: int) -> None:
 
 def reduce_scatter(group: Group, target: torch.Tensor, x: torch.Tensor, reduction: int) -> None:
     n = target.numel()
+    if _are_simple(x, target):
+        _channel.reduce_scatter(group, x, [n] * group.size, target, reduction)
+        return
     _into(target, lambda to: _channel.reduce_scatter(
         group, _apart(x, to, -group.rank * n), [n] * group.size, to, reduction))
 

@@ -7,7 +7,7 @@ alignment, no gaps, no size."""
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -15,9 +15,11 @@ import torch.distributed as dist
 from ... import _abi, _flight
 
 _Op = dist.ReduceOp.RedOpType
+_AVG = int(_Op.AVG)
 
-REDUCTIONS = {_Op.SUM: _abi.CEOV_SUM, _Op.PRODUCT: _abi.CEOV_PRODUCT, _Op.MIN: _abi.CEOV_MIN,
-              _Op.MAX: _abi.CEOV_MAX, _Op.AVG: _abi.CEOV_MEAN}
+# By the numbers of RedOpType.
+REDUCTIONS = {int(_Op.SUM): _abi.CEOV_SUM, int(_Op.PRODUCT): _abi.CEOV_PRODUCT,
+              int(_Op.MIN): _abi.CEOV_MIN, int(_Op.MAX): _abi.CEOV_MAX, _AVG: _abi.CEOV_MEAN}
 _INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 # The dtypes of sums.
@@ -53,11 +55,11 @@ class Ways:
         self._name, self.refusal, self._other, self._summed = name, refusal, other, summed
         self._known: Dict[tuple, Way] = {}
 
-    def of(self, kind: str, x: Optional[torch.Tensor] = None, op: Any = None,
+    def of(self, kind: str, x: Optional[torch.Tensor] = None, op: Optional[int] = None,
            why_not: str = "") -> Way:
         """Returns the way of a call, which is counted: of x's dtype, or of a message or a barrier
-        without one; op: its reduction; of a message that is not the channel's, its tag. why_not:
-        why it is not the channel's whatever the tensor is."""
+        without one; op: its reduction's number in RedOpType; of a message that is not the
+        channel's, its tag. why_not: why it is not the channel's whatever the tensor is."""
         key = (kind, op, why_not) if x is None else (kind, x.dtype, x.layout, op, why_not)
         way = self._known.get(key)
         if way is None:
@@ -65,7 +67,8 @@ class Ways:
         way.n += 1
         return way
 
-    def _find(self, kind: str, x: Optional[torch.Tensor], op: Any, why_not: str) -> Way:
+    def _find(self, kind: str, x: Optional[torch.Tensor], op: Optional[int],
+              why_not: str) -> Way:
         reason = self.refusal or why_not or (
             self._why_not(x.dtype, x.layout, op) if x is not None else "")
         kind_told = kind.replace("_single", "")
@@ -74,21 +77,22 @@ class Ways:
             logging.getLogger("ceoverlap").info(
                 "group %s: %s goes to %s: %s", self._name, kind_told, self._other, reason)
         dtype = str(x.dtype).replace("torch.", "") if x is not None else ""
-        extra = _flight.NO_REDUCTION if op is None else int(op) & 255
+        extra = _flight.NO_REDUCTION if op is None else op & 255
         return Way(kind_told, reason, _flight.codes_of(kind, dtype, extra, self._other.lower()
                                                        if reason else "ceov"))
 
-    def _why_not(self, dtype: torch.dtype, layout: torch.layout, op: Any) -> str:
+    def _why_not(self, dtype: torch.dtype, layout: torch.layout, op: Optional[int]) -> str:
         """Returns why no channel makes a call with such a tensor, "" if one does. op: None for a
         move."""
         if layout != torch.strided:
             return f"channels have no {layout} tensors"
         if op is None:
             return ""
+        name = next((name for name, kind in _Op.__members__.items() if int(kind) == op), op)
         if op not in REDUCTIONS:
-            return f"channels have no reduction {op.name}"
-        if dtype not in self._summed or op == _Op.AVG and dtype in _INTEGERS:
-            return f"channels have no {op.name} of {dtype}"
+            return f"channels have no reduction {name}"
+        if dtype not in self._summed or op == _AVG and dtype in _INTEGERS:
+            return f"channels have no {name} of {dtype}"
         return ""
 
     def counts(self, are_ours: bool) -> Dict[str, int]:
