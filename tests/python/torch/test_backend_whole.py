@@ -7,6 +7,7 @@ other devices."""
 import datetime
 import functools
 import unittest
+from unittest import mock
 
 import rig
 import torch
@@ -113,13 +114,25 @@ def others():
     dist.destroy_process_group(group)
 
 
+def without_a_call(group, gpus):
+    """One rank alone asks for the backend on GPUs before any call with a tensor on one. NCCL's
+    cannot be had on the host: something else stands in for it, and says so."""
+    if dist.get_rank() == 1:
+        with mock.patch.object(_compat, "make_nccl", lambda *_: None):
+            raises(RuntimeError, "built without NCCL", group._get_backend, gpus)
+        with mock.patch.object(_compat, "make_nccl", lambda *_: "stands in for NCCL"):
+            assert group._get_backend(gpus) == "stands in for NCCL"
+            assert group._get_backend(gpus) is group._mine.nccl()
+    group._mine._nccl = None
+
+
 def with_a_device_more():
     """The group's other device has a backend, too."""
     gpus = torch.device("cuda")
     both = dist.new_group(backend="ceov")
     if not torch.cuda.is_available():
         assert both._device_types == [torch.device("cpu")], both._device_types
-    raises(RuntimeError, "no backend on GPUs yet", both._get_backend, gpus)
+    without_a_call(both, gpus)
     every_call(both)
     dist.barrier()
     dist.destroy_process_group(both)

@@ -41,15 +41,18 @@ class Part(Calls):
         return self
 
     def plain_on(self, device: torch.device) -> Any:
-        """Returns PyTorch's own backend for what channels do not have on this device. One on GPUs
-        is there from the first call with such a tensor on, or where this names its number, which
-        all ranks do together."""
+        """Returns PyTorch's own backend for what channels do not have on this device. On GPUs it is
+        NCCL's, which no ranks meet for, so one rank alone may ask; a device with a number has been
+        chosen, and all ranks meet there, as in their first call with such a tensor."""
         if device.type == "cpu":
             return (self._host or self._on_host()).plain
-        if self._gpu is None and device.index is None:
-            raise RuntimeError(f"group {self._at.name}: it has no backend on GPUs yet: make a call "
-                               "with a tensor on one before")
-        return (self._gpu or self._on_gpu(device)).plain
+        if self._gpu is not None or device.index is not None:
+            return (self._gpu or self._on_gpu(device)).plain
+        made = self.nccl()
+        if made is None:
+            raise RuntimeError(f"group {self._at.name}: it has no backend on GPUs: this PyTorch "
+                               "was built without NCCL")
+        return made
 
 
 def _depth(x: torch.Tensor) -> int:
