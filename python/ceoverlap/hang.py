@@ -22,9 +22,10 @@ import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import _flight
-from ._flight import FAILED, ISSUED, REFUSED, Call, Past, Process
+from ._flight import ENDED, FAILED, ISSUED, REFUSED, Call, Past, Process
 
 RUNS, STOPPED, DIED, UNSEEN = "runs", "is stopped", "has died", "cannot be seen from here"
+_RECENTLY_NS = 10 * 10 ** 9
 _Key = Tuple[str, str, str, str, int, int]
 _UNEVEN = ("all_gather", "all_to_all", "gather", "reduce_scatter", "scatter")   # may differ by rank
 
@@ -108,13 +109,14 @@ def _number_of(call: Call) -> str:
 
 
 def _elsewhere(process: Process, past: Past) -> List[str]:
-    """The calls of other groups in which the process waits, or has failed."""
+    """The calls of other groups in which the process waits, or has failed just now."""
     found = []
     for other in process.groups:
         if other is past or other.is_closed:
             continue
         call = next((call for call in other.calls if call.waits), None)
-        if call is not None:
+        if call is not None and (call.state != FAILED or
+                                 time.time_ns() - call.ended_ns < _RECENTLY_NS):
             found.append(f"{_number_of(call)} of group {other.name}: {call}" +
                          (", which has failed" if call.state == FAILED else ""))
     return found
@@ -167,9 +169,19 @@ class Report:
     # --- collectives
 
     def _stuck(self) -> Optional[int]:
-        """The number of the collective in which some rank waits."""
+        """The number of the collective in which some rank waits. Where nobody tells when calls end,
+        as on GPUs: of the first one that differs, or else that not all ranks have called."""
         numbers = [call.number for rank in self.ranks for call in rank.collectives if call.waits]
-        return min(numbers) if numbers else None
+        if numbers:
+            return min(numbers)
+        by_number: Dict[int, List[_Key]] = {}
+        for rank in self.ranks:
+            for call in rank.collectives:
+                if call.state == ISSUED:
+                    by_number.setdefault(call.number, []).append(_key(call))
+        least = min((rank.n_collectives for rank in self.ranks), default=0)
+        return next((number for number, keys in sorted(by_number.items())
+                     if len(set(keys)) > 1 or number > least), None)
 
     def _look_at_collectives(self) -> None:
         number = self._stuck()
@@ -187,7 +199,7 @@ class Report:
         for rank in missing:
             self._tell_of_missing(rank, number, calls)
         for rank in self.ranks:
-            if rank.rank in calls and calls[rank.rank].waits and rank.is_halted:
+            if rank.rank in calls and rank.is_halted and not calls[rank.rank].state == ENDED:
                 self._blame(rank.rank, f"rank {rank.rank} {self._process(rank)} in call {number}, "
                             f"{calls[rank.rank]}, in which others wait for it")
 
@@ -205,7 +217,7 @@ class Report:
         return f"(process {rank.pid}) {rank.state}"
 
     def _tell_of_missing(self, rank: Rank, number: int, calls: Dict[int, Call]) -> None:
-        waiting = [at for at, call in calls.items() if call.waits]
+        waiting = [at for at, call in calls.items() if call.waits or call.state == ISSUED]
         what = (f"rank {rank.rank} has not made call {number}, {calls[waiting[0]]}, for which "
                 f"{_listed(waiting)} wait{'s' if len(waiting) == 1 else ''}: ")
         self._blame(rank.rank, what + self._reason(rank))
@@ -328,8 +340,8 @@ class Report:
 
     def waits_for(self, rank: Rank) -> List[int]:
         """The ranks that have not come to the call in which this one waits."""
-        call = rank.waiting
-        if call is None:
+        call = rank.waiting or rank.last
+        if call is None or not call.waits and call.state != ISSUED:
             return []
         if call.is_message:
             return [call.peer]
@@ -400,10 +412,10 @@ def _fr_entry(past: Past, call: Call, record: int) -> Dict[str, Any]:
             "profiling_name": f"nccl:{name}", "input_sizes": inputs, "output_sizes": outputs,
             "input_dtypes": dtypes, "output_dtypes": dtypes, "time_created_ns": call.called_ns,
             "time_discovered_started_ns": None, "time_discovered_completed_ns":
-            call.ended_ns if call.state == _flight.ENDED else None,
+            call.ended_ns if call.state == ENDED else None,
             "state": "started" if call.waits else
             "scheduled" if call.state == ISSUED else "completed",
-            "timeout_ms": 0, "retired": call.state == _flight.ENDED, "frames": []}
+            "timeout_ms": 0, "retired": call.state == ENDED, "frames": []}
 
 
 def _fr_dumps(processes: Sequence[Process]) -> Dict[int, Dict[str, Any]]:

@@ -60,15 +60,20 @@ ALL = {
 ALL_OF_4 = ["test_gather_object", "test_gather_object_subgroup",
             "test_new_subgroups_with_group_param"]
 
+WITH_DETAIL = ["test_all_gather", "test_all_gather_coalesced_simple", "test_all_reduce_max",
+               "test_all_reduce_sum_async", "test_barrier", "test_broadcast_full_group",
+               "test_gather", "test_reduce_sum", "test_scatter", "test_send_recv"]
+FEW_WITH_DETAIL = WITH_DETAIL[-2:]
 
-def outcome(mode, names, size):
-    """What c10d_suite.py says of these tests."""
+
+def outcome(mode, names, size, **environment):
+    """What c10d_suite.py says of these tests; environment: variables that they have, too."""
     with tempfile.TemporaryDirectory() as folder:       # PyTorch's tests leave files in it
         ended = subprocess.run(
             [sys.executable, str(SUITE), *names], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, check=False, timeout=rig.TEST_S - 30,
             env={**os.environ, "CEOVERLAP_TEST_C10D": mode, "WORLD_SIZE": str(size),
-                 "TMPDIR": folder, "TEMP_DIR": folder})
+                 "TMPDIR": folder, "TEMP_DIR": folder, **environment})
     try:
         return json.loads(ended.stdout.splitlines()[-1]), ended.stderr
     except (IndexError, ValueError):
@@ -81,8 +86,8 @@ def outcome(mode, names, size):
                  "PyTorch's tests need expecttest: pip install expecttest")
 class OfPyTorch(unittest.TestCase):
 
-    def passes(self, mode, names, size=2):
-        told, log = outcome(mode, names, size)
+    def passes(self, mode, names, size=2, **environment):
+        told, log = outcome(mode, names, size, **environment)
         absent = set() if IS_BY_DEVICE else {       # older versions lack some
             name for name, became in told["outcomes"].items() if became == "absent"}
         self.assertLess(len(absent), len(names) / 2)
@@ -92,6 +97,10 @@ class OfPyTorch(unittest.TestCase):
 
     def test_with_the_name_of_gloo(self):
         self.passes("as-gloo", ALL["as-gloo"] if IS_LONG else FEW)
+
+    def test_with_detail(self):
+        self.passes("as-gloo", WITH_DETAIL if IS_LONG else FEW_WITH_DETAIL,
+                    TORCH_DISTRIBUTED_DEBUG="DETAIL")
 
     @unittest.skipUnless(IS_LONG, "is part of check-long")
     def test_with_our_name(self):

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from backend_rig import IS_BY_DEVICE, by_device, run_here, world
 
 import ceoverlap.torch as ct
-from ceoverlap import errors
+from ceoverlap import _flight, errors, hang
 
 LIMIT_S = 1.0                           # the groups' timeout
 LATE_S = 2.0                            # how long after it a rank may know why
@@ -357,6 +357,18 @@ def leaves_files(folder):
         del os.environ["CEOVERLAP_HANG_FOLDER"]
 
 
+def issued(*calls):
+    """Calls whose end nobody tells, of (kind, number)."""
+    return [_flight.Call(number, kind, "float32", "sum", _flight.NO_TAG, "ceov", _flight.NO_PEER, 4,
+                         time.time_ns(), time.time_ns(), 0, _flight.ISSUED)
+            for kind, number in calls]
+
+
+def one_rank(rank, calls):
+    past = _flight.Past("by hand", b"", rank, [0, 1, 2], False, "", calls)
+    return hang.Rank(rank, os.getpid(), hang.RUNS, past, [])
+
+
 # --- the test's side ----------------------------------------------------------------------
 
 
@@ -416,6 +428,21 @@ class Hangs(unittest.TestCase):
         self.assertEqual(told["ranks"][0]["last"]["number"], 2)
         self.assertTrue(told["ranks"][0]["last"]["waits"])
         self.assertFalse(told["ranks"][1]["last"]["waits"])
+
+    def test_where_nobody_tells_of_the_end(self):
+        """Calls on GPUs, written by hand: their ends are not known."""
+        report = issued(("all_reduce", 1), ("all_reduce", 2)), issued(("all_reduce", 1))
+        report = hang.Report("by hand", 2, [one_rank(i, calls) for i, calls in enumerate(report)])
+        self.assertEqual(report.blamed, {1})
+        self.assertIn("rank 1 has not made call 2, all_reduce of 4 float32 (sum), for which rank 0 "
+                      "waits: its process", report.why[0])
+        self.assertEqual(report.waits_for(report.ranks[0]), [1])
+        ranks = issued(("all_reduce", 1)), issued(("all_reduce", 1)), issued(("broadcast", 1))
+        report = hang.Report("by hand", 3, [one_rank(i, calls) for i, calls in enumerate(ranks)])
+        self.assertEqual(report.blamed, {2})
+        ranks = issued(("all_reduce", 1)), issued(("all_reduce", 1))
+        report = hang.Report("by hand", 2, [one_rank(i, calls) for i, calls in enumerate(ranks)])
+        self.assertEqual((report.blamed, report.why), (set(), []))
 
     @by_device
     def test_files(self):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """`torchrun --nnodes 2` with the backend "ceov", where two of its agents act as two nodes, which
-have names of their own: what goes between them is Gloo's, said once and counted; a group whose ranks
-are on one of them has a channel."""
+have names of their own: what goes between them is Gloo's, said once and counted; a group on one of
+them has a channel."""
 
 import json
 import logging

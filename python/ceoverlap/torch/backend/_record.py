@@ -41,12 +41,13 @@ class Record:
         self._peers: List[Optional[int]] = []           # descriptors of all ranks' memory
         self._identity = b""
         self.section: Optional[_flight.Section] = None
-        n_calls = _n_calls()
+        n_calls, address = _n_calls(), ""
         if n_calls > 0:
             mine = _flight.mine()
+            address = mine.address
             self.section = mine.section(_flight.GroupName(
                 named_so, ranks.rank, ranks.size, global_ranks or range(ranks.size)), n_calls)
-            ranks.store.set(f"calls/{ranks.rank}", f"{os.urandom(16).hex()} {mine.address}")
+        ranks.store.set(f"calls/{ranks.rank}", f"{os.urandom(16).hex()} {address}")
 
     def meet(self) -> None:
         """Finds the other ranks' memory. All of them have made their record."""
@@ -56,7 +57,7 @@ class Record:
                 for rank in range(self._at.size)]
         self._identity = bytes.fromhex(told[0][0])
         self.section.identify(self._identity)
-        self._peers = [_flight.open_peer(address) for _, address in told]
+        self._peers = [_flight.open_peer(address) if address else None for _, address in told]
 
     def leave(self) -> None:
         """Tells peers that this rank is about to destroy the group."""
