@@ -203,6 +203,22 @@ class Reports(Case):
         self.assertEqual({row["group"]: row["exposed_ns"] for row in rank["groups"]},
                          {"tp": 10000, "tp0": 10000, "-": 10000})
 
+    def test_what_calls_of_ours_queue_by_the_driver(self):
+        """The profiler knows such launches by the call's number alone, and may take a copy to another
+        process's memory for one within the GPU."""
+        self.add(kineto(0, [
+            work("ceov::all_gather", 4, 9, "cpu_op", 70, group="tp", **{"External id": 5}),
+            work("ceov::inner", 5, 6, "cpu_op", 70, group="no", **{"External id": 6}),
+            work("Memcpy DtoD (Device -> Device)", 10, 20, "gpu_memcpy", **{"External id": 5}),
+            work("Memcpy DtoD (Device -> Device)", 20, 25, "gpu_memcpy", **{"External id": 6}),
+            work("Memcpy DtoD (Device -> Device)", 30, 40, "gpu_memcpy", **{"External id": 0}),
+            work("Memcpy DtoD (Device -> Device)", 50, 60, "gpu_memcpy", **{"External id": 7}),
+            work("Memcpy HtoD (Pinned -> Device)", 70, 80, "gpu_memcpy", **{"External id": 5}),
+            work("sgemm", 90, 91)]))
+        rank, = self.report()
+        self.figures(rank, compute=1, comm=15, exposed=15)
+        self.assertEqual([(row["op"], row["n"]) for row in rank["operators"]], [("all_gather", 2)])
+
     def test_a_copy_of_ours_is_not_counted_twice(self):
         self.add(ours(0, [copy(0, 10, 30, "all_gather"), copy(0, 20, 40, "all_to_all")]))
         self.add(kineto(0, [work("Memcpy PtoP", 5, 45, "gpu_memcpy"), work("sgemm", 15, 16)]))

@@ -4,7 +4,8 @@
 it communicated. What of M is not in C is exposed; what of the time is in neither is idle.
 
 C are kernels, and M copies between GPUs, NCCL's kernels and those of ours that move or sum, all by
-the file of the profiler, and the copies in the trace of ours. Kernels of ours that multiply or look
+the file of the profiler, and the copies in the trace of ours. A copy to memory of another process may
+be told as one within the GPU, so such copies of our calls belong to M, too. Kernels of ours that multiply or look
 up belong to C. A rank without kernels is on the host: PyTorch's operators on the processor are its C
 then, and calls of ours that compute no product belong to M."""
 
@@ -140,9 +141,12 @@ class Collector:
 # --- files of profilers ------------------------------------------------------------------------
 
 class Annotations:
-    """Which of ours a kernel is of: its launch lies within "ceov::..." on the same thread."""
+    """Which of ours a kernel or a copy is of: the profiler has given it the number of a "ceov::...",
+    or its launch lies within one on the same thread. Launches by the driver's calls are not always
+    in the file."""
 
     def __init__(self):
+        self.numbered = {}              # its number: (thread, time)
         self.launches = {}              # correlation: (thread, time)
         self.threads = {}               # thread: [(begin, end, name, group)]
 
@@ -157,8 +161,9 @@ class Annotations:
             self.threads[thread] = outer
             self.begins[thread] = [one[0] for one in outer]
 
-    def of(self, correlation):
-        thread, at = self.launches.get(correlation, (None, 0))
+    def of(self, args):
+        thread, at = self.numbered.get(whole_number(args, "External id", INT64_MAX)) or \
+            self.launches.get(whole_number(args, "correlation", INT64_MAX), (None, 0))
         i = bisect.bisect_right(self.begins.get(thread, ()), at) - 1
         if i < 0 or self.threads[thread][i][1] < at:
             return None
@@ -202,13 +207,17 @@ class ProfileReader:
             self.budget.take()
             self.notes.threads.setdefault(thread, []).append(
                 (*times, plain_text(event, "name", 46)[6:], plain_text(args, "group", 40)))
+            number = whole_number(args, "External id", INT64_MAX)
+            if number:
+                self.notes.numbered[number] = thread, times[0]
 
     def take_work(self, category, name, times, more):
         event, args = more
         if category == "kernel":
             self.has_kernels = True
             self.take_kernel(name, times, (event, args))
-        elif category == "gpu_memcpy" and ("PtoP" in name or "Peer" in name):
+        elif category == "gpu_memcpy" and ("PtoP" in name or "Peer" in name or
+                                           "DtoD" in name and self.notes.of(args)):
             self.add(times, "memcpy between GPUs", args)
         elif category == "cpu_op" and name.startswith("aten::"):
             self.budget.take()
@@ -235,7 +244,7 @@ class ProfileReader:
         self.budget.take()
         group = plain_text(args, "Process Group Description", 40) or \
             plain_text(args, "Process Group Name", 40)
-        found = self.notes.of(whole_number(args, "correlation", INT64_MAX))
+        found = self.notes.of(args)
         if found:
             op, group = found[0], found[1] or group
         self.items.append(Item(*times, THEIRS, op, group or "-", None, None))
