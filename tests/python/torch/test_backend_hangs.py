@@ -270,6 +270,11 @@ CASES = {
                           "rank 2 has not made call 1, monitored_barrier, by gloo", "runs"),
     "interpreter": (at_last(holds_the_interpreter), "rank 2 has not made call 1, all_reduce",
                     "runs; it has called nothing"),
+    "ceoverlap.torch": (at_last(lambda g: ct.all_reduce(x(), group=g), dist.barrier),
+                        "call 1 differs (rank 2 differs)",
+                        "rank 2: all_reduce of 12 float32 (sum)"),
+    "ceoverlap.torch before": (at_last(lambda _: stays(), lambda g: (
+        ct.all_gather(x(4), group=g))), "rank 2 has not made call 1, all_gather of 4 float32"),
     "one less": (two_together, "call 3 differs (rank 2 differs)", "rank 2: broadcast"),
 }
 

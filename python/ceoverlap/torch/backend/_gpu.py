@@ -26,7 +26,7 @@ from .. import _compat
 from .._pool import GroupPool
 from ..group import Group, Ranks, seconds_of
 from . import _tensors
-from ._record import Record, Recorded
+from ._record import AllCalls, Record, Recorded
 from ._ways import GPU_SUMS, Ways
 from ._work import Message, OnStream, Together
 
@@ -108,7 +108,7 @@ class Gpu(Recorded):
         self._is_all_nccl = bool(self.ways.refusal) and not self._shares_gpus
         self._order = _Order(device)
         if self.group is not None:
-            self.group.queue = self._order
+            self.group.queue = AllCalls(self._order, self, _flight.ISSUED)
         self._own = torch.cuda.Stream(device, priority=PRIORITY)
         self._beside = torch.cuda.Stream(device, priority=PRIORITY)     # for messages
         self._kept: Deque[Tuple[torch.cuda.Event, object]] = collections.deque()
@@ -147,17 +147,7 @@ class Gpu(Recorded):
             return OnStream(self, result, function, self._own.record_event())
 
     def _issue(self, call: int, function: Callable[[], object]) -> None:
-        self.record.recorded(call, function, self._has_ended, _flight.ISSUED)
-
-    def _has_ended(self) -> bool:
-        """Whether the channel takes no more calls, once one of its or of NCCL's has failed."""
-        if self.group is None or self.group.channel is None:
-            return True
-        try:
-            self.group.channel.check()
-        except errors.CeoverlapError:
-            return True
-        return False
+        self.record.recorded(call, function, self.has_ended, _flight.ISSUED)
 
     def run_plain(self, name: str, opts: Any, call: int, result: list, *args: Any) -> Any:
         """As run(), of a method of NCCL's."""

@@ -18,7 +18,7 @@ from .. import _compat
 from .._queue import CallQueue, Queued
 from ..group import Group, Ranks, seconds_of
 from . import _tensors
-from ._record import Record, Recorded
+from ._record import AllCalls, Record, Recorded
 from ._ways import HOST_SUMS, Ways
 from ._work import Told, Work
 
@@ -44,14 +44,14 @@ class Host(Recorded):
         self._queue = CallQueue(f"ceoverlap {ranks.name}")
         self._messages: Dict[Tuple[str, int], CallQueue] = {}
         if self.group is not None:
-            self.group.queue = self._queue
+            self.group.queue = AllCalls(self._queue, self)
 
     def run(self, opts: Any, call: int, function: Callable[[], object],
             result: list) -> Optional[Work]:
         """Makes a call in the queue; with async_op=True beside the caller. Without it there is no
         handle, as in PyTorch's own backends. call: what begin() has returned; result: the tensors
         that it sets."""
-        return self._run(opts, call, function, self._has_ended, result)
+        return self._run(opts, call, function, self.has_ended, result)
 
     def _run(self, opts: Any, call: int, make: Callable[[], object],
              has_ended: Callable[[], bool], result: list) -> Optional[Work]:
@@ -63,14 +63,6 @@ class Host(Recorded):
         else:
             self._queue.run(recorded, call, make, has_ended)
         return None
-
-    def _has_ended(self) -> bool:
-        """Whether the channel takes no more calls."""
-        try:
-            self.group.channel.check()
-        except errors.CeoverlapError:
-            return True
-        return False
 
     def _run_within(self, timeout_s: float, function: Callable[[], object]) -> None:
         """Makes a call that has a time of its own. When it has passed the group is at its end, as
@@ -113,7 +105,7 @@ class Host(Recorded):
             return self.run_plain("barrier", opts, ~call, [])
         if opts.timeout > datetime.timedelta(0) and not opts.asyncOp:
             self._run_within(opts.timeout.total_seconds(), lambda: self.record.recorded(
-                call, lambda: _tensors.barrier(self.group), self._has_ended))
+                call, lambda: _tensors.barrier(self.group), self.has_ended))
             return None
         return self.run(opts, call, lambda: _tensors.barrier(self.group), [])
 

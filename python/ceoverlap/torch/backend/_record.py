@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 
-from ... import _flight, errors, hang
-from ..group import Ranks
-from ._ways import Ways
+from ... import _abi, _flight, errors, hang
+from ..._operands import NAMES
+from ...channel import PACKED
+from ..group import Group, Ranks
+from ._ways import REDUCTIONS, Ways
 
 FOLDER = "CEOVERLAP_HANG_FOLDER"        # where failed groups leave reports
 _N_CALLS, _MOST_CALLS = 256, 1 << 14
+# What a channel's call is, by enum ceov_call_kind.
+_KINDS = {_abi.CEOV_ALL_GATHER: "all_gather", _abi.CEOV_REDUCE_SCATTER: "reduce_scatter",
+          _abi.CEOV_ALL_REDUCE: "all_reduce", _abi.CEOV_ALL_TO_ALL: "all_to_all",
+          _abi.CEOV_BROADCAST: "broadcast", _abi.CEOV_GATHER: "gather",
+          _abi.CEOV_SCATTER: "scatter", _abi.CEOV_REDUCE: "reduce", _abi.CEOV_BARRIER: "barrier"}
+_SUMS = ("reduce_scatter", "all_reduce", "reduce")
+_ROOTED = ("broadcast", "gather", "scatter", "reduce")
+_REDUCTIONS = {ours: number for number, ours in REDUCTIONS.items()}
 _SETTLE_S = 0.5                         # for ranks that are on their way to a call that differs
 
 
@@ -41,6 +52,7 @@ class Record:
         self._peers: List[Optional[int]] = []           # descriptors of all ranks' memory
         self._identity = b""
         self.section: Optional[_flight.Section] = None
+        self._here = _Here()
         n_calls, address = _n_calls(), ""
         if n_calls > 0:
             mine = _flight.mine()
@@ -149,13 +161,26 @@ class Record:
                  state: int = _flight.ENDED) -> None:
         """Calls a function that makes a call, and writes down how it ends. has_ended: returns
         whether the group is at its end, once an error was raised; state: of the call otherwise."""
+        here = self._here
+        here.is_inside = True
         try:
             function()
         except BaseException as error:
             self.failed(call, error, not isinstance(error, Exception) or has_ended())
             raise
+        finally:
+            here.is_inside = False
         if self.section is not None:
             self.section.end(call, state)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread is in a call that is written down."""
+        return self._here.is_inside
+
+
+class _Here(threading.local):
+    is_inside = False
 
 
 class Recorded:
@@ -163,6 +188,17 @@ class Recorded:
 
     ways: Ways
     record: Record
+    group: Optional[Group]
+
+    def has_ended(self) -> bool:
+        """Whether the group takes no more calls, once one has failed."""
+        if self.group is None or self.group.channel is None:
+            return True
+        try:
+            self.group.channel.check()
+        except errors.CeoverlapError:
+            return True
+        return False
 
     def begin(self, kind: str, x: Optional[torch.Tensor] = None, op: Optional[int] = None,
               root: int = _flight.NO_PEER, why_not: str = "") -> int:
@@ -182,3 +218,31 @@ class Recorded:
         except Exception as error:
             self.record.failed(call, error, False)
             raise
+
+
+class AllCalls:
+    """A group's queue, where calls of the channel that are not the backend's, but of
+    ceoverlap.torch's own functions, are written down, too.
+
+    state   of a call that has returned"""
+
+    def __init__(self, queue: Any, recorded: Recorded, state: int = _flight.ENDED) -> None:
+        self._queue, self._of, self._state = queue, recorded, state
+
+    def run(self, function: Callable[[bytes], object], call: bytes) -> None:
+        """Calls function(call), which makes a packed call of the channel."""
+        if self._of.record.is_inside or self._of.record.section is None:
+            self._queue.run(function, call)
+        else:
+            self._queue.run(self._run, function, call)
+
+    def _run(self, function: Callable[[bytes], object], call: bytes) -> None:
+        record = self._of.record
+        _, kind, dtype, reduction, root, _, _, count, _, _, _ = PACKED.unpack(call)
+        name = _KINDS[kind]
+        codes = _flight.codes_of(name, NAMES.get(dtype, "") if name != "barrier" else "",
+                                 _REDUCTIONS[reduction] if name in _SUMS else _flight.NO_REDUCTION)
+        section = record.section
+        place = 0 if section is None else section.call(
+            codes, count, root if name in _ROOTED else _flight.NO_PEER)
+        record.recorded(place, lambda: function(call), self._of.has_ended, self._state)
