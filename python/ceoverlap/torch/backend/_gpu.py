@@ -108,7 +108,7 @@ class Gpu(Recorded):
         self._is_all_nccl = bool(self.ways.refusal) and not self._shares_gpus
         self._order = _Order(device)
         if self.group is not None:
-            self.group.queue = AllCalls(self._order, self, _flight.ISSUED)
+            self.group.queue = AllCalls(self._order, self, _flight.ISSUED, True)
         self._own = torch.cuda.Stream(device, priority=PRIORITY)
         self._beside = torch.cuda.Stream(device, priority=PRIORITY)     # for messages
         self._kept: Deque[Tuple[torch.cuda.Event, object]] = collections.deque()

@@ -46,16 +46,12 @@ class Host(Recorded):
         if self.group is not None:
             self.group.queue = AllCalls(self._queue, self)
 
-    def run(self, opts: Any, call: int, function: Callable[[], object],
-            result: list) -> Optional[Work]:
+    def run(self, opts: Any, call: int, make: Callable[[], object], result: list,
+            has_ended: Optional[Callable[[], bool]] = None) -> Optional[Work]:
         """Makes a call in the queue; with async_op=True beside the caller. Without it there is no
         handle, as in PyTorch's own backends. call: what begin() has returned; result: the tensors
-        that it sets."""
-        return self._run(opts, call, function, self.has_ended, result)
-
-    def _run(self, opts: Any, call: int, make: Callable[[], object],
-             has_ended: Callable[[], bool], result: list) -> Optional[Work]:
-        recorded = self.record.recorded
+        that it sets; has_ended: see Record.recorded()."""
+        recorded, has_ended = self.record.recorded, has_ended or self.has_ended
         if opts.asyncOp:
             return Work(self._queue, lambda: recorded(call, make, has_ended), result)
         if self._limit_s:
@@ -86,7 +82,7 @@ class Host(Recorded):
             if work is not None:
                 work.wait()
 
-        return self._run(opts, call, make, _always, result)
+        return self.run(opts, call, make, result, _always)
 
     def _method_of_plain(self, name: str) -> Callable:
         if self.plain is None:

@@ -52,7 +52,7 @@ class Record:
         self._peers: List[Optional[int]] = []           # descriptors of all ranks' memory
         self._identity = b""
         self.section: Optional[_flight.Section] = None
-        self._here = _Here()
+        self.here: Here = Here()
         n_calls, address = _n_calls(), ""
         if n_calls > 0:
             mine = _flight.mine()
@@ -161,7 +161,7 @@ class Record:
                  state: int = _flight.ENDED) -> None:
         """Calls a function that makes a call, and writes down how it ends. has_ended: returns
         whether the group is at its end, once an error was raised; state: of the call otherwise."""
-        here = self._here
+        here = self.here
         here.is_inside = True
         try:
             function()
@@ -173,13 +173,9 @@ class Record:
         if self.section is not None:
             self.section.end(call, state)
 
-    @property
-    def is_inside(self) -> bool:
-        """Whether this thread is in a call that is written down."""
-        return self._here.is_inside
 
-
-class _Here(threading.local):
+class Here(threading.local):
+    """A thread, and whether it is in a call that is written down."""
     is_inside = False
 
 
@@ -224,17 +220,23 @@ class AllCalls:
     """A group's queue, where calls of the channel that are not the backend's, but of
     ceoverlap.torch's own functions, are written down, too.
 
-    state   of a call that has returned"""
+    state   of a call that has returned
+    both    whether the backend's calls go through the queue here, too; those that a CallQueue makes
+            are in it already"""
 
-    def __init__(self, queue: Any, recorded: Recorded, state: int = _flight.ENDED) -> None:
+    def __init__(self, queue: Any, recorded: Recorded, state: int = _flight.ENDED,
+                 both: bool = False) -> None:
         self._queue, self._of, self._state = queue, recorded, state
+        self._here, self._both = recorded.record.here, both
 
     def run(self, function: Callable[[bytes], object], call: bytes) -> None:
         """Calls function(call), which makes a packed call of the channel."""
-        if self._of.record.is_inside or self._of.record.section is None:
+        if not self._here.is_inside:
+            self._queue.run(self._run, function, call)
+        elif self._both:
             self._queue.run(function, call)
         else:
-            self._queue.run(self._run, function, call)
+            function(call)
 
     def _run(self, function: Callable[[bytes], object], call: bytes) -> None:
         record = self._of.record
