@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import torch
 
@@ -18,7 +18,7 @@ NAME = "ceov"
 # By the group_name of the process group and the device. PyTorch keeps no more than the C++ half of
 # a backend that it wraps (TORCH_DISTRIBUTED_DEBUG=DETAIL), so the backends are kept here until they
 # are shut down.
-live: Dict[tuple, Calls] = {}
+live: Dict[Tuple[str, str], Calls] = {}
 
 
 class Backend(Calls, _compat.Backend):
@@ -30,8 +30,9 @@ class Backend(Calls, _compat.Backend):
                  global_ranks: Any = (), options: Any = None) -> None:
         _compat.Backend.__init__(self, ranks.rank, ranks.size)
         self._device, self._given = device, options
-        self._options = _compat.Backend.Options(NAME, timeout)
-        self._options.group_name = ranks.name
+        made: Any = _compat.Backend.Options(NAME, timeout)
+        made.group_name = ranks.name
+        self._options = made
         self._begin(ranks, timeout, device, lambda: live.pop((ranks.name, device.type), None),
                     global_ranks, options)
         live[ranks.name, device.type] = self

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Union
 
 import torch
 import torch.distributed as dist
@@ -44,7 +44,7 @@ class Calls:
     knows_batches = False
 
     def _begin(self, ranks: Ranks, timeout: datetime.timedelta, device: torch.device,
-               on_close: Callable[[], None], global_ranks: Sequence[int] = (),
+               on_close: Callable[[], object], global_ranks: Sequence[int] = (),
                options: Any = None) -> None:
         """Begins with what the backend has on the host, if the device is there, together with all
         ranks; the rest is made by the first call that needs it. on_close is called when the backend
@@ -62,7 +62,7 @@ class Calls:
         self._host: Optional[Host] = None
         self._gpu: Optional[Gpu] = None
         self._making = threading.RLock()
-        self._batch: Optional[list] = None      # handles since start_coalescing()
+        self._batch: Optional[List[Any]] = None      # handles since start_coalescing()
         self._is_open = True
         if device.type == "cpu":
             self._on_host()
@@ -324,7 +324,8 @@ class Calls:
         return side.run(opts, call, lambda: _tensors.reduce_scatter_list(group, target, parts,
                                                                    reduction), outputs)
 
-    def _each(self, call: Callable, calls: Sequence[tuple], opts: Any, result: list) -> Any:
+    def _each(self, call: Callable[..., Any], calls: Iterable[Any], opts: Any,
+              result: List[Any]) -> Any:
         """Makes several calls of one kind, which PyTorch hands over together, in their order.
         Returns the last one's handle, which ends behind all others."""
         calls = list(calls)

@@ -43,7 +43,7 @@ class _Order:
         self._ours: Optional[int] = None        # the stream of the channel's last call
         self._plain: Set[int] = set()           # those of NCCL's since then
 
-    def run(self, function: Callable, *args: Any) -> Any:
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Returns function(*args), which makes a call of the channel on the current stream."""
         handle = self._current()
         if self._plain:
@@ -53,7 +53,7 @@ class _Order:
         self._ours = handle             # whose calls follow each other by themselves
         return function(*args)
 
-    def run_plain(self, function: Callable, *args: Any) -> Any:
+    def run_plain(self, function: Callable[..., Any], *args: Any) -> Any:
         """The like, of NCCL's calls."""
         handle = self._current()
         if self._ours is not None:
@@ -98,9 +98,9 @@ class Gpu(Recorded):
                 "graph: make one before, in which all its ranks meet")
         self._at, self.device, self._timeout = ranks, device, timeout
         self._make_nccl, self._defers, self.record = nccl, defers, record
-        self._plain = None
+        self._plain: Any = None
         found = Group.of_ranks(ranks, device, seconds_of(timeout))
-        self.group: Optional[Group] = found if found.n_nodes == 1 else None
+        self.group = found if found.n_nodes == 1 else None
         self._shares_gpus = found.shares_gpus
         self.ways = Ways(ranks.name, self._refusal(), "Gloo" if self._shares_gpus else "NCCL",
                          GPU_SUMS)
@@ -132,7 +132,7 @@ class Gpu(Recorded):
     # --- ways ------------------------------------------------------------------------------
 
     def run(self, opts: Any, call: int, function: Callable[[], object],
-            result: list) -> Optional[OnStream]:
+            result: List[Any]) -> Optional[OnStream]:
         """Queues a call; with async_op=True on a stream of its own. Without it there is no handle,
         as with NCCL. call: what begin() has returned; result: the tensors that it sets."""
         if self._pending:
@@ -149,7 +149,7 @@ class Gpu(Recorded):
     def _issue(self, call: int, function: Callable[[], object]) -> None:
         self.record.recorded(call, function, self.has_ended, _flight.ISSUED)
 
-    def run_plain(self, name: str, opts: Any, call: int, result: list, *args: Any) -> Any:
+    def run_plain(self, name: str, opts: Any, call: int, result: List[Any], *args: Any) -> Any:
         """As run(), of a method of NCCL's."""
         method, made = _compat.method_of(self.plain, name), []
         if self._is_all_nccl:
@@ -173,7 +173,7 @@ class Gpu(Recorded):
                                       "PyTorch does not have")
         return self._plain
 
-    def last_of(self, works: Sequence[object], result: list) -> Any:
+    def last_of(self, works: Sequence[object], result: List[Any]) -> Any:
         """Returns a handle that ends behind all of these, which have come one after the other."""
         if self._is_all_nccl:
             return Together(works, result)
@@ -322,7 +322,7 @@ class Gpu(Recorded):
         self._kept.clear()
 
 
-def _wait_for(call: Callable, args: tuple, opts: Any) -> None:
+def _wait_for(call: Callable[..., Any], args: Tuple[Any, ...], opts: Any) -> None:
     """Makes one of PyTorch's own calls so that the current stream has it."""
     is_async = opts.asyncOp
     opts.asyncOp = False                # the stream is the call's already

@@ -32,7 +32,7 @@ class Host(Recorded):
         self._limit_s = 0.0             # of each call, if it is shorter
         self.plain = _compat.make_gloo(dist.PrefixStore("plain", ranks.store), ranks.rank,
                                         ranks.size, timeout)
-        self.group: Optional[Group] = Group.of_ranks(ranks, torch.device("cpu"),
+        self.group = Group.of_ranks(ranks, torch.device("cpu"),
                                                      seconds_of(timeout))
         refusal = ""
         if self.group.n_nodes > 1:
@@ -46,7 +46,7 @@ class Host(Recorded):
         if self.group is not None:
             self.group.queue = AllCalls(self._queue, self)
 
-    def run(self, opts: Any, call: int, make: Callable[[], object], result: list,
+    def run(self, opts: Any, call: int, make: Callable[[], object], result: List[Any],
             has_ended: Optional[Callable[[], bool]] = None) -> Optional[Work]:
         """Makes a call in the queue; with async_op=True beside the caller. Without it there is no
         handle, as in PyTorch's own backends. call: what begin() has returned; result: the tensors
@@ -72,7 +72,7 @@ class Host(Recorded):
         if queued.error is not None:
             raise queued.error
 
-    def run_plain(self, name: str, opts: Any, call: int, result: list,
+    def run_plain(self, name: str, opts: Any, call: int, result: List[Any],
                   *args: Any) -> Optional[Work]:
         """As run(), of a method of Gloo's."""
         method = self._method_of_plain(name)
@@ -84,12 +84,12 @@ class Host(Recorded):
 
         return self.run(opts, call, make, result, _always)
 
-    def _method_of_plain(self, name: str) -> Callable:
+    def _method_of_plain(self, name: str) -> Callable[..., Any]:
         if self.plain is None:
             raise errors.InvalidError(f"{name} is Gloo's, which this PyTorch does not have")
         return _compat.method_of(self.plain, name)
 
-    def last_of(self, works: Sequence[Work], result: list) -> Work:
+    def last_of(self, works: Sequence[Work], result: List[Any]) -> Work:
         """Returns a handle that ends behind all of these."""
         return Work(self._queue, lambda: [work.wait() for work in works], result)
 

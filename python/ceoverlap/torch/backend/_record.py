@@ -17,7 +17,7 @@ import torch
 from ... import _abi, _flight, errors, hang
 from ..._operands import NAMES
 from ...channel import PACKED
-from ..group import Group, Ranks
+from ..group import Ranks
 from ._ways import REDUCTIONS, Ways
 
 FOLDER = "CEOVERLAP_HANG_FOLDER"        # where failed groups leave reports
@@ -184,7 +184,7 @@ class Recorded:
 
     ways: Ways
     record: Record
-    group: Optional[Group]
+    group: Any                          # a Group, or None: no call is the channel's then
 
     def has_ended(self) -> bool:
         """Whether the group takes no more calls, once one has failed."""

@@ -7,14 +7,14 @@ alignment, no gaps, no size."""
 from __future__ import annotations
 
 import logging
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 
 from ... import _abi, _flight
 
-_Op = dist.ReduceOp.RedOpType
+_Op: Any = dist.ReduceOp.RedOpType
 _AVG = int(_Op.AVG)
 
 # By the numbers of RedOpType.
@@ -53,7 +53,7 @@ class Ways:
     def __init__(self, name: str, refusal: str, other: str,
                  summed: Tuple[torch.dtype, ...]) -> None:
         self._name, self.refusal, self._other, self._summed = name, refusal, other, summed
-        self._known: Dict[tuple, Way] = {}
+        self._known: Dict[Tuple[Any, ...], Way] = {}
 
     def of(self, kind: str, x: Optional[torch.Tensor] = None, op: Optional[int] = None,
            why_not: str = "") -> Way:

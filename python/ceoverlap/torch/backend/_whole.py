@@ -7,7 +7,7 @@ group's other devices."""
 from __future__ import annotations
 
 import datetime
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -60,7 +60,7 @@ def _depth(x: torch.Tensor) -> int:
     return 0 if isinstance(x, torch.Tensor) else 1 + (_depth(x[0]) if x else 0)
 
 
-def _first(args: tuple) -> Any:
+def _first(args: Sequence[Any]) -> Any:
     """Returns the first tensor of lists; None if there is none."""
     for one in args:
         if isinstance(one, torch.Tensor):
@@ -71,7 +71,7 @@ def _first(args: tuple) -> Any:
     return None
 
 
-def _options(kind: type, fields: str, given: tuple, words: dict) -> Any:
+def _options(kind: type, fields: str, given: Tuple[Any, ...], words: Dict[str, Any]) -> Any:
     """Returns the options of a call, which were given as such or one by one."""
     if words.get("opts") is not None:
         return words["opts"]
@@ -84,7 +84,8 @@ def _options(kind: type, fields: str, given: tuple, words: dict) -> Any:
     return options
 
 
-def _collective(former: str, name: str, kind: type, depths: tuple, fields: str = "") -> Callable:
+def _collective(former: str, name: str, kind: type, depths: Tuple[Any, ...],
+                fields: str = "") -> Callable[..., Any]:
     """Returns the method of a process group that has `former` as its name: it hands the call to
     the part's method `name`, or to the group of the other devices.
 
@@ -93,7 +94,7 @@ def _collective(former: str, name: str, kind: type, depths: tuple, fields: str =
              methods, tensors and lists of them stand for lists of one
     fields   of the options that a caller may give instead of them"""
 
-    def call(self, *args: Any, **words: Any) -> Any:
+    def call(self: Any, *args: Any, **words: Any) -> Any:
         n = len(depths)
         lists = [x if depth is None or _depth(x) >= depth or x == [] else [x]
                  for x, depth in zip(args, depths)]
@@ -113,7 +114,7 @@ class Whole(_compat.ProcessGroup):
 
     def __init__(self, options: Any, backend_options: Any) -> None:
         _compat.ProcessGroup.__init__(self, options.group_rank, options.group_size)
-        self.others = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
+        self.others: Any = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
         ranks = Ranks(options.store, options.group_rank, options.group_size, options.group_id)
         self._store, self._name, self._description = ranks.store, ranks.name, ""
         asked = _compat.asked_backends()
@@ -167,7 +168,7 @@ class Whole(_compat.ProcessGroup):
     alltoall_base = _collective("alltoall_base", "all_to_all_single", dist.AllToAllOptions,
                                 (0, 0, None, None), "timeout")
 
-    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:
+    def barrier(self, opts: Any = None, timeout: Any = None) -> Any:     # type: ignore[override]
         given = () if opts is None else (opts,)
         options = _options(dist.BarrierOptions, "timeout", given, {"timeout": timeout})
         device = options.device

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 
@@ -22,12 +22,12 @@ class Work(_compat.Work):
     result  the tensors that the call sets
     source  of a message: the rank that sends it"""
 
-    def __init__(self, queue: CallQueue, function: Callable[[], object], result: list,
+    def __init__(self, queue: CallQueue, function: Callable[[], object], result: List[Any],
                  source: int = -1) -> None:
         super().__init__()
         self._queue, self._result, self._source = queue, result, source
         self._queued = Queued(function)
-        self._future: Optional[torch.futures.Future] = None
+        self._future: Optional[torch.futures.Future[Any]] = None
         queue.submit(self._queued)
 
     def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
@@ -46,18 +46,18 @@ class Work(_compat.Work):
 
     block_current_stream = synchronize
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         """Returns a future that has the tensors when the call was made, or its error, as a
         RuntimeError."""
         if self._future is None:        # two threads may make one each: both are told
-            ended: torch.futures.Future = torch.futures.Future()
+            ended: torch.futures.Future[Any] = torch.futures.Future()
             # What set_exception() sets is an error for who has that object alone, and PyTorch
             # hands on others. An error of then() is one for all.
             self._future = ended.then(self._outcome)
             self._queued.tell(lambda _: ended.set_result(None))
         return self._future
 
-    def _outcome(self, _ended: Any) -> list:
+    def _outcome(self, _ended: Any) -> List[Any]:
         error = self._queued.error
         if error is not None:
             raise error if isinstance(error, Exception) else errors.AbortedError(
@@ -73,7 +73,7 @@ class Work(_compat.Work):
     def exception(self) -> Optional[BaseException]:
         return self._queued.error
 
-    def result(self) -> list:
+    def result(self) -> List[Any]:
         return self._result
 
     def source_rank(self) -> int:
@@ -97,7 +97,7 @@ class Told(_compat.Work):
     def synchronize(self) -> None:
         self.wait()
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         return self._work.get_future()
 
     def is_completed(self) -> bool:
@@ -109,7 +109,7 @@ class Told(_compat.Work):
     def exception(self) -> Optional[BaseException]:
         return self._work.exception()
 
-    def result(self) -> list:
+    def result(self) -> List[Any]:
         return self._work.result()
 
     def source_rank(self) -> int:
@@ -127,7 +127,7 @@ class OnStream(_compat.Work):
     held    what must stay until some stream has waited for it
     event   behind the call; None: it will come"""
 
-    def __init__(self, side: Any, result: list, held: object,
+    def __init__(self, side: Any, result: List[Any], held: object,
                  event: Optional[torch.cuda.Event] = None) -> None:
         super().__init__()
         self._side, self._result, self._held, self._event = side, result, held, event
@@ -136,6 +136,7 @@ class OnStream(_compat.Work):
 
     def _reached(self) -> torch.cuda.Event:
         """Returns the event, once the stream has the call."""
+        assert self._event is not None
         return self._event
 
     def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
@@ -163,11 +164,11 @@ class OnStream(_compat.Work):
 
     block_current_stream = synchronize
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         """Returns a future that has the tensors already: the streams that wait for it, or in which
         its then() runs, begin behind the call."""
         event, device = self._reached(), self._side.device
-        future: torch.futures.Future = torch.futures.Future(devices=[device])
+        future: torch.futures.Future[Any] = torch.futures.Future(devices=[device])
         stream = torch.cuda.Stream(device)
         with torch.cuda.stream(stream):
             stream.wait_event(event)
@@ -187,7 +188,7 @@ class OnStream(_compat.Work):
             return error
         return None
 
-    def result(self) -> list:
+    def result(self) -> List[Any]:
         return self._result
 
     def source_rank(self) -> int:
@@ -204,7 +205,7 @@ class Message(OnStream):
     """A send or a receive, which may wait for others to be made at the same time: for those in
     front of the first handle that is waited for, or that is asked for anything."""
 
-    def __init__(self, side: Any, kind: str, tensors: list, peer: int, rank: int) -> None:
+    def __init__(self, side: Any, kind: str, tensors: List[Any], peer: int, rank: int) -> None:
         super().__init__(side, tensors, tensors)
         self.kind, self.tensors, self.peer = kind, tensors, peer
         self._source = peer if kind == "recv" else rank
@@ -219,7 +220,7 @@ class Message(OnStream):
             self._side.flush()
         if self._error is not None:
             raise self._error
-        return self._event
+        return super()._reached()
 
     def exception(self) -> Optional[BaseException]:
         return self._error or super().exception()
@@ -233,7 +234,7 @@ class Message(OnStream):
 class Together(_compat.Work):
     """Several calls that other backends have made."""
 
-    def __init__(self, works: Sequence[object], result: list) -> None:
+    def __init__(self, works: Sequence[Any], result: List[Any]) -> None:
         super().__init__()
         self._works, self._result = list(works), result
 
@@ -247,7 +248,7 @@ class Together(_compat.Work):
 
     block_current_stream = synchronize
 
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         """Returns a future that has the tensors when all of them have theirs."""
         each = torch.futures.collect_all([work.get_future() for work in self._works])
         return each.then(lambda _: self._result)
@@ -261,7 +262,7 @@ class Together(_compat.Work):
     def exception(self) -> Optional[BaseException]:
         return next((work.exception() for work in self._works if work.exception()), None)
 
-    def result(self) -> list:
+    def result(self) -> List[Any]:
         return self._result
 
     def source_rank(self) -> int:
