@@ -284,7 +284,7 @@ static void allocate(struct gpu_op_rank *rank, const void *arg)
 
 	(void)arg;
 	gpu_op_result_check(rank, ceov_pool_functions(own.pool, &take, &give));
-	ck_assert_ptr_null(take(GPU_OP_ARENA_BYTES, 0, NULL));  /* the pool's thread says why */
+	ck_assert_ptr_null(take(2 * GPU_OP_ARENA_BYTES, 0, NULL));  /* the pool's thread says why */
 	while (!told_in_the_log() && cei_now_ns() - begin_ns < END_NS)
 		usleep(1000);
 	ck_assert(told_in_the_log());

@@ -219,6 +219,13 @@ class Reports(Case):
         self.figures(rank, compute=1, comm=15, exposed=15)
         self.assertEqual([(row["op"], row["n"]) for row in rank["operators"]], [("all_gather", 2)])
 
+    def test_the_profiler_itself(self):
+        """Its own work has no process."""
+        self.add(kineto(0, [work("Activity Buffer Request", 5, 45, "overhead", -1),
+                            work("Memcpy PtoP", 5, 15, "gpu_memcpy")]))
+        rank, = self.report()
+        self.figures(rank, compute=0, comm=10, exposed=10)
+
     def test_a_copy_of_ours_is_not_counted_twice(self):
         self.add(ours(0, [copy(0, 10, 30, "all_gather"), copy(0, 20, 40, "all_to_all")]))
         self.add(kineto(0, [work("Memcpy PtoP", 5, 45, "gpu_memcpy"), work("sgemm", 15, 16)]))

@@ -4,7 +4,7 @@
 
 An event's time is in microseconds since baseTimeNanoseconds, a time of CLOCK_REALTIME; files that
 lack that number count from 1970. Processors' events have the process's number as pid, and those of
-a GPU the GPU's."""
+a GPU the GPU's. The profiler's own work beside its process has the pid -1."""
 
 from reading import INT64_MAX, NS_MAX, RANKS_MAX
 from reading import Refused, event_times, plain_text, scan_kineto, whole_number
@@ -17,7 +17,7 @@ PROCESSOR = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python
 def pid_of(event):
     """A number, or a text: "Spans"."""
     pid = event.get("pid")
-    if type(pid) is int and 0 <= pid <= INT64_MAX or \
+    if type(pid) is int and -1 <= pid <= INT64_MAX or \
             isinstance(pid, str) and len(pid) <= TEXT_MAX:
         return pid
     raise Refused("its pid is neither a number nor a short text")
