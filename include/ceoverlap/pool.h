@@ -21,7 +21,13 @@
  *            Copies take the way between the two GPUs that peer access has. A call that is captured
  *            at one rank is captured at all.
  * HOST       A process that takes part has a thread for each pool, which polls while calls are
- *            under way, and maps segments.
+ *            under way, and maps segments. The driver queues no copy while it loads a kernel at its
+ *            first launch or frees memory, and both may wait for streams that wait for that copy.
+ *            So unless CUDA_MODULE_LOADING is EAGER a call returns only when its copies are queued,
+ *            for which the streams of all ranks have to come to it; and only one thread of the
+ *            process launches kernels that it has not launched before. With EAGER calls return at
+ *            once, and nobody frees memory of the driver's (cuMemFree(), PyTorch's empty_cache())
+ *            while one is under way.
  * FAILURE    As with the channel's other calls: who waits for a peer until the deadline ends the
  *            channel, which names the peer; streams that wait go on, and targets are undefined.
  */

@@ -281,12 +281,18 @@ static int list_gpus(struct cei_cuda *cuda, const char **ret_why)
 	return r;
 }
 
+int cei_cuda_loads_lazily(void)
+{
+	const char *loading = secure_getenv("CUDA_MODULE_LOADING");
+
+	return !loading || !strcmp(loading, "LAZY");
+}
+
 /* Warns of environment variables that keep copies and kernels from running side by side. */
 static void warn_of_environment(struct cei_report *report)
 {
 	const char *blocking = secure_getenv("CUDA_LAUNCH_BLOCKING");
 	const char *connections = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	const char *loading = secure_getenv("CUDA_MODULE_LOADING");
 
 	if (blocking && !strcmp(blocking, "1"))
 		cei_log(report, CEI_LOG_WARN,
@@ -296,7 +302,7 @@ static void warn_of_environment(struct cei_report *report)
 		cei_log(report, CEI_LOG_WARN,
 			"CUDA_DEVICE_MAX_CONNECTIONS=1: all streams share one hardware "
 			"queue; a waiting lane stops the others: unset it or set 32");
-	if (!loading || !strcmp(loading, "LAZY"))
+	if (cei_cuda_loads_lazily())
 		cei_log(report, CEI_LOG_INFO,
 			"CUDA_MODULE_LOADING is lazy: copies that come after the first "
 			"launch of a kernel wait for what waits for them; launch each once "

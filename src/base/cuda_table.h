@@ -148,6 +148,10 @@ struct cei_cuda_hold {
 	int                 is_pushed;  /* the context was not current before */
 };
 
+/* Whether kernels are loaded when they are launched first (CUDA_MODULE_LOADING), and not with their
+ * module. */
+int  cei_cuda_loads_lazily(void);
+
 /* Returns the primary context of a GPU; the first call creates and retains it. CEOV_ERR_INVALID:
  * there is no such GPU. Any thread. */
 int  cei_cuda_context(struct cei_cuda *cuda, uint32_t gpu, CUcontext *ret_context);

@@ -121,6 +121,23 @@ static int await_room(ceov_pool *pool, uint64_t number)
 	return r;
 }
 
+/* Returns when the pool's thread has queued what the call needs, or the channel has ended, which it
+ * does after a deadline. */
+static int await_queued(ceov_pool *pool, uint64_t number)
+{
+	ceov_channel *channel = pool->channel;
+	int r = 0;
+
+	cei_backoff_again(&channel->backoff);
+	/* relaxed: the caller does not use what that thread has done */
+	while (!r && atomic_load_explicit(&cei_pool_own_desk(pool)->n_passed,
+					  memory_order_relaxed) < number) {
+		cei_backoff_step(&channel->backoff);
+		r = cei_channel_error(channel);
+	}
+	return r;
+}
+
 static int queue(ceov_pool *pool, void *stream, uint64_t number, int has_kernel)
 {
 	int r;
@@ -157,7 +174,7 @@ static int run(ceov_pool *pool, void *stream)
 	 * seen then */
 	atomic_store_explicit(&notice->number, number, memory_order_release);
 	cei_pool_ring(pool);
-	return 0;
+	return pool->waits && !task->has_kernel ? await_queued(pool, number) : 0;
 }
 
 static void explain(ceov_pool *pool, char *text, size_t n)

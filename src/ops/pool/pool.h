@@ -87,6 +87,11 @@ struct ceov_pool {
 	struct cei_pool_desk   *desks[CEI_CHANNEL_RANKS_MAX];
 	_Atomic int             is_connected;
 	uint64_t                n_calls;        /* guarded by the channel's lock */
+	int                     waits;          /* 1: a call returns when its copies are
+						 * queued, since the driver queues none
+						 * while it loads a kernel in another
+						 * thread, which may wait for the stream
+						 * that waits for them; set once */
 	struct cei_pool_task    tasks[CEI_POOL_CALLS];  /* [number % CEI_POOL_CALLS]: the thread
 							 * reads it between the call's notice
 							 * and n_passed */

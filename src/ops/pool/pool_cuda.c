@@ -57,6 +57,7 @@ int cei_pool_gpu_open(ceov_pool *pool)
 		return r;
 	r = open_streams(pool);
 	cei_cuda_pop(own->cuda, &hold);
+	pool->waits = cei_cuda_loads_lazily();
 	return r;
 }
 
