@@ -91,11 +91,13 @@ class GroupPool:
         group, channel = self._group, self._group.channel
         assert channel is not None      # _check() has looked
         made = group.together("pool", lambda: Pool(channel, max_bytes))
-        allocators: List[Any] = []
+        pools: List[Any] = []
 
         def connect() -> Pool:
             made.connect(group.deadline_s)
-            allocators.append(_compat.allocator_of(*made.functions()))
+            allocator = _compat.allocator_of(*made.functions())
+            with torch.cuda.device(group.device):
+                pools.append(torch.cuda.MemPool(allocator))
             return made
 
         try:
@@ -103,9 +105,7 @@ class GroupPool:
         except BaseException:
             made.close()
             raise
-        with torch.cuda.device(group.device):
-            self._mem_pool = torch.cuda.MemPool(allocators[0])
-        self._pool = made
+        self._mem_pool, self._pool = pools[0], made
 
     def empty(self, size: Any, dtype: torch.dtype) -> torch.Tensor:
         """Returns a tensor in the pool."""

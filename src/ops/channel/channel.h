@@ -96,6 +96,8 @@ struct cei_channel_pool_ops {
 	int  (*run)(ceov_pool *pool, void *stream);
 	/* Says in a line how channel->call would go, or nothing. */
 	void (*explain)(ceov_pool *pool, char *text, size_t n);
+	/* Ends the channel if a peer has failed: streams may have gone on for that. */
+	void (*look)(ceov_pool *pool);
 };
 
 struct ceov_channel {

@@ -128,6 +128,10 @@ static int run_on_gpu(ceov_channel *channel, void *stream)
 {
 	int r = check_peers(channel);
 
+	if (!r && channel->pool) {
+		channel->pool_ops->look(channel->pool);
+		r = cei_channel_error(channel);
+	}
 	if (!r && channel->pool && channel->pool_ops->takes(channel->pool, stream))
 		return channel->pool_ops->run(channel->pool, stream);
 	return r ? r : cei_gpu_channel_run(channel, stream);
@@ -230,7 +234,15 @@ int ceov_channel_status(ceov_channel *channel)
 {
 	int r = cei_object_check(channel, &cei_channel_type, "ceov_channel_status");
 
-	return r ? r : cei_channel_error(channel);
+	if (!r)
+		r = cei_channel_error(channel);
+	/* Who holds the lock makes a call, and looks itself. */
+	if (r || pthread_mutex_trylock(&channel->lock))
+		return r;
+	if (channel->pool)
+		channel->pool_ops->look(channel->pool);
+	pthread_mutex_unlock(&channel->lock);
+	return cei_channel_error(channel);
 }
 
 int ceov_channel_query(ceov_channel *channel, struct ceov_channel_info *ret_info)

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "ce_engine/objects/context.h"
 #include "ops/channel/gpu.h"
 #include "ops/channel/waits.h"
@@ -65,6 +66,19 @@ static int takes(ceov_pool *pool, void *stream)
 
 /* --- notices --------------------------------------------------------------------------------- */
 
+/* A hash of what all ranks know alike: the sizes of parts of an uneven all-gather. */
+static uint64_t parts_of(const struct cei_call *call)
+{
+	uint64_t hash = CEI_HASH_START;
+	uint32_t rank;
+
+	if (call->call.kind != CEOV_ALL_GATHER)
+		return 0;
+	for (rank = 0; rank < call->n_ranks; rank++)
+		hash = cei_hash(hash, &call->parts[rank].from, sizeof(call->parts[rank].from));
+	return hash;
+}
+
 /* Finds the call's target in the own pool. */
 static uint32_t target_of(ceov_pool *pool, uint64_t *ret_offset)
 {
@@ -94,28 +108,23 @@ static void say_kernel(ceov_pool *pool)
 		cei_pool_bytes_of(&channel->call));
 }
 
-/* Where the call's notice and its task lie was used CEI_POOL_CALLS calls before. */
+/* Where the call's notice and its task lie was used CEI_POOL_CALLS calls before. The pool's thread
+ * has the deadline: a stream that other work holds up may take any time. */
 static int await_room(ceov_pool *pool, uint64_t number)
 {
 	ceov_channel *channel = pool->channel;
-	struct cei_wait_cause cause = { .end = CEI_WAIT_LATE,
-					.what = "has not made the calls before" };
-	uint64_t deadline_ns = cei_deadline(channel->deadline_ns);
+	uint32_t rank = 0;
 	int r = 0;
 
 	cei_backoff_again(&channel->backoff);
-	for (cause.peer = 0; cause.peer < channel->n_ranks && !r; ) {
+	while (rank < channel->n_ranks && !r) {
 		/* acquire: pairs with pass(); that thread has read the notice */
-		if (atomic_load_explicit(&pool->desks[cause.peer]->n_passed,
-					 memory_order_acquire) + CEI_POOL_CALLS >= number) {
-			cause.peer++;
+		if (atomic_load_explicit(&pool->desks[rank]->n_passed, memory_order_acquire) +
+		    CEI_POOL_CALLS >= number) {
+			rank++;
 			continue;
 		}
 		r = cei_channel_error(channel);
-		if (!r && cei_now_ns() >= deadline_ns) {
-			snprintf(cause.where, sizeof(cause.where), "large call %" PRIu64, number);
-			r = cei_wait_raise(channel, &cause);
-		}
 		cei_backoff_step(&channel->backoff);
 	}
 	return r;
@@ -163,6 +172,7 @@ static int run(ceov_pool *pool, void *stream)
 	notice = &cei_pool_own_desk(pool)->notices[number % CEI_POOL_CALLS];
 	notice->what = pool->channel->call.what;
 	notice->bytes = cei_pool_bytes_of(&pool->channel->call);
+	notice->parts = parts_of(&pool->channel->call);
 	notice->segment = target_of(pool, &notice->offset);
 	task->has_kernel = notice->segment == CEI_POOL_NOWHERE;
 	task->call = pool->channel->call;
@@ -189,4 +199,37 @@ static void explain(ceov_pool *pool, char *text, size_t n)
 		 "by copy engines and without SMs, if the targets of all ranks lie in their pools");
 }
 
-const struct cei_channel_pool_ops cei_pool_ops = { takes, run, explain };
+uint32_t cei_pool_poison(const ceov_pool *pool, uint32_t peer)
+{
+	/* acquire: pairs with open_all() of the peer */
+	return peer == pool->channel->rank ? 0 :
+		atomic_load_explicit(&pool->desks[peer]->poison, memory_order_acquire);
+}
+
+uint32_t cei_pool_poisoned(const ceov_pool *pool)
+{
+	uint32_t peer, poison;
+
+	for (peer = 0; peer < pool->channel->n_ranks; peer++) {
+		poison = cei_pool_poison(pool, peer);
+		if (poison && poison != (uint32_t)-CEOV_ERR_STATE)
+			return peer;
+	}
+	return CEOV_NOBODY;
+}
+
+static void look(ceov_pool *pool)
+{
+	struct cei_wait_cause cause = { .end = CEI_WAIT_POISONED, .where = "a large call" };
+
+	/* acquire: pairs with start() */
+	if (!atomic_load_explicit(&pool->is_connected, memory_order_acquire))
+		return;
+	cause.peer = cei_pool_poisoned(pool);
+	if (cause.peer == CEOV_NOBODY)
+		return;
+	cause.poison = cei_pool_poison(pool, cause.peer);
+	(void)cei_wait_raise(pool->channel, &cause);
+}
+
+const struct cei_channel_pool_ops cei_pool_ops = { takes, run, explain, look };

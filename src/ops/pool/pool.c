@@ -22,9 +22,9 @@
 void cei_pool_name(const ceov_pool *pool, uint32_t segment, char *text)
 {
 	if (segment == CEI_POOL_NOWHERE)
-		snprintf(text, CEI_GROUP_NAME_BYTES, "po.%s", pool->channel->name);
+		snprintf(text, CEI_GROUP_NAME_BYTES, "pd.%s", pool->channel->name);
 	else
-		snprintf(text, CEI_GROUP_NAME_BYTES, "po.%s.%u", pool->channel->name, segment);
+		snprintf(text, CEI_GROUP_NAME_BYTES, "ps.%u.%s", segment, pool->channel->name);
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -60,6 +60,9 @@ static int add_segment(ceov_pool *pool, uint64_t size_bytes)
 	char name[CEI_GROUP_NAME_BYTES];
 	int r;
 
+	if (pool->is_released)
+		return cei_raise(cei_channel_report(channel), CEOV_ERR_STATE, 0, "ceov_pool_alloc: "
+				 "the pool of channel '%s' is released", channel->name);
 	if (pool->n_segments == CEOV_POOL_SEGMENTS_MAX)
 		return raise_no_memory(pool, size_bytes, "it has 256 segments, which is the most: "
 				       "allocate larger ones");
@@ -105,7 +108,7 @@ int ceov_pool_alloc(ceov_pool *pool, uint64_t size_bytes, void **ret_memory)
 	size_bytes = (size_bytes + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
 	cei_report_hold_begin(cei_channel_report(pool->channel), &hold);
 	pthread_mutex_lock(&pool->lock);
-	segment = free_segment(pool, size_bytes);
+	segment = pool->is_released ? NULL : free_segment(pool, size_bytes);
 	if (!segment) {
 		r = add_segment(pool, size_bytes);
 		segment = &pool->segments[pool->n_segments - 1];
@@ -233,7 +236,8 @@ static void stop(struct cei_object *object)
 	(void)cei_channel_end(pool->channel, CEOV_ERR_ABORTED);
 	cei_backoff_reset(&backoff);
 	cei_pool_ring(pool);
-	while (cei_gpu_channel_idle(pool->channel) && cei_now_ns() < deadline_ns)
+	while ((cei_gpu_channel_idle(pool->channel) || !cei_pool_gpu_is_idle(pool)) &&
+	       cei_now_ns() < deadline_ns)
 		cei_backoff_step(&backoff);
 	cei_pool_stop(pool);
 }
@@ -267,6 +271,9 @@ int ceov_pool_create(ceov_channel *channel, const struct ceov_pool_config *from,
 	fault = ret_pool ? fault_of(channel) : "no ret_pool";
 	pool = fault ? NULL : calloc(1, sizeof(*pool));
 	if (pool) {
+		pool->channel = channel;
+		pool->max_bytes = config.max_bytes;
+		pthread_mutex_init(&pool->lock, NULL);
 		channel->pool = pool;
 		channel->pool_ops = &cei_pool_ops;
 	}
@@ -276,9 +283,6 @@ int ceov_pool_create(ceov_channel *channel, const struct ceov_pool_config *from,
 				 channel->gpu ? CEOV_ERR_STATE : CEOV_ERR_INVALID, 0,
 				 "%s: channel '%s', rank %u: %s", call, channel->name,
 				 channel->rank, fault ? fault : "no memory for a handle");
-	pool->channel = channel;
-	pool->max_bytes = config.max_bytes;
-	pthread_mutex_init(&pool->lock, NULL);
 	cei_object_init(&pool->object, channel->object.context, &cei_pool_type);
 	r = make_desk(pool);
 	if (!r) {
@@ -308,6 +312,7 @@ static int find_desk(void *arg, uint32_t rank, uint64_t by_ns)
 		return r;
 	pool->desks[rank] = ceov_buffer_base(*buffer, channel->rank);
 	if (pool->desks[rank] && cei_buffer_address(*buffer, channel->rank) &&
+	    (*buffer)->region->kind == CEOV_PLACE_HOST &&
 	    (*buffer)->region->size_bytes == sizeof(struct cei_pool_desk))
 		return 0;
 	return cei_raise(cei_channel_report(channel), CEOV_ERR_INVALID, 0,
@@ -335,18 +340,20 @@ int ceov_pool_connect(ceov_pool *pool, uint64_t timeout_ns)
 	uint64_t deadline_ns = cei_deadline(timeout_ns);
 	int r = cei_object_check(pool, &cei_pool_type, call);
 
-	if (r || atomic_load_explicit(&pool->is_connected, memory_order_relaxed))
+	if (r)
 		return r;
 	peers.context = pool->object.context;
 	peers.rank = pool->channel->rank;
 	peers.name = pool->channel->name;
-	r = cei_find_peers(&peers, deadline_ns);
-	if (r)
-		return r == CEOV_NONE ? CEOV_PENDING : r;
 	pthread_mutex_lock(&pool->channel->lock);
-	r = start(pool);
+	/* relaxed: the lock orders it */
+	if (!atomic_load_explicit(&pool->is_connected, memory_order_relaxed)) {
+		r = cei_find_peers(&peers, deadline_ns);
+		if (!r)
+			r = start(pool);
+	}
 	pthread_mutex_unlock(&pool->channel->lock);
-	return r;
+	return r == CEOV_NONE ? CEOV_PENDING : r;
 }
 
 /* --- release -------------------------------------------------------------------------------- */
@@ -371,12 +378,16 @@ static int release_found(ceov_pool *pool, uint32_t rank)
 static int release_own(ceov_pool *pool)
 {
 	ceov_buffer **desk = &pool->desk_buffers[pool->channel->rank];
+	struct cei_pool_segment *segment;
 	int r = 0;
 
-	while (!r && pool->n_segments) {
-		r = ceov_buffer_release(pool->segments[pool->n_segments - 1].buffer);
-		if (!r)
-			pool->n_segments--;
+	while (pool->n_segments) {
+		segment = &pool->segments[pool->n_segments - 1];
+		r = ceov_buffer_release(segment->buffer);
+		if (r)
+			break;
+		pool->segment_bytes -= segment->size_bytes;
+		pool->n_segments--;
 	}
 	if (!r)
 		r = ceov_buffer_release(*desk);
@@ -407,10 +418,16 @@ int ceov_pool_release(ceov_pool *pool)
 		return r;
 	if (cei_gpu_channel_idle(pool->channel))
 		return CEOV_PENDING;
-	/* A channel of whose pool something was released makes no more calls. */
-	(void)cei_channel_end(pool->channel, CEOV_ERR_STATE);
+	/* A channel of whose pool something was released makes no more calls. One that was never
+	 * connected has no part in them. */
+	if (pool->has_thread)
+		(void)cei_channel_end(pool->channel, CEOV_ERR_STATE);
 	cei_pool_stop(pool);
+	if (!cei_pool_gpu_is_idle(pool))
+		return CEOV_PENDING;
+	cei_pool_forget_functions(pool);
 	pthread_mutex_lock(&pool->lock);
+	pool->is_released = 1;
 	r = release_all(pool);
 	pthread_mutex_unlock(&pool->lock);
 	if (r)

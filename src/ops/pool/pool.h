@@ -42,6 +42,7 @@ struct cei_pool_notice {
 	_Atomic uint64_t number;        /* of the call; stored last */
 	uint64_t         what;          /* cei_call_text() */
 	uint64_t         bytes;         /* cei_pool_bytes_of() */
+	uint64_t         parts;         /* a hash of the sizes of all ranks' parts */
 	uint64_t         offset;        /* of the target in its segment */
 	uint32_t         segment;
 };
@@ -99,7 +100,8 @@ struct ceov_pool {
 	_Atomic uint64_t        n_kernel_calls;
 	int                     has_said;       /* that a call takes SMs; channel's lock */
 
-	pthread_mutex_t         lock;           /* guards the next five */
+	pthread_mutex_t         lock;           /* guards the next six */
+	int                     is_released;    /* 1: it hands out no more */
 	struct cei_report_hold  untold;         /* lines of functions, see cei_pool_tell() */
 	uint64_t                max_bytes;
 	uint64_t                segment_bytes;
@@ -149,6 +151,12 @@ void cei_pool_forget_functions(ceov_pool *pool);
 
 extern const struct cei_channel_pool_ops cei_pool_ops;
 
+/* Returns 0, or minus the error with which a peer has ended the channel. Any thread. */
+uint32_t cei_pool_poison(const ceov_pool *pool, uint32_t peer);
+
+/* Returns a peer that has ended the channel other than in order, or CEOV_NOBODY. */
+uint32_t cei_pool_poisoned(const ceov_pool *pool);
+
 /* Returns how many bytes of target all ranks have together, or each if they have the same. */
 uint64_t cei_pool_bytes_of(const struct cei_call *call);
 
@@ -165,6 +173,9 @@ void cei_pool_ring(ceov_pool *pool);
 /* --- pool_cuda.c; errors are raised ----------------------------------------------------------- */
 
 int  cei_pool_gpu_open(ceov_pool *pool);
+
+/* Whether nothing is under way on the pool's own streams. Any thread. */
+int  cei_pool_gpu_is_idle(const ceov_pool *pool);
 void cei_pool_gpu_close(ceov_pool *pool);
 
 /* Whether the stream is captured. */

@@ -11,6 +11,12 @@ int cei_pool_gpu_open(ceov_pool *pool)
 	return CEOV_ERR_INVALID;
 }
 
+int cei_pool_gpu_is_idle(const ceov_pool *pool)
+{
+	(void)pool;
+	return 1;
+}
+
 void cei_pool_gpu_close(ceov_pool *pool)
 {
 	(void)pool;

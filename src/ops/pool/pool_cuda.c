@@ -38,29 +38,6 @@ static int open_streams(ceov_pool *pool)
 	return cei_gpu_channel_check(pool->channel, result, "the pool's streams");
 }
 
-int cei_pool_gpu_open(ceov_pool *pool)
-{
-	const struct cei_gpu_channel *own = pool->channel->gpu;
-	struct cei_cuda_hold hold;
-	uint32_t rank;
-	int r;
-
-	pool->gpu = calloc(1, sizeof(*pool->gpu));
-	if (!pool->gpu)
-		return cei_raise(cei_channel_report(pool->channel), CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_pool_connect: no memory for streams");
-	for (rank = 0; rank < pool->channel->n_ranks; rank++)
-		pool->gpu->desks[rank] = (CUdeviceptr)(uintptr_t)
-			cei_buffer_address(pool->desk_buffers[rank], pool->channel->rank);
-	r = cei_cuda_push(own->cuda, own->gpu, &hold);
-	if (r)
-		return r;
-	r = open_streams(pool);
-	cei_cuda_pop(own->cuda, &hold);
-	pool->waits = cei_cuda_loads_lazily();
-	return r;
-}
-
 void cei_pool_gpu_close(ceov_pool *pool)
 {
 	const struct cei_gpu_channel *own = pool->channel->gpu;
@@ -78,6 +55,55 @@ void cei_pool_gpu_close(ceov_pool *pool)
 	}
 	free(pool->gpu);
 	pool->gpu = NULL;
+}
+
+int cei_pool_gpu_open(ceov_pool *pool)
+{
+	const struct cei_gpu_channel *own = pool->channel->gpu;
+	struct cei_cuda_hold hold;
+	uint32_t rank;
+	int r;
+
+	pool->gpu = calloc(1, sizeof(*pool->gpu));
+	if (!pool->gpu)
+		return cei_raise(cei_channel_report(pool->channel), CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_pool_connect: no memory for streams");
+	for (rank = 0; rank < pool->channel->n_ranks; rank++)
+		pool->gpu->desks[rank] = (CUdeviceptr)(uintptr_t)
+			cei_buffer_address(pool->desk_buffers[rank], pool->channel->rank);
+	pool->waits = cei_cuda_loads_lazily();
+	r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r) {
+		cei_pool_gpu_close(pool);
+		return r;
+	}
+	r = open_streams(pool);
+	cei_cuda_pop(own->cuda, &hold);
+	if (r)
+		cei_pool_gpu_close(pool);
+	return r;
+}
+
+static int is_idle(const ceov_pool *pool, CUstream stream)
+{
+	return !stream || pool->channel->gpu->cuda->calls.stream_query(stream) !=
+		CUDA_ERROR_NOT_READY;
+}
+
+int cei_pool_gpu_is_idle(const ceov_pool *pool)
+{
+	const struct cei_gpu_channel *own = pool->channel->gpu;
+	struct cei_cuda_hold hold;
+	uint32_t rank;
+	int r;
+
+	if (!pool->gpu || cei_cuda_push(own->cuda, own->gpu, &hold))
+		return 1;               /* the context is dead, and so is what it did */
+	r = is_idle(pool, pool->gpu->kernels);
+	for (rank = 0; r && rank < pool->channel->n_ranks; rank++)
+		r = is_idle(pool, pool->gpu->copies[rank]);
+	cei_cuda_pop(own->cuda, &hold);
+	return r;
 }
 
 /* --- the caller's stream ---------------------------------------------------------------------- */

@@ -36,15 +36,16 @@ static void open_all(ceov_pool *pool)
 	uint32_t peer, none = 0;
 	int error = cei_channel_error(pool->channel);
 
+	/* release: pairs with cei_pool_poison(). It comes first: whose stream goes on because of
+	 * what is opened then finds that the call has failed. */
+	(void)atomic_compare_exchange_strong_explicit(&own->poison, &none, (uint32_t)-error,
+						      memory_order_release, memory_order_relaxed);
 	for (peer = 0; peer < pool->channel->n_ranks; peer++) {
-		/* release, both: pair with nothing: who waits for them uses no bytes */
+		/* release, both: the poison is stored before */
 		__atomic_store_n(&own->sent[peer].number, CEI_POOL_OPEN, __ATOMIC_RELEASE);
 		__atomic_store_n(&pool->desks[peer]->sent[rank].number, CEI_POOL_OPEN,
 				 __ATOMIC_RELEASE);
 	}
-	/* release: pairs with look() of peers */
-	(void)atomic_compare_exchange_strong_explicit(&own->poison, &none, (uint32_t)-error,
-						      memory_order_release, memory_order_relaxed);
 }
 
 static void end_wait(ceov_pool *pool, struct cei_wait_cause *cause)
@@ -78,9 +79,8 @@ static void look(ceov_pool *pool, uint32_t peer, const char *what)
 		pool->late_ns = CEI_FOREVER;
 	else if (pool->late_ns == CEI_FOREVER)
 		pool->late_ns = cei_deadline(pool->channel->deadline_ns);
-	/* acquire: pairs with open_all() of the peer */
-	cause.poison = atomic_load_explicit(&pool->desks[peer]->poison, memory_order_acquire);
-	if (cause.poison && peer != pool->channel->rank)
+	cause.poison = cei_pool_poison(pool, peer);
+	if (cause.poison)
 		cause.end = CEI_WAIT_POISONED;
 	else if (now_ns >= pool->late_ns)
 		cause.end = CEI_WAIT_LATE;
@@ -91,6 +91,20 @@ static void look(ceov_pool *pool, uint32_t peer, const char *what)
 	}
 	if (cause.end != CEI_WAIT_GOES_ON)
 		end_wait(pool, &cause);
+}
+
+/* Ends the channel if a peer has: what this rank's streams wait for may be open then although bytes
+ * lack. Returns whether it has. */
+static int has_poison(ceov_pool *pool)
+{
+	struct cei_wait_cause cause = { .end = CEI_WAIT_POISONED };
+
+	cause.peer = cei_pool_poisoned(pool);
+	if (cause.peer == CEOV_NOBODY)
+		return 0;
+	cause.poison = cei_pool_poison(pool, cause.peer);
+	end_wait(pool, &cause);
+	return 1;
 }
 
 static void raise_differing(ceov_pool *pool, uint32_t peer)
@@ -120,7 +134,8 @@ static void raise_differing(ceov_pool *pool, uint32_t peer)
 
 /* --- segments of peers ----------------------------------------------------------------------- */
 
-/* Maps what a peer has shared since. Returns whether segment `least` is known. */
+/* Maps what a peer has shared since. Returns 0: segment `least` is known; CEOV_NONE: not yet; other
+ * errors are raised. */
 static int map(ceov_pool *pool, uint32_t peer, uint32_t least)
 {
 	uint32_t *n_found = &pool->n_found[peer];
@@ -141,17 +156,17 @@ static int map(ceov_pool *pool, uint32_t peer, uint32_t least)
 		if (!r)
 			++*n_found;
 	}
-	if (r < 0)
-		(void)cei_channel_end(pool->channel, r);
-	return !r && least < *n_found;
+	return r || least < *n_found ? r : CEOV_NONE;
 }
 
+/* Not of peers that leave, which would not answer. */
 static void map_all(ceov_pool *pool)
 {
 	uint32_t peer;
 
 	for (peer = 0; peer < pool->channel->n_ranks; peer++)
-		if (peer != pool->channel->rank)
+		if (peer != pool->channel->rank && !cei_pool_poison(pool, peer) &&
+		    !cei_context_is_lost(pool->channel->object.context, peer))
 			(void)map(pool, peer, 0);
 }
 
@@ -200,7 +215,8 @@ static int are_there(ceov_pool *pool)
 			return 0;
 		}
 		if (notice_of(pool, rank)->what != notice_of(pool, own)->what ||
-		    notice_of(pool, rank)->bytes != notice_of(pool, own)->bytes) {
+		    notice_of(pool, rank)->bytes != notice_of(pool, own)->bytes ||
+		    notice_of(pool, rank)->parts != notice_of(pool, own)->parts) {
 			raise_differing(pool, rank);
 			return 0;
 		}
@@ -245,13 +261,19 @@ static char *place_at(ceov_pool *pool, const struct cei_pool_task *task, uint32_
 	const uint64_t n = task->call.parts[peer].to;
 	const ceov_buffer *buffer;
 	uint64_t size;
+	char *base;
+	int r;
 
-	if (notice.segment >= CEOV_POOL_SEGMENTS_MAX || !map(pool, peer, notice.segment))
+	r = notice.segment < CEOV_POOL_SEGMENTS_MAX ? map(pool, peer, notice.segment) : CEOV_NONE;
+	if (r < 0)
+		(void)cei_channel_end(pool->channel, r);
+	if (r)
 		return NULL;
 	buffer = pool->found[peer][notice.segment];
-	size = buffer->region->size_bytes;
+	base = cei_buffer_address(buffer, pool->channel->rank);
+	size = base && buffer->region->kind == CEOV_PLACE_GPU ? buffer->region->size_bytes : 0;
 	if (notice.offset <= size && at <= size - notice.offset && n <= size - notice.offset - at)
-		return (char *)cei_buffer_address(buffer, pool->channel->rank) + notice.offset + at;
+		return base + notice.offset + at;
 	(void)cei_channel_end(pool->channel, cei_raise(
 		cei_channel_report(pool->channel), CEOV_ERR_INVALID, 0, "channel '%s', large call %"
 		PRIu64 ": the target of rank %u does not lie in the segment that it names",
@@ -283,6 +305,8 @@ static enum turn make_copies(ceov_pool *pool, const struct cei_pool_task *task)
 	uint32_t i, peer, late = own;
 	enum turn turn = TURN_WAITS;
 
+	if (has_poison(pool))
+		return TURN_WAITS;
 	for (i = 1; i < n_ranks && has_reached(pool, own); i++) {
 		peer = (own + i) % n_ranks;
 		if (pool->made & 1u << peer)
@@ -325,6 +349,8 @@ static enum turn watch(ceov_pool *pool)
 		pool->late_ns = CEI_FOREVER;
 		return TURN_IDLE;
 	}
+	if (has_poison(pool))
+		return TURN_WAITS;
 	for (peer = 0; peer < pool->channel->n_ranks; peer++)
 		if (peer != own && __atomic_load_n(&pool->desks[peer]->sent[own].number,
 						   __ATOMIC_ACQUIRE) <= pool->ended)
@@ -374,6 +400,7 @@ static void *pool_main(void *arg)
 		bell = atomic_load_explicit(&pool->bell, memory_order_acquire);
 		if (cei_channel_error(pool->channel)) {
 			open_all(pool);
+			cei_pool_tell(pool);
 			cei_futex_wait(&pool->bell, bell, cei_now_ns() + LOOK_NS);
 			continue;
 		}
@@ -389,6 +416,7 @@ static void *pool_main(void *arg)
 	}
 	if (cei_channel_error(pool->channel))
 		open_all(pool);
+	cei_pool_tell(pool);
 	return NULL;
 }
 
