@@ -49,7 +49,7 @@ from ._operands import NAMES, Operand, operand
 from .buffer import Array
 from .context import Context
 from .plan import told_by
-from .pool import Pool
+from .pool import Pool, Pooled
 from .stream import StreamLike, any_stream, current_stream
 
 REDUCTIONS = {"sum": _abi.CEOV_SUM, "product": _abi.CEOV_PRODUCT, "min": _abi.CEOV_MIN,
@@ -341,7 +341,7 @@ class _Calls(Generic[_Made]):
         return self._make(b"".join([call for call, _ in made]), len(made))
 
 
-class Channel(_Calls[None], _object.Object):
+class Channel(_Calls[None], Pooled):
     """Fixed memory of one rank, known to its peers, through which it makes any collectives and
     messages with them. All ranks are on one node: on the host, at most 64, or on GPUs of compute
     capability 9.0 that NVLink connects, or that ranks share, at most 8.

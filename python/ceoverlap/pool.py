@@ -7,12 +7,9 @@ broadcasts and all-to-alls whose targets lie in it are made by copy engines, and
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, NamedTuple, Optional, Tuple, TYPE_CHECKING
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from . import _abi, _object, errors
-
-if TYPE_CHECKING:
-    from .channel import Channel
 
 CALL_BYTES: int = _abi.CEOV_POOL_CALL_BYTES     # that a rank gives to a peer at least
 
@@ -55,6 +52,13 @@ class PoolMemory:
         return f"<{self.size_bytes} bytes of a pool{', given back' if self._is_free else ''}>"
 
 
+class Pooled(_object.Object):
+    """A channel, as its pool knows it."""
+
+    _name: str
+    _pool: Optional[Pool]
+
+
 class Pool(_object.Object):
     """The pool of a connected channel whose rank is on a GPU; a channel has one at most. All ranks
     make theirs between the same two calls of the channel.
@@ -70,10 +74,10 @@ class Pool(_object.Object):
     _release_call = "ceov_pool_release"
     _query = ("ceov_pool_query", _abi.ceov_pool_info)
 
-    def __init__(self, channel: Channel, max_bytes: int = 0) -> None:
+    def __init__(self, channel: Pooled, max_bytes: int = 0) -> None:
         super().__init__(channel._context, channel._rank)
         channel._open_handle()          # raises if it is closed
-        self._name = channel.name
+        self._name = channel._name
         config = _abi.new(_abi.ceov_pool_config)
         config.max_bytes = max_bytes
         self._make_handle("ceov_pool_create", ctypes.byref(config), below=channel._record)

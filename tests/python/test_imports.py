@@ -12,8 +12,8 @@ import ceoverlap
 ROOT = pathlib.Path(ceoverlap.__file__).parent
 # (from, to): imported within a function, at its first call.
 #   a number that C cannot take is refused by the exception for it, which knows codes of C;
-#   Group.operators makes what needs a Group
-KNOWN = {("_abi", "errors"), ("torch.group", "torch.operators")}
+#   Group.operators and Group.pool() make what needs a Group
+KNOWN = {("_abi", "errors"), ("torch.group", "torch.operators"), ("torch.group", "torch._pool")}
 
 
 def modules_of(root):

@@ -12,7 +12,6 @@ shapes, graphs and dtypes, and docs/pytorch.md.
 """
 
 from . import async_tp, backend
-from ._pool import pool
 from .attention import all_to_all_attention, balanced_part, ring_attention
 from .experts import MoeLayer, SwiGLUExperts, moe
 from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
@@ -23,6 +22,7 @@ from .linear import ColumnParallelLinear, RowParallelLinear
 from .marks import gemm_with_marks
 from .operators import Operators
 from .parallel import Column, Row, Summed, parallelize
+from .pools import pool
 
 __all__ = ["Column", "ColumnParallelLinear", "Group", "MoeLayer", "Operators", "Row",
            "RowParallelLinear", "Summed", "SwiGLUExperts", "ag_moe", "all_gather",

@@ -11,12 +11,11 @@ import threading
 from typing import Any, List, Optional
 
 import torch
-import torch.distributed as dist
 
 from .. import errors
 from ..pool import Pool
 from . import _compat
-from .group import Group, GroupLike, device_of
+from .group import Group
 
 
 class _Pause:
@@ -127,24 +126,3 @@ class GroupPool:
             "group %s: it is closed while tensors, or a MemPool that somebody still holds, have "
             "%d bytes of its pool: they stay valid, and the pool's memory is freed when the "
             "process ends; free them before to have it back", self._group.name, used)
-
-
-def _meet_on_gpu(process_group: Any) -> None:
-    """Lets a process group of the backend "ceov" make its group on the GPU, which its first call
-    there does."""
-    from .backend import backend_of     # whose modules use this one
-
-    backend = backend_of(process_group)
-    at = dist.group.WORLD if process_group is None else process_group
-    if (backend is not None and backend.group_on("cuda") is None and
-            device_of(at, None).type == "cuda"):
-        dist.all_reduce(torch.zeros(1, device="cuda"), group=at)
-
-
-def pool(group: GroupLike = None, max_bytes: Optional[int] = None) -> torch.cuda.MemPool:
-    """Returns the pool of a group, in which tensors are made whose memory the group's other ranks
-    know; see Group.pool(). The group is found as by Group.of(); that of a process group of the
-    backend "ceov" is made, if this is its first call."""
-    if dist.is_available() and dist.is_initialized() and not isinstance(group, (Group, str)):
-        _meet_on_gpu(group)
-    return Group.of(group).pool(max_bytes)
