@@ -112,7 +112,7 @@ run_torch() {
 	for seed in "$1" $(($1 + 1)); do
 		run "$seed" 900 "$srcdir/tests/system/test_torch_programs.sh" || return
 	done
-	CEOVERLAP_TEST_C10D_ALL=1 CEOVERLAP_TEST_BACKEND_CALLS=3000 \
+	CEOVERLAP_TEST_C10D_ALL=1 CEOVERLAP_TEST_BACKEND_CALLS=3000 CEOVERLAP_TEST_HANGS_ALL=1 \
 		run "$1" 3000 "$srcdir/tests/system/test_torch_backend.sh"
 }
 

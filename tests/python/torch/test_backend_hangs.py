@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """Causes of hanging are injected at one of three host ranks, and what the others are told has to
-name the rank, the operation and the reason, within 2 s of the deadline."""
+name the rank, the operation and the reason, within 2 s of the deadline. Some that the seed draws;
+with CEOVERLAP_TEST_HANGS_ALL=1 all of them."""
 
 import ctypes
 import datetime
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -24,6 +26,8 @@ from backend_rig import IS_BY_DEVICE, by_device, run_here, world
 import ceoverlap.torch as ct
 from ceoverlap import _flight, errors, hang
 
+IS_LONG = os.environ.get("CEOVERLAP_TEST_HANGS_ALL") == "1"
+SHORT = 14                              # causes, where not all are played
 LIMIT_S = 1.0                           # the groups' timeout
 LATE_S = 2.0                            # how long after it a rank may know why
 SUM, MAX = dist.ReduceOp.SUM, dist.ReduceOp.MAX
@@ -391,7 +395,8 @@ def is_wrong(name, results):
 class Hangs(unittest.TestCase):
 
     def test_causes(self):
-        for name in CASES:
+        names = list(CASES) if IS_LONG else random.Random(rig.SEED).sample(list(CASES), SHORT)
+        for name in names:
             with self.subTest(name):
                 wrong = is_wrong(name, run_here(hangs, name))
                 self.assertFalse(wrong, wrong)
