@@ -127,15 +127,20 @@ void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *ho
 	pthread_mutex_unlock(&report->lock);
 }
 
+void cei_report_hold_keep(struct cei_report *report, struct cei_report_hold *hold)
+{
+	pthread_mutex_lock(&report->lock);
+	cei_list_remove(&hold->link);
+	pthread_mutex_unlock(&report->lock);
+	hold->is_open = 0;
+}
+
 void cei_report_let_go(struct cei_report *report, struct cei_report_hold *hold)
 {
 	char line[CEI_LINE_BYTES];
 	uint32_t i;
 
-	pthread_mutex_lock(&report->lock);
-	cei_list_remove(&hold->link);
-	pthread_mutex_unlock(&report->lock);
-	hold->is_open = 0;
+	cei_report_hold_keep(report, hold);
 	for (i = 0; i < hold->n_lines && i < CEI_HOLD_LINES; i++)
 		emit(report, hold->lines[i]);
 	if (hold->n_lines <= CEI_HOLD_LINES)
@@ -143,15 +148,6 @@ void cei_report_let_go(struct cei_report *report, struct cei_report_hold *hold)
 	snprintf(line, sizeof(line), "ceoverlap: warning: %u more lines came with these and "
 		 "were not kept", hold->n_lines - CEI_HOLD_LINES);
 	emit(report, line);
-}
-
-void cei_report_hold_keep(struct cei_report *report, struct cei_report_hold *hold)
-{
-	pthread_mutex_lock(&report->lock);
-	cei_list_remove(&hold->link);
-	pthread_mutex_unlock(&report->lock);
-	cei_list_init(&hold->link);
-	hold->is_open = 0;
 }
 
 /* If the calling thread holds lines back, keeps this one; returns whether it did. */

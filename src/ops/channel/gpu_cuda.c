@@ -217,18 +217,23 @@ struct work {
 	const struct cei_calls *own;            /* messages; NULL: a collective */
 };
 
-static int queue_kernel(ceov_channel *channel, void *stream, struct work *work)
+CUresult cei_gpu_channel_launch(const ceov_channel *channel, const struct cei_gpu_launch *how,
+				void *parameters, CUstream stream)
 {
-	const struct cei_gpu_launch *how = &work->how;
-	struct cei_gpu_channel *own = channel->gpu;
-	CUresult result;
+	const struct cei_gpu_channel *own = channel->gpu;
 
 	if (!how->n_blocks)
-		return 0;
-	result = own->cuda->calls.launch(own->functions[how->kernel], how->n_blocks, 1, 1,
-					 how->n_threads, 1, 1, how->shared_bytes, stream,
-					 &work->parameters, NULL);
-	return cei_gpu_channel_check(channel, result, "launching a kernel");
+		return CUDA_SUCCESS;
+	return own->cuda->calls.launch(own->functions[how->kernel], how->n_blocks, 1, 1,
+				       how->n_threads, 1, 1, how->shared_bytes, stream,
+				       &parameters, NULL);
+}
+
+static int queue_kernel(ceov_channel *channel, void *stream, const struct work *work)
+{
+	return cei_gpu_channel_check(channel, cei_gpu_channel_launch(channel, &work->how,
+								     work->parameters, stream),
+				     "launching a kernel");
 }
 
 /* Queues copies of messages to itself. */

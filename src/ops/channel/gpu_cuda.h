@@ -3,7 +3,7 @@
 #ifndef CEI_CHANNEL_GPU_CUDA_H
 #define CEI_CHANNEL_GPU_CUDA_H
 
-/* A rank's channel on its GPU, for the *_cuda.c files of this folder alone. */
+/* A rank's channel on its GPU, for *_cuda.c files of channels and of their pools. */
 
 #include "base/cuda_table.h"
 #include "kernels/module.h"
@@ -23,6 +23,10 @@ struct cei_gpu_channel {
 	struct cei_channel_run      run;
 	struct cei_channel_messages messages;
 };
+
+/* Queues a kernel of the channel, if it has blocks. parameters: its one struct. */
+CUresult cei_gpu_channel_launch(const ceov_channel *channel, const struct cei_gpu_launch *how,
+				void *parameters, CUstream stream);
 
 /* Returns 0, or raises what the driver has answered. */
 int cei_gpu_channel_check(const ceov_channel *channel, CUresult result, const char *what);

@@ -144,7 +144,7 @@ static int run(ceov_channel *channel, const struct ceov_call *call)
 	int r;
 
 	pthread_mutex_lock(&channel->lock);
-	r = cei_channel_error(channel);                  /* raised where the channel was ended */
+	r = cei_channel_error(channel);         /* raised where the channel was ended */
 	fault = r ? NULL : cei_call_make(call, channel->rank, channel->n_ranks, &channel->call);
 	if (!r && !fault && channel->gpu)
 		fault = cei_gpu_call_fault(&channel->call);

@@ -83,22 +83,17 @@ static int add_segment(ceov_pool *pool, uint64_t size_bytes)
 	segment->size_bytes = size_bytes;
 	pool->segment_bytes += size_bytes;
 	pool->n_segments++;
-	/* release: pairs with map_offered(); peers find the segment then */
+	/* release: pairs with map() of peers, which find the segment then */
 	atomic_store_explicit(&cei_pool_own_desk(pool)->n_segments, pool->n_segments,
 			      memory_order_release);
 	return 0;
-}
-
-static int check_memory(ceov_pool *pool, const char *call)
-{
-	return cei_object_check(pool, &cei_pool_type, call);
 }
 
 int ceov_pool_alloc(ceov_pool *pool, uint64_t size_bytes, void **ret_memory)
 {
 	struct cei_pool_segment *segment;
 	struct cei_report_hold hold;
-	int r = check_memory(pool, "ceov_pool_alloc");
+	int r = cei_object_check(pool, &cei_pool_type, "ceov_pool_alloc");
 
 	if (r)
 		return r;
@@ -124,7 +119,7 @@ int ceov_pool_alloc(ceov_pool *pool, uint64_t size_bytes, void **ret_memory)
 
 int ceov_pool_free(ceov_pool *pool, void *memory)
 {
-	int r = check_memory(pool, "ceov_pool_free");
+	int r = cei_object_check(pool, &cei_pool_type, "ceov_pool_free");
 	uint32_t i;
 
 	if (r || !memory)

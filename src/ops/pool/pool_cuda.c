@@ -267,16 +267,11 @@ int cei_pool_gpu_copy(ceov_pool *pool, const struct cei_pool_copy *copy)
 
 static CUresult queue_kernel(ceov_pool *pool, const struct cei_gpu_launch *how)
 {
-	struct cei_gpu_channel *own = pool->channel->gpu;
-	void *parameters = &pool->gpu->run;
+	CUresult result = cei_gpu_channel_launch(pool->channel, how, &pool->gpu->run,
+						 pool->gpu->kernels);
 	struct ops ops = { .n = 0 };
-	CUresult result = CUDA_SUCCESS;
 	uint32_t peer;
 
-	if (how->n_blocks)
-		result = own->cuda->calls.launch(own->functions[how->kernel], how->n_blocks, 1, 1,
-						 how->n_threads, 1, 1, how->shared_bytes,
-						 pool->gpu->kernels, &parameters, NULL);
 	/* The caller's stream waits for these; peers whose targets lie in no pool write none. */
 	for (peer = 0; peer < pool->channel->n_ranks; peer++) {
 		if (peer == pool->channel->rank)

@@ -107,16 +107,19 @@ static int has_poison(ceov_pool *pool)
 	return 1;
 }
 
+static const struct cei_pool_notice *notice_of(const ceov_pool *pool, uint32_t rank)
+{
+	return &pool->desks[rank]->notices[pool->number % CEI_POOL_CALLS];
+}
+
 static void raise_differing(ceov_pool *pool, uint32_t peer)
 {
-	const struct cei_pool_notice *own, *other;
-	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
 	const uint32_t rank = pool->channel->rank;
+	const struct cei_pool_notice *own = notice_of(pool, rank), *other = notice_of(pool, peer);
+	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
 	struct cei_two_calls two = { .run = pool->number, .a = rank, .b = peer };
 	char text[CEI_CALL_TEXT_BYTES];
 
-	own = &pool->desks[rank]->notices[pool->number % CEI_POOL_CALLS];
-	other = &pool->desks[peer]->notices[pool->number % CEI_POOL_CALLS];
 	two.what_a = own->what;
 	two.what_b = other->what;
 	if (two.what_a != two.what_b) {
@@ -172,11 +175,6 @@ static void map_all(ceov_pool *pool)
 
 /* --- calls ----------------------------------------------------------------------------------- */
 
-static const struct cei_pool_notice *notice_of(const ceov_pool *pool, uint32_t rank)
-{
-	return &pool->desks[rank]->notices[pool->number % CEI_POOL_CALLS];
-}
-
 static int has_notice(const ceov_pool *pool, uint32_t rank)
 {
 	/* acquire: pairs with run() of the rank */
@@ -192,7 +190,7 @@ static int has_reached(const ceov_pool *pool, uint32_t rank)
 		pool->number;
 }
 
-static int pass(ceov_pool *pool)
+static enum turn pass(ceov_pool *pool)
 {
 	/* release: pairs with await_room() of all ranks: this thread has read notice and task */
 	atomic_store_explicit(&cei_pool_own_desk(pool)->n_passed, pool->number,
